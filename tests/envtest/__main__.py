@@ -1,0 +1,19 @@
+"""``python -m tests.envtest``: have kube-apiserver and etcd ready, or say aloud why the real tier will be skipped."""
+
+import os
+import sys
+
+from tests.envtest.build import AssetsMissing, assets
+
+
+def main() -> int:
+    try:
+        print(f"real API server: {assets()}")
+    except AssetsMissing as missing:
+        print(f"real API server tier will be SKIPPED: {missing}", file=sys.stderr)
+        return 1 if os.environ.get("REQUIRE_REAL_API_SERVER") else 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
