@@ -1,0 +1,242 @@
+"""The real kube-apiserver and etcd on free loopback ports: RBAC on, audit log on, data kept over a restart.
+
+Two identities may talk to it: ``token`` is in system:masters, ``manager_token`` is the service account that the shipped
+RBAC manifest binds, so that a test run with it shows that the manifest is enough.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import secrets
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.envtest.build import assets
+
+MANAGER_USER = "system:serviceaccount:kube-system:cloud-controller-manager"
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "users": ["system:apiserver"]},
+        {"level": "Request", "verbs": ["create", "update", "patch", "delete"]},
+        {"level": "Metadata"},
+    ],
+}
+
+
+class RealAPIServer:
+    """One etcd and one kube-apiserver in a folder of their own.
+
+    ``start`` returns when ``/readyz`` answers; ``restart`` keeps ports, data and identities; ``stop`` ends both
+    processes and removes the folder. For one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="envtest-"))
+        self.token = secrets.token_hex(16)
+        self.manager_token = secrets.token_hex(16)
+        self._port, self._etcd_port, self._peer_port = _free_ports(3)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._logs: list[IO[bytes]] = []
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def ca_file(self) -> Path:
+        return self.folder / "certs" / "apiserver.crt"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.folder / "audit.log"
+
+    def start(self) -> None:
+        """Start both programs; raises RuntimeError with the tail of their logs when they do not get ready in 60 s."""
+        self._write_files()
+        self._start_etcd()
+        self._start_apiserver()
+
+    def stop(self) -> None:
+        """End both processes and remove their data. May be called twice."""
+        for name in ("kube-apiserver", "etcd"):
+            self._end(name)
+        for log in self._logs:
+            log.close()
+        self._logs.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def stop_apiserver(self, *, kill: bool = False) -> None:
+        """End kube-apiserver only; every connection to it breaks."""
+        self._end("kube-apiserver", kill=kill)
+
+    def start_apiserver(self) -> None:
+        """Start kube-apiserver again on the same port with the same data; returns when it is ready."""
+        self._start_apiserver()
+
+    def restart(self) -> None:
+        self.stop_apiserver(kill=True)
+        self.start_apiserver()
+
+    def write_kubeconfig(self, path: Path, *, token: str | None = None) -> Path:
+        """Write a kubeconfig for ``token`` (by default the administrator's) to ``path`` and return it."""
+        cluster = {"server": self.url, "certificate-authority": str(self.ca_file)}
+        path.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "clusters": [{"name": "envtest", "cluster": cluster}],
+                    "users": [{"name": "user", "user": {"token": token or self.token}}],
+                    "contexts": [{"name": "envtest", "context": {"cluster": "envtest", "user": "user"}}],
+                    "current-context": "envtest",
+                }
+            )
+        )
+        path.chmod(0o600)
+        return path
+
+    def audit_events(self) -> list[dict[str, Any]]:
+        """Every request that the server answered so far, oldest first, as audit.k8s.io/v1 Events."""
+        lines = self.audit_log.read_text().splitlines() if self.audit_log.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    def _write_files(self) -> None:
+        (self.folder / "certs").mkdir(exist_ok=True)
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        (self.folder / "sa.key").write_bytes(private)
+        (self.folder / "tokens.csv").write_text(
+            f'{self.token},admin,1,"system:masters"\n'
+            f'{self.manager_token},{MANAGER_USER},2,"system:serviceaccounts,system:serviceaccounts:kube-system"\n'
+        )
+        (self.folder / "audit.json").write_text(json.dumps(_AUDIT_POLICY))
+
+    def _start_etcd(self) -> None:
+        client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
+        self._spawn(
+            "etcd",
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+            "--log-level=error",
+        )
+
+    def _start_apiserver(self) -> None:
+        folder = self.folder
+        self._spawn(
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            f"--secure-port={self._port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={folder / 'certs'}",
+            f"--token-auth-file={folder / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            f"--service-account-key-file={folder / 'sa.key'}",
+            f"--service-account-signing-key-file={folder / 'sa.key'}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--disable-admission-plugins=ServiceAccount",
+            "--allow-privileged=true",
+            f"--audit-policy-file={folder / 'audit.json'}",
+            f"--audit-log-path={self.audit_log}",
+            "--audit-log-mode=batch",
+            "--audit-log-batch-max-wait=200ms",
+            # Tests and benchmarks must meet the server's own limit, not its fairness queues for one busy client.
+            "--max-requests-inflight=2000",
+            "--max-mutating-requests-inflight=1000",
+        )
+        deadline = time.monotonic() + 60
+        while not self._ready():
+            process = self._processes["kube-apiserver"]
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"kube-apiserver did not get ready:\n{self._log_tail()}")
+            try:
+                process.wait(0.1)
+            except subprocess.TimeoutExpired:
+                continue
+
+    def _ready(self) -> bool:
+        if not self.ca_file.exists():
+            return False
+        context = ssl.create_default_context(cafile=str(self.ca_file))
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=5, context=context)
+        try:
+            connection.request("GET", "/readyz", headers={"Authorization": f"Bearer {self.token}"})
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def _spawn(self, name: str, *arguments: str) -> None:
+        log = (self.folder / f"{name}.log").open("ab")
+        self._logs.append(log)
+        program = str(assets() / name)
+        self._processes[name] = subprocess.Popen(
+            [program, *arguments],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            cwd=self.folder,
+            env=_clean_env(),
+        )
+
+    def _end(self, name: str, *, kill: bool = False) -> None:
+        process = self._processes.pop(name, None)
+        if process is None:
+            return
+        if kill:
+            process.kill()
+        else:
+            process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _log_tail(self) -> str:
+        parts = []
+        for log in sorted(self.folder.glob("*.log")):
+            if log != self.audit_log:
+                parts.append(f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-15:]))
+        return "\n".join(parts)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _clean_env() -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATH", ""),
+        "HOME": os.environ.get("HOME", "/"),
+        "TMPDIR": tempfile.gettempdir(),
+    }
