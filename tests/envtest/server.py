@@ -216,11 +216,9 @@ class RealAPIServer:
             process.wait()
 
     def _log_tail(self) -> str:
-        parts = []
-        for log in sorted(self.folder.glob("*.log")):
-            if log != self.audit_log:
-                parts.append(f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-15:]))
-        return "\n".join(parts)
+        logs = [log for log in sorted(self.folder.glob("*.log")) if log != self.audit_log]
+        tails = {log.name: log.read_text(errors="replace").splitlines()[-15:] for log in logs}
+        return "\n".join(line for name, tail in tails.items() for line in (f"--- {name}", *tail))
 
 
 def _free_ports(count: int) -> list[int]:
