@@ -1,0 +1,91 @@
+"""Time for every stage (1-6): the one door through which the runtime reads clocks and waits.
+
+Nothing else in ``controllers`` calls ``time.monotonic``, ``time.time`` or a timed ``Condition.wait`` for its own
+scheduling: it asks the :class:`Clock` it was given. Production passes :data:`SYSTEM_CLOCK`; tests pass a clock that
+they move by hand, so that no test sleeps.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["Clock", "SystemClock", "SYSTEM_CLOCK", "ClockEvent", "wait_for"]
+
+
+class Clock(Protocol):
+    """Reads time and waits. Every method may be called from many threads at once."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back and whose zero means nothing. For durations and deadlines."""
+        ...
+
+    def time(self) -> float:
+        """Seconds since the Unix epoch. For timestamps that people or other machines read."""
+        ...
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        """Wait on a condition whose lock the caller holds, at most `timeout` seconds (None: without end).
+
+        Like ``Condition.wait``: the lock is given up meanwhile and held again at return; False says that the time
+        ran out. It may return True without a cause, so callers check their predicate again in a loop, and after
+        False once more, because a notification may have raced with the end of the time.
+        """
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    # C functions as they are: the work queue reads the clock on every call.
+    monotonic = staticmethod(time.monotonic)
+    time = staticmethod(time.time)
+
+    @staticmethod
+    def wait(condition: threading.Condition, timeout: float | None) -> bool:
+        return condition.wait(timeout)
+
+
+SYSTEM_CLOCK: Clock = SystemClock()
+
+
+def wait_for(
+    clock: Clock, condition: threading.Condition, predicate: Callable[[], bool], timeout: float | None
+) -> bool:
+    """Wait until `predicate()` holds, at most `timeout` seconds (None: without end); return its last value.
+
+    The caller holds the condition's lock, and the predicate is only called with it held.
+    """
+    deadline = None if timeout is None else clock.monotonic() + timeout
+    while not predicate():
+        left = None if deadline is None else deadline - clock.monotonic()
+        if left is not None and left <= 0:
+            return False
+        clock.wait(condition, left)
+    return True
+
+
+class ClockEvent:
+    """``threading.Event`` with its timed wait on a :class:`Clock`. It serves as a ``cloudprovider.host.StopSignal``.
+
+    ``stop.wait(delay)`` is the interruptible sleep of watches and retries. Set once, it stays set. Thread-safe.
+    """
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._condition = threading.Condition(threading.Lock())
+        self._set = False
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        """Set the event and wake everyone who waits. Calling it again does nothing."""
+        with self._condition:
+            self._set = True
+            self._condition.notify_all()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the event is set, at most `timeout` seconds; return whether it is set."""
+        with self._condition:
+            return wait_for(self._clock, self._condition, self.is_set, timeout)

@@ -1,0 +1,126 @@
+"""Metrics for every stage (1-6): what counts asks a :class:`Metrics` for its families; the server sends ``text()``.
+
+There is no process-wide registry here: whoever builds controllers passes one Metrics to all of them, and two managers
+in one process (or two tests) never mix their numbers.
+"""
+
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import ClassVar, TypeVar, cast
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+__all__ = ["Metrics", "exponential_buckets"]
+
+C = TypeVar("C", bound=Collector)
+
+
+def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """`count` upper bounds, the first being `start`, each `factor` times the one before (+Inf is added by itself).
+
+    The counterpart of Go's ``ExponentialBuckets``, in which the names of REFERENCE are specified.
+    """
+    if start <= 0 or factor <= 1 or count < 1:
+        raise ValueError(f"buckets need start > 0, factor > 1, count >= 1, got {start=} {factor=} {count=}")
+    return tuple(start * factor**i for i in range(count))
+
+
+class Metrics:
+    """Get-or-create families in one registry.
+
+    Asking again for a name returns the same family, so parts that share a family (two queues, two clients) need not
+    know of each other; the documentation of the first wins. Asking for it with another kind, other labels or other
+    buckets raises ValueError. All methods may be called from many threads.
+    """
+
+    CONTENT_TYPE: ClassVar[str] = CONTENT_TYPE_LATEST
+    """The media type of what :meth:`text` returns."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = CollectorRegistry(auto_describe=True) if registry is None else registry
+        self._lock = threading.Lock()
+        self._families: dict[str, tuple[tuple[object, ...], Counter | Gauge | Histogram]] = {}
+        self._collectors: dict[Hashable, Collector] = {}
+
+    def counter(self, name: str, doc: str, labels: Sequence[str] = ()) -> Counter:
+        """The counter `name`; write the name with its ``_total``."""
+        labels = tuple(labels)
+        family = self._family(name, (Counter, labels), lambda: Counter(name, doc, labels, registry=self.registry))
+        return cast(Counter, family)
+
+    def gauge(self, name: str, doc: str, labels: Sequence[str] = ()) -> Gauge:
+        """The gauge `name`. For a value computed only when scraped, give a child ``set_function``."""
+        labels = tuple(labels)
+        return cast(
+            Gauge,
+            self._family(name, (Gauge, labels), lambda: Gauge(name, doc, labels, registry=self.registry)),
+        )
+
+    def histogram(
+        self,
+        name: str,
+        doc: str,
+        labels: Sequence[str] = (),
+        buckets: Sequence[float] = Histogram.DEFAULT_BUCKETS,
+    ) -> Histogram:
+        """The histogram `name` with these upper bounds, ascending, in the unit of the name."""
+        labels, buckets = tuple(labels), tuple(buckets)
+        family = self._family(
+            name,
+            (Histogram, labels, buckets),
+            lambda: Histogram(name, doc, labels, buckets=buckets, registry=self.registry),
+        )
+        return cast(Histogram, family)
+
+    def collector(self, key: Hashable, factory: Callable[[], C]) -> C:
+        """The collector registered under `key`, created and registered by `factory` at the first call.
+
+        For families whose values are kept by their owner and read only at a scrape (the work queues'). Raises
+        ValueError when its families clash with existing ones.
+        """
+        with self._lock:
+            found = self._collectors.get(key)
+            if found is None:
+                found = factory()
+                self.registry.register(found)
+                self._collectors[key] = found
+            return cast(C, found)
+
+    def value(self, sample: str, **labels: str) -> float | None:
+        """The present value of one sample (``x_total``, ``y_count``, ...), or None when there is none yet."""
+        return self.registry.get_sample_value(sample, labels)
+
+    def text(self) -> bytes:
+        """Everything in the Prometheus text format. The client library's ``_created`` series are left out."""
+        return generate_latest(_WithoutCreated(self.registry))
+
+    def _family(
+        self, name: str, shape: tuple[object, ...], make: Callable[[], Counter | Gauge | Histogram]
+    ) -> Counter | Gauge | Histogram:
+        with self._lock:
+            known = self._families.get(name)
+            if known is None:
+                known = self._families[name] = (shape, make())
+            elif known[0] != shape:
+                raise ValueError(f"metric {name!r} exists as {_describe(known[0])}, asked for {_describe(shape)}")
+            return known[1]
+
+
+def _describe(shape: tuple[object, ...]) -> str:
+    kind, *rest = shape
+    return " ".join([getattr(kind, "__name__", str(kind)).lower(), *map(str, rest)])
+
+
+class _WithoutCreated:
+    """A view of a registry that drops the creation-time samples, without touching the library's global switch."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._registry.collect():
+            if metric.type in ("counter", "histogram", "summary"):
+                metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
+            yield metric
