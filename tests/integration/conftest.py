@@ -1,0 +1,100 @@
+"""The two API servers that every integration test runs against: the embedded one and the real kube-apiserver.
+
+``api`` is parametrised over both and hands the test an empty cluster. The real server is started once per worker process
+(all its tests share one worker); where it cannot be had the tests are skipped aloud, or fail where
+``REQUIRE_REAL_API_SERVER`` is set, as CI does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from controllers.runtime.clients import ClientBuilder
+from tests.envtest.build import AssetsMissing, assets
+from tests.envtest.server import RealAPIServer
+from tests.support.api import API
+
+RBAC = Path(__file__).parents[2] / "examples" / "manifests" / "rbac.yaml"
+_RBAC_PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/kube-system/serviceaccounts",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+}
+REAL = pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("real")])
+
+
+class Cluster(API):
+    """An API server under test, with a kubeconfig whose identity is the manager's (bound by our RBAC manifest)."""
+
+    def __init__(self, server: EmbeddedAPIServer | RealAPIServer, kubeconfig: Path, ca_file: Path | None) -> None:
+        super().__init__(server.url, server.token, ca_file)
+        self.server = server
+        self.kubeconfig = kubeconfig
+        self._builders: list[ClientBuilder] = []
+
+    @property
+    def is_real(self) -> bool:
+        return isinstance(self.server, RealAPIServer)
+
+    def clients(self) -> ClientBuilder:
+        """A new client builder over the manager's kubeconfig, closed at the end of the test."""
+        builder = ClientBuilder.from_options(kubeconfig=str(self.kubeconfig))
+        self._builders.append(builder)
+        return builder
+
+    def close(self) -> None:
+        for builder in self._builders:
+            builder.close()
+
+
+@pytest.fixture(scope="session")
+def real_api_server() -> Iterator[RealAPIServer]:
+    """The real kube-apiserver of this worker process, with our RBAC manifest applied."""
+    try:
+        assets()
+    except AssetsMissing as missing:
+        if os.environ.get("REQUIRE_REAL_API_SERVER"):
+            pytest.fail(f"REQUIRE_REAL_API_SERVER is set, but {missing}")
+        pytest.skip(f"the real API server tier: {missing}")
+    server = RealAPIServer()
+    try:
+        server.start()
+        admin = API(server.url, server.token, server.ca_file)
+        _wait_for_kube_system(admin)
+        for document in yaml.safe_load_all(RBAC.read_text()):
+            admin.create(_RBAC_PATHS[document["kind"]], document)
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(params=["embedded", REAL])
+def api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """An empty cluster, on the embedded API server and on the real one."""
+    if request.param == "embedded":
+        with EmbeddedAPIServer() as embedded:
+            cluster = Cluster(embedded, Path(embedded.write_kubeconfig(tmp_path / "kubeconfig")), None)
+            yield cluster
+            cluster.close()
+        return
+    real: RealAPIServer = request.getfixturevalue("real_api_server")
+    kubeconfig = real.write_kubeconfig(tmp_path / "kubeconfig", token=real.manager_token)
+    cluster = Cluster(real, kubeconfig, real.ca_file)
+    cluster.clear()
+    yield cluster
+    cluster.close()
+    cluster.clear()
+
+
+def _wait_for_kube_system(admin: API) -> None:
+    deadline = time.monotonic() + 30
+    while admin.find("/api/v1/namespaces/kube-system") is None or admin.find("/api/v1/namespaces/default") is None:
+        if time.monotonic() > deadline:
+            raise RuntimeError("kube-apiserver did not create its system namespaces in 30 s")

@@ -1,0 +1,112 @@
+"""An API server as a test sees it, embedded or real: plain requests over ``http.client``, none of our own client code."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+NODES = "/api/v1/nodes"
+EVENTS = "/api/v1/events"
+
+JSON = dict[str, Any]
+
+
+class Refused(Exception):
+    """The server answered with an error Status; ``status`` and ``body`` hold it."""
+
+    def __init__(self, method: str, path: str, status: int, body: JSON) -> None:
+        super().__init__(f"{method} {path}: {status} {body.get('reason')}: {body.get('message')}")
+        self.status = status
+        self.body = body
+
+
+class API:
+    """Requests to one API server with one token; a new connection each, so that it may be used from any thread."""
+
+    def __init__(self, url: str, token: str, ca_file: Path | None = None) -> None:
+        self.url, self.token, self.ca_file = url, token, ca_file
+
+    def request(
+        self, method: str, path: str, body: object = None, content_type: str = "application/json"
+    ) -> tuple[int, JSON]:
+        """Send one request; returns the status and the parsed body ({} where it is empty)."""
+        parsed = urllib.parse.urlsplit(self.url)
+        assert parsed.hostname is not None
+        if parsed.scheme == "https":
+            context = ssl.create_default_context(cafile=str(self.ca_file) if self.ca_file else None)
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                parsed.hostname, parsed.port, timeout=30, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(parsed.hostname, parsed.port, timeout=30)
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type, "Accept": "application/json"}
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            data = response.read()
+            return response.status, json.loads(data) if data else {}
+        finally:
+            connection.close()
+
+    def _must(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> JSON:
+        status, answer = self.request(method, path, body, content_type)
+        if status >= 400:
+            raise Refused(method, path, status, answer)
+        return answer
+
+    def get(self, path: str) -> JSON:
+        return self._must("GET", path)
+
+    def find(self, path: str) -> JSON | None:
+        """The object at ``path``, or None where the server answers 404."""
+        status, answer = self.request("GET", path)
+        if status == 404:
+            return None
+        if status >= 400:
+            raise Refused("GET", path, status, answer)
+        return answer
+
+    def items(self, path: str) -> list[JSON]:
+        return list(self.get(path)["items"])
+
+    def create(self, path: str, obj: JSON) -> JSON:
+        return self._must("POST", path, obj)
+
+    def patch(self, path: str, body: object, content_type: str = MERGE) -> JSON:
+        return self._must("PATCH", path, body, content_type)
+
+    def delete(self, path: str) -> None:
+        status, answer = self.request("DELETE", path)
+        if status >= 400 and status != 404:
+            raise Refused("DELETE", path, status, answer)
+
+    def events_of(self, name: str) -> list[JSON]:
+        """The Events about the object of that name, oldest first."""
+        about = [event for event in self.items(EVENTS) if event["involvedObject"].get("name") == name]
+        return sorted(about, key=lambda event: str(event.get("firstTimestamp")))
+
+    def clear(self) -> None:
+        """Remove every node, event, volume and service (but ``kubernetes``): a clean cluster for the next test."""
+        for path in self._leftovers():
+            obj = self.find(path)
+            if obj is not None and obj["metadata"].get("finalizers"):
+                self.patch(path, {"metadata": {"finalizers": None}})
+            self.delete(path)
+        self.request("DELETE", "/api/v1/namespaces/default/events")
+        self.request("DELETE", "/api/v1/namespaces/kube-system/events")
+
+    def _leftovers(self) -> Iterator[str]:
+        for collection in (NODES, "/api/v1/persistentvolumes"):
+            yield from (f"{collection}/{item['metadata']['name']}" for item in self.items(collection))
+        for item in self.items("/api/v1/services"):
+            meta = item["metadata"]
+            if meta["name"] != "kubernetes":
+                yield f"/api/v1/namespaces/{meta['namespace']}/services/{meta['name']}"
