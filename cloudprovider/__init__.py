@@ -1,0 +1,99 @@
+"""The contract between Kubernetes and a cloud: what a vendor imports, under flat public names.
+
+A vendor subclasses `Interface` and the capabilities that its cloud has (`InstancesV2`, `InstancesBatch`,
+`LoadBalancer`, `Routes` ...), says what went wrong with the classes of `errors`, and exposes a factory through
+the entry-point group `cloudprovider.providers`. `helpers` and `wellknown` are for use on both sides.
+
+Importing this package registers nothing, starts nothing, and leaves the official Kubernetes client unimported.
+"""
+
+from __future__ import annotations
+
+from cloudprovider import helpers, wellknown
+from cloudprovider.call import Call, call_scope, current_call
+from cloudprovider.errors import (
+    CallCancelled,
+    CallDeadlineExceeded,
+    CallInterrupted,
+    CloudProviderError,
+    ConfigError,
+    ConfigMissing,
+    ConfigUnreadable,
+    DiskNotFound,
+    DuplicateProvider,
+    ImplementedElsewhere,
+    InstanceNotFound,
+    InvalidProviderName,
+    NotImplementedByProvider,
+    ProviderFactoryError,
+    ProviderLoadError,
+    ProviderTypeError,
+    RegistryError,
+    RetryError,
+    Throttled,
+    UnknownProvider,
+)
+from cloudprovider.host import ClientBuilder, InformerUser, Lister, Listers, StopSignal
+from cloudprovider.instances import (
+    InstanceMetadata,
+    Instances,
+    InstancesBatch,
+    InstanceState,
+    InstancesV2,
+)
+from cloudprovider.interface import Clusters, Interface
+from cloudprovider.loadbalancer import LoadBalancer
+from cloudprovider.routes import Route, Routes
+from cloudprovider.volumes import PVLabeler
+from cloudprovider.zones import Zone, Zones
+
+__all__ = [
+    # what a vendor writes
+    "Interface",
+    "InstancesV2",
+    "InstancesBatch",
+    "Instances",
+    "LoadBalancer",
+    "Routes",
+    "Zones",
+    "Clusters",
+    "PVLabeler",
+    # values
+    "InstanceMetadata",
+    "InstanceState",
+    "Route",
+    "Zone",
+    # what the host hands over
+    "ClientBuilder",
+    "StopSignal",
+    "Lister",
+    "Listers",
+    "InformerUser",
+    "Call",
+    "call_scope",
+    "current_call",
+    # errors
+    "CloudProviderError",
+    "InstanceNotFound",
+    "DiskNotFound",
+    "NotImplementedByProvider",
+    "ImplementedElsewhere",
+    "RetryError",
+    "Throttled",
+    "CallInterrupted",
+    "CallCancelled",
+    "CallDeadlineExceeded",
+    "RegistryError",
+    "InvalidProviderName",
+    "DuplicateProvider",
+    "UnknownProvider",
+    "ProviderLoadError",
+    "ProviderFactoryError",
+    "ProviderTypeError",
+    "ConfigError",
+    "ConfigMissing",
+    "ConfigUnreadable",
+    # modules
+    "helpers",
+    "wellknown",
+]

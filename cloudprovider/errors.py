@@ -1,0 +1,200 @@
+"""The exception tree: how a provider tells the host what happened (stage 5, cloud call).
+
+Raised by vendors' code and by the registry; read by the gateway, which turns each class into a
+decision. Always matched with `isinstance`, so that subclasses and chained errors count::
+
+    Exception
+    └── CloudProviderError
+        ├── InstanceNotFound
+        ├── DiskNotFound
+        ├── NotImplementedByProvider
+        ├── ImplementedElsewhere
+        ├── RetryError
+        ├── Throttled
+        ├── CallInterrupted
+        │   ├── CallCancelled
+        │   └── CallDeadlineExceeded
+        └── RegistryError
+            ├── InvalidProviderName
+            ├── DuplicateProvider
+            ├── UnknownProvider
+            ├── ProviderLoadError
+            ├── ProviderFactoryError
+            ├── ProviderTypeError
+            └── ConfigError
+                ├── ConfigMissing
+                └── ConfigUnreadable
+
+Only `InstanceNotFound` (or `instance_exists` answering False) says that an instance is gone. Everything
+else, exceptions from outside this tree included, means "unknown": nothing is deleted because of it.
+
+A message may end up in a log or in an Event that every user of the cluster can read: leave secrets out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+__all__ = [
+    "CloudProviderError",
+    "InstanceNotFound",
+    "DiskNotFound",
+    "NotImplementedByProvider",
+    "ImplementedElsewhere",
+    "RetryError",
+    "Throttled",
+    "CallInterrupted",
+    "CallCancelled",
+    "CallDeadlineExceeded",
+    "RegistryError",
+    "InvalidProviderName",
+    "DuplicateProvider",
+    "UnknownProvider",
+    "ProviderLoadError",
+    "ProviderFactoryError",
+    "ProviderTypeError",
+    "ConfigError",
+    "ConfigMissing",
+    "ConfigUnreadable",
+]
+
+
+class CloudProviderError(Exception):
+    """Base of every error that this package defines. Raised as such, it means "failed, retry with backoff".
+
+    Follows: the error variables at the end of k8s.io/cloud-provider cloud.go.
+    """
+
+
+class InstanceNotFound(CloudProviderError):
+    """The cloud answered, and the instance does not exist.
+
+    Never for an instance that exists but is stopped or asleep, and never for a question that could not be
+    answered (a timeout, a refused login, a truncated page): nodes are deleted on the strength of this class.
+    """
+
+
+class DiskNotFound(CloudProviderError):
+    """The cloud answered, and the volume does not exist."""
+
+
+class NotImplementedByProvider(CloudProviderError):
+    """This provider does not do what was asked. The host goes on without it and does not retry.
+
+    Python's own NotImplementedError counts as an ordinary failure: it marks unfinished code.
+    """
+
+
+class ImplementedElsewhere(CloudProviderError):
+    """Another controller looks after this object, so ours leaves it alone.
+
+    Only for `ensure_load_balancer` and `update_load_balancer`; never for `ensure_load_balancer_deleted`.
+    """
+
+
+def _checked_delay(retry_after: float) -> float:
+    delay = float(retry_after)
+    if not math.isfinite(delay) or delay < 0:
+        raise ValueError(f"retry_after must be a finite number of seconds >= 0, not {retry_after!r}")
+    return delay
+
+
+class RetryError(CloudProviderError):
+    """Not ready yet: ask again after a fixed time instead of backing off.
+
+    `retry_after` is in seconds. For work that is on its way, such as a load balancer still being built;
+    the host waits exactly that long and does not count it as a failure. Raises ValueError when the delay is
+    negative or not finite.
+
+    Follows: k8s.io/cloud-provider api/retry_error.go.
+    """
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        self.retry_after = _checked_delay(retry_after)
+        super().__init__(message, self.retry_after)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Throttled(CloudProviderError):
+    """The cloud refused because it was asked too often.
+
+    `retry_after` is in seconds, None when the cloud named no time. The gateway slows down all calls to the
+    provider, and repeats this one. Raises ValueError when the delay is negative or not finite.
+    """
+
+    def __init__(self, message: str = "", retry_after: float | None = None) -> None:
+        self.retry_after = None if retry_after is None else _checked_delay(retry_after)
+        super().__init__(message, self.retry_after)
+
+    def __str__(self) -> str:
+        text = str(self.args[0]) or "the cloud throttles this client"
+        return text if self.retry_after is None else f"{text} (retry after {self.retry_after:g} s)"
+
+
+class CallInterrupted(CloudProviderError):
+    """The host no longer wants the answer of the call under way; see `cloudprovider.current_call`."""
+
+
+class CallCancelled(CallInterrupted):
+    """The host cancelled the call: it is stopping, or it lost the lease."""
+
+
+class CallDeadlineExceeded(CallInterrupted):
+    """The call's deadline has passed."""
+
+
+class RegistryError(CloudProviderError):
+    """A provider could not be registered, found or started. The message names the culprit and the fix.
+
+    `provider` is the name asked for, `distribution` the installed distribution to blame ("name version",
+    empty when there is none), `known` the names that exist, sorted.
+    """
+
+    def __init__(self, message: str, *, provider: str = "", distribution: str = "", known: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.provider = provider
+        self.distribution = distribution
+        self.known = tuple(sorted(known))
+
+
+class InvalidProviderName(RegistryError):
+    """The name is empty, reserved, or has characters that a provider ID cannot begin with."""
+
+
+class DuplicateProvider(RegistryError):
+    """Two different factories, or two installed distributions, claim one name."""
+
+
+class UnknownProvider(RegistryError):
+    """Nothing is registered or installed under this name."""
+
+
+class ProviderLoadError(RegistryError):
+    """The plugin's entry point could not be imported, or does not name something callable."""
+
+
+class ProviderFactoryError(RegistryError):
+    """The plugin's factory raised. Values of the cloud config are masked in the message."""
+
+
+class ProviderTypeError(RegistryError):
+    """The plugin's factory returned something other than a `cloudprovider.Interface`."""
+
+
+class ConfigError(RegistryError):
+    """The cloud config file could not be used. `path` names it."""
+
+    def __init__(self, message: str, *, path: str = "", provider: str = "") -> None:
+        super().__init__(message, provider=provider)
+        self.path = path
+
+
+class ConfigMissing(ConfigError):
+    """There is no file at this path."""
+
+
+class ConfigUnreadable(ConfigError):
+    """There is something at this path, but it cannot be read as a file."""

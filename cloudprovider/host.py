@@ -1,0 +1,108 @@
+"""What the host hands to a provider: Protocols, so that any object of the right shape will do.
+
+`Interface.initialize` gets a `ClientBuilder` and a `StopSignal`; a provider with `set_informers` gets `Listers`. The
+manager implements them over its own clients and caches; a test may pass a threading.Event and a ten-line class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+
+if TYPE_CHECKING:
+    from kubernetes.client.api_client import ApiClient
+    from kubernetes.client.configuration import Configuration
+    from kubernetes.client.models.v1_node import V1Node
+    from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+    from kubernetes.client.models.v1_service import V1Service
+
+__all__ = ["ClientBuilder", "InformerUser", "Lister", "Listers", "StopSignal"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class StopSignal(Protocol):
+    """Says once that it is time to stop. `threading.Event` fits. Thread-safe."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is time to stop, or `timeout` seconds; returns `is_set()`. Use it in place of sleep."""
+        ...
+
+
+class ClientBuilder(Protocol):
+    """Makes API clients that name their user, obey the host's limits, and refuse to write once the lease is lost.
+
+    Thread-safe. `name` becomes part of the user agent: choose one a part of the provider ("acme-routes").
+
+    Follows: ControllerClientBuilder in k8s.io/cloud-provider cloud.go.
+    """
+
+    def config(self, name: str) -> Configuration:
+        """A configuration of the official client, a copy that the caller may change."""
+        ...
+
+    def client(self, name: str) -> ApiClient:
+        """An API client of the official library, to be wrapped as in `CoreV1Api(builder.client("acme"))`."""
+        ...
+
+    def cluster_identity(self) -> str | None:
+        """The UID of the namespace kube-system: the same for the cluster's whole life, and different for each cluster.
+
+        None when it may not be read. Mark cloud objects with it beside the cluster's name, which is "kubernetes" in
+        many clusters at once.
+        """
+        ...
+
+
+class Lister(Protocol[T_co]):
+    """A view of the host's cache of one kind of object. Thread-safe, answers from memory.
+
+    The objects are shared with every other reader: never change one. They may be a moment old.
+    """
+
+    def get(self, key: str) -> T_co | None:
+        """The object with this key, "name" or "namespace/name"; None when the cache has none."""
+        ...
+
+    def list(self) -> Sequence[T_co]:
+        """All objects, in no particular order."""
+        ...
+
+
+class Listers(Protocol):
+    """The host's caches, by kind. Empty until the host has listed: see `has_synced`."""
+
+    @property
+    def nodes(self) -> Lister[V1Node]:
+        """Nodes, by name."""
+        ...
+
+    @property
+    def services(self) -> Lister[V1Service]:
+        """Services, by "namespace/name"."""
+        ...
+
+    @property
+    def persistent_volumes(self) -> Lister[V1PersistentVolume]:
+        """Persistent volumes, by name."""
+        ...
+
+    def has_synced(self) -> bool:
+        """Whether every cache that was asked for holds a complete first listing."""
+        ...
+
+
+@runtime_checkable
+class InformerUser(Protocol):
+    """Optional, for a provider that reads the cluster's objects: define `set_informers` on the `Interface`.
+
+    Follows: InformerUser in k8s.io/cloud-provider cloud.go.
+    """
+
+    def set_informers(self, informers: Listers) -> None:
+        """Called once, after `initialize` and before the caches are filled. Keep the argument and return at once."""
+        ...

@@ -1,0 +1,70 @@
+"""Routes: how pods on other machines are reached (stage 5, cloud call).
+
+Asked by the route controller through the gateway: it lists what exists, compares with the nodes' pod CIDRs, and creates
+or deletes the difference.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node_address import V1NodeAddress
+
+__all__ = ["Route", "Routes"]
+
+
+@frozen
+class Route:
+    """One routing rule: traffic for `destination_cidr` goes to `target_node`.
+
+    Follows: Route in k8s.io/cloud-provider cloud.go.
+    """
+
+    name: str
+    """The rule's name in the cloud. Ignored by `create_route`, which may build one from its hint."""
+
+    target_node: str
+    """The name of the node to go to; empty for a rule whose target the provider cannot match to a node."""
+
+    destination_cidr: str
+    """The addresses that the rule is for, for example "10.244.3.0/24"."""
+
+    enable_node_addresses: bool = False
+    """Whether `target_node_addresses` counts. A provider that does not know the addresses leaves it False, so that the
+    comparison does not delete and recreate its rules for ever."""
+
+    target_node_addresses: tuple[V1NodeAddress, ...] = field(default=(), converter=tuple)
+    """The target node's addresses, where they are part of the rule."""
+
+    blackhole: bool = False
+    """The rule leads nowhere (its instance is gone). Deleted when it lies in the cluster's range."""
+
+
+class Routes(ABC):
+    """The cluster's routes in the cloud. Called from many threads at once; arguments are read-only.
+
+    Follows: Routes in k8s.io/cloud-provider cloud.go.
+    """
+
+    @abstractmethod
+    def list_routes(self, cluster_name: str) -> Sequence[Route]:
+        """Every route that this cluster owns, complete: raise when a page of the listing failed.
+
+        Rules of others (VPNs, supernets, rules without a target made by hand) should be left out.
+        """
+
+    @abstractmethod
+    def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
+        """Create the route. `route.name` is ignored; `name_hint` may help to name it.
+
+        Idempotent: when the same rule exists already, return normally.
+        """
+
+    @abstractmethod
+    def delete_route(self, cluster_name: str, route: Route) -> None:
+        """Delete the route, given as `list_routes` returned it. Idempotent: absent already is success."""

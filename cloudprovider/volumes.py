@@ -1,0 +1,30 @@
+"""PVLabeler: which zone a volume lies in (stage 5, cloud call). Legacy: CSI topology has replaced it.
+
+Asked through the gateway for PersistentVolumes; the labels returned are written on the volume.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+
+__all__ = ["PVLabeler"]
+
+
+class PVLabeler(ABC):
+    """Labels for volumes. Changes nothing in the cloud, repeatable, called from many threads at once.
+
+    Follows: PVLabeler (deprecated there too) in k8s.io/cloud-provider cloud.go.
+    """
+
+    @abstractmethod
+    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
+        """The labels of this volume, empty when it is not one of ours. `pv` is a read-only snapshot.
+
+        A volume in several zones carries them in one value, joined by
+        `cloudprovider.helpers.zones_to_label_value`. Raises `DiskNotFound` when the cloud has no such volume.
+        """

@@ -1,0 +1,45 @@
+"""Zones: where an instance stands (stage 5, cloud call). Only beside the older `Instances`.
+
+Asked by the node controller through the gateway; the answer becomes a node's zone and region labels. With
+`InstancesV2` or `InstancesBatch` the zone travels in `InstanceMetadata` and nothing here is called.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from attrs import frozen
+
+__all__ = ["Zone", "Zones"]
+
+
+@frozen
+class Zone:
+    """A place: both values are valid label values, or empty where the cloud has no such notion.
+
+    Follows: Zone in k8s.io/cloud-provider cloud.go.
+    """
+
+    failure_domain: str = ""
+    region: str = ""
+
+
+class Zones(ABC):
+    """Zone lookups. Read-only in the cloud, repeatable, and called from many threads at once.
+
+    Every method raises `InstanceNotFound` when the instance does not exist; any other exception means unknown.
+
+    Follows: Zones (deprecated there too) in k8s.io/cloud-provider cloud.go.
+    """
+
+    @abstractmethod
+    def get_zone(self) -> Zone:
+        """The zone that the program itself runs in. The host never asks: raise `NotImplementedByProvider` freely."""
+
+    @abstractmethod
+    def get_zone_by_provider_id(self, provider_id: str) -> Zone:
+        """The zone of the instance with this provider ID (a node's `spec.providerID`)."""
+
+    @abstractmethod
+    def get_zone_by_node_name(self, node_name: str) -> Zone:
+        """The zone of the instance behind the node of this name, for nodes without a provider ID."""
