@@ -1,0 +1,3 @@
+module bench/limit
+
+go 1.26.0
