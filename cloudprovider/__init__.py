@@ -43,6 +43,17 @@ from cloudprovider.instances import (
 )
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.loadbalancer import LoadBalancer
+from cloudprovider.registry import (
+    ENTRY_POINT_GROUP,
+    CloudConfig,
+    Factory,
+    cloud_providers,
+    get_cloud_provider,
+    init_cloud_provider,
+    is_cloud_provider,
+    is_external,
+    register_cloud_provider,
+)
 from cloudprovider.routes import Route, Routes
 from cloudprovider.volumes import PVLabeler
 from cloudprovider.zones import Zone, Zones
@@ -72,6 +83,16 @@ __all__ = [
     "Call",
     "call_scope",
     "current_call",
+    # registry
+    "ENTRY_POINT_GROUP",
+    "CloudConfig",
+    "Factory",
+    "register_cloud_provider",
+    "cloud_providers",
+    "is_cloud_provider",
+    "get_cloud_provider",
+    "init_cloud_provider",
+    "is_external",
     # errors
     "CloudProviderError",
     "InstanceNotFound",

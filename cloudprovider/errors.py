@@ -150,14 +150,14 @@ class RegistryError(CloudProviderError):
     """A provider could not be registered, found or started. The message names the culprit and the fix.
 
     `provider` is the name asked for, `distribution` the installed distribution to blame ("name version",
-    empty when there is none), `known` the names that exist, sorted.
+    empty when there is none), `known` the names that exist, sorted; the message ends with them.
     """
 
     def __init__(self, message: str, *, provider: str = "", distribution: str = "", known: Iterable[str] = ()) -> None:
-        super().__init__(message)
         self.provider = provider
         self.distribution = distribution
         self.known = tuple(sorted(known))
+        super().__init__(f"{message} Known providers: {', '.join(self.known)}." if self.known else message)
 
 
 class InvalidProviderName(RegistryError):
