@@ -33,8 +33,9 @@ MAX_MESSAGE: Final = 1024
 class ApiError(Exception):
     """The API server refused a request, or could not be asked (`Unreachable`).
 
-    `status` is the HTTP status (0: no answer), `reason` the API's machine word ("NotFound") or "", `message` its sentence,
-    `retry_after` seconds or None, `details` the `details` of the Status object, `method` and `path` the request's.
+    `status` is the HTTP status (0: no answer), `reason` the API's machine word ("NotFound") or "", `message` its
+    sentence, `retry_after` seconds or None, `details` the `details` of the Status object, `method` and `path` the
+    request's.
     Follows https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#status-v1-meta.
     """
 
@@ -153,9 +154,10 @@ def from_status(
 ) -> ApiError:
     """Build the one exception that an answer means; the caller raises it.
 
-    `headers` has lower-case names. `body` is the response's bytes or a parsed Status object, such as that of a watch's
-    ERROR event, whose `code` counts where `status` is 0 or a success. `now` (unix seconds) is needed only for a Retry-After
-    that holds a date. Never raises: a body that is no Status object becomes the message, cut to a readable length.
+    `headers` has lower-case names. `body` is the response's bytes or a parsed Status object, such as that of a
+    watch's ERROR event, whose `code` counts where `status` is 0 or a success. `now` (unix seconds) is needed only for
+    a Retry-After that holds a date. Never raises: a body that is no Status object becomes the message, cut to a
+    readable length.
     """
     obj = body if isinstance(body, Mapping) else _parse_status(body)
     if (status < 300) and isinstance(obj.get("code"), int):
