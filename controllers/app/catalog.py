@@ -1,0 +1,165 @@
+"""The controllers that the manager can run: one entry each, from which flags, help and start-up follow.
+
+Stage: before the first one; nothing is imported or built until the manager calls an entry's `construct`. Data
+comes from here alone; it goes to `config.py` (names, aliases, flags) and `manager.py` (construct). Names and aliases
+are those of the Go cloud-controller-manager (names/controller_names.go), and never change.
+
+A new controller adds its class of flags, its constructor and its entry below. A vendor passes a longer catalog to
+`main`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+
+from controllers.app.goflags import DURATION, INT, display
+from controllers.app.later import LATER_CONTROLLERS
+from controllers.app.options import Options, between, option, positive
+
+if TYPE_CHECKING:
+    from cloudprovider.host import StopSignal
+    from controllers.cloudcalls import CloudCalls
+    from controllers.runtime.clients import ClientBuilder
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.informer import InformerFactory
+    from controllers.runtime.metrics import Metrics
+
+
+class Controller(Protocol):
+    """What the manager needs of a controller."""
+
+    def run(self, stop: StopSignal) -> None:
+        """Work until `stop` is set, then drain and return. A return before that, or an exception, is a failure."""
+
+    def health(self) -> Iterable[tuple[str, bool, str]]:
+        """(name, well, detail) of each part; from any thread, without blocking."""
+
+
+@attrs.frozen(kw_only=True)
+class Context:
+    """What a controller is built from. Shared by all of them; each takes its own client identity from `clients`."""
+
+    options: Options
+    clients: ClientBuilder
+    informers: InformerFactory
+    cloud: CloudCalls
+    metrics: Metrics
+    clock: Clock
+
+
+@attrs.frozen(kw_only=True)
+class ControllerEntry:
+    """One controller: its name and aliases for --controllers, its class of flags, and how it is built.
+
+    `construct` is called once per run, in the catalog's order, before the informers start, so that it can ask for the
+    informers that it needs. What it raises ends the start.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    construct: Callable[[Context], Controller]
+    flags: type[Any] | None = None
+    on_by_default: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class NodeFlags:
+    """The flags of cloud-node-controller."""
+
+    concurrent_node_syncs: int = option(
+        16,
+        INT,
+        "concurrent-node-syncs",
+        "cloud-node-controller",
+        "Workers that initialise and update nodes (Go's default is 1).",
+        check=between(1, 1000),
+    )
+    concurrent_node_status_updates: int = option(
+        0,
+        INT,
+        "concurrent-node-status-updates",
+        "cloud-node-controller",
+        "Workers that refresh the addresses and labels of nodes. 0: as many as --concurrent-node-syncs.",
+        check=between(0, 1000),
+    )
+    node_status_update_frequency: float = option(
+        300.0,
+        DURATION,
+        "node-status-update-frequency",
+        "misc",
+        "How often the addresses and labels of every node are compared with the cloud.",
+        check=positive,
+    )
+
+
+def _node(context: Context) -> Controller:
+    from controllers.node import CloudNodeController, CloudNodeOptions
+
+    flags = context.options.of(NodeFlags)
+    options = CloudNodeOptions(
+        concurrent_node_syncs=flags.concurrent_node_syncs,
+        concurrent_node_status_updates=flags.concurrent_node_status_updates,
+        node_status_update_frequency=flags.node_status_update_frequency,
+    )
+    return CloudNodeController(
+        context.clients,
+        context.informers,
+        context.cloud,
+        options=options,
+        metrics=context.metrics,
+        clock=context.clock,
+    )
+
+
+CATALOG: tuple[ControllerEntry, ...] = (
+    ControllerEntry(name="cloud-node-controller", aliases=("cloud-node",), construct=_node, flags=NodeFlags),
+)
+"""Every controller of this distribution, in the order in which they start."""
+
+
+def flag_classes(catalog: Sequence[ControllerEntry]) -> list[type[Any]]:
+    """The controllers' classes of flags, each once."""
+    return list(dict.fromkeys(entry.flags for entry in catalog if entry.flags is not None))
+
+
+def names(catalog: Sequence[ControllerEntry]) -> str:
+    """The controllers' names with their aliases, for people."""
+    return ", ".join(f"{e.name} ({', '.join(e.aliases)})" if e.aliases else e.name for e in catalog)
+
+
+def enabled(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[ControllerEntry]:
+    """The entries that a value of --controllers turns on, in the catalog's order. Unknown words turn on nothing."""
+    chosen = []
+    for entry in catalog:
+        own = (entry.name, *entry.aliases)
+        if any(f"-{name}" in words for name in own):
+            continue
+        if any(name in words for name in own) or ("*" in words and entry.on_by_default):
+            chosen.append(entry)
+    return chosen
+
+
+def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[str]:
+    """What is wrong with a value of --controllers: unknown names, contradictions, nothing left to run."""
+    known = {name: entry.name for entry in catalog for name in (entry.name, *entry.aliases)}
+    later = {alias: name for name, aliases in LATER_CONTROLLERS.items() for alias in (name, *aliases)}
+    problems: list[str] = []
+    wanted: set[str] = set()
+    unwanted: set[str] = set()
+    for word in words:
+        name = word.removeprefix("-")
+        if word == "*":
+            continue
+        if name in known:
+            (unwanted if word.startswith("-") else wanted).add(known[name])
+        elif name in later:
+            problems.append(f"{later[name]} does not exist in this version; known: {names(catalog)}")
+        else:
+            problems.append(f"no controller is called {display(name)!r}; known: {names(catalog)}")
+    problems += [f"{name} is both asked for and left out" for name in sorted(wanted & unwanted)]
+    if not problems and not enabled(words, catalog):
+        problems.append(f"no controller is left to run; known: {names(catalog)}")
+    return problems

@@ -1,0 +1,99 @@
+"""From argv to checked options: the table of flags of one run, and everything that is wrong with what was given.
+
+Stage: before the first one, no I/O. Data comes from argv, `options.py` and the catalog; it goes to `cli.py`, which
+prints the problems and ends with 2, or hands the options to the manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import attrs
+
+from controllers.app import goflags
+from controllers.app.catalog import ControllerEntry, flag_classes, problems_of
+from controllers.app.goflags import BOOL, STRING, Flag, Parsed
+from controllers.app.later import later_flags
+from controllers.app.options import FLAG, ManagerOptions, Options, flags_of, one_of
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Outcome:
+    """What became of argv. With any problem `options` is None; the problems of all flags are listed."""
+
+    options: Options | None
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+    help: bool
+    """-h was given; then nothing else counts."""
+    version: str
+    """"true" or "raw" when the version was asked for, else "false"."""
+    cloud_provider: str
+    """The name asked for, also when there are problems."""
+
+
+def table(catalog: Sequence[ControllerEntry], default_provider: str | None = None) -> list[Flag[Any]]:
+    """Every flag that is taken, each once: the manager's and those of all controllers in the catalog."""
+    rows = flags_of(ManagerOptions)
+    for kind in flag_classes(catalog):
+        rows += flags_of(kind)
+    known = ", ".join(entry.name for entry in catalog)
+    off = ", ".join(entry.name for entry in catalog if not entry.on_by_default) or "none"
+    changed = []
+    for row in rows:
+        if row.name == "cloud-provider" and default_provider:
+            row = attrs.evolve(row, default=default_provider)
+        elif row.name == "controllers":
+            row = attrs.evolve(row, help=f"{row.help} All: {known}. Off by default: {off}.")
+        changed.append(row)
+    version = attrs.evolve(STRING, metavar="true|false|raw", bare="true")
+    check = one_of("true", "false", "raw")
+    changed.append(Flag("version", version, "false", "global", "Print the version and stop.", check))
+    changed.append(Flag("help", BOOL, False, "global", "Print this text and stop.", shorthand="h"))
+    return changed
+
+
+def parse(argv: Sequence[str], catalog: Sequence[ControllerEntry], default_provider: str | None = None) -> Outcome:
+    """Turn argv into options, or into the list of all that is wrong with it. Pure; never raises for bad input."""
+    parsed = goflags.parse([*table(catalog, default_provider), *later_flags()], argv)
+    values = parsed.values
+    problems = (*parsed.problems, *_across(parsed, catalog))
+    options: Options | None = None
+    if not problems:
+        own = {kind: _build(kind, values) for kind in flag_classes(catalog)}
+        options = Options(_build(ManagerOptions, values), own)
+    return Outcome(
+        options=options,
+        problems=problems,
+        warnings=parsed.warnings,
+        help=values["help"],
+        version=values["version"],
+        cloud_provider=values["cloud-provider"],
+    )
+
+
+def _build(kind: type[T], values: Mapping[str, Any]) -> T:
+    fields = {field.name: field.metadata[FLAG].name for field in attrs.fields(cast(Any, kind))}
+    return kind(**{name: values[flag] for name, flag in fields.items()})
+
+
+def _across(parsed: Parsed, catalog: Sequence[ControllerEntry]) -> list[str]:
+    """Problems that no single flag shows; a flag that is ill by itself is not complained about twice."""
+    values, ill = parsed.values, parsed.failed
+    problems = []
+    if not values["cloud-provider"] and "cloud-provider" not in ill:
+        problems.append("--cloud-provider: must be given: the name of an installed provider")
+    if values["leader-elect"] and "leader-elect" not in ill:
+        problems.append(
+            "--leader-elect: leader election does not exist in this version: give --leader-elect=false, and run one "
+            "replica only"
+        )
+    for rate, burst in (("kube-api-qps", "kube-api-burst"), ("cloud-api-qps", "cloud-api-burst")):
+        if values[burst] and not values[rate] and rate not in ill:
+            problems.append(f"--{burst}={values[burst]}: has no effect without --{rate}")
+    if "controllers" not in ill:
+        problems += [f"--controllers: {line}" for line in problems_of(values["controllers"], catalog)]
+    return problems

@@ -1,0 +1,80 @@
+"""Flags of the Go cloud-controller-manager that this version does not take, each with the reason.
+
+Stage: before the first one, pure data. `options.py` adds these rows to the table of flags, so that a manifest written
+for the Go program fails with a sentence that says what is missing instead of "no such flag", and so that no setting
+is accepted and then ignored. A flag leaves this file when what it sets exists.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controllers.app.goflags import BOOL, STRING, Flag
+
+_ELECTION = "leader election does not exist in this version: leave this flag out and give --leader-elect=false"
+_MIGRATION = "leader migration does not exist in this version: leave this flag out"
+_SERVING = (
+    "HTTPS serving does not exist in this version: leave this flag out; --health-bind-address serves health and "
+    "metrics over HTTP"
+)
+_AUTH = "there is no authenticated serving in this version: leave this flag out"
+_ROUTES = "node-route-controller does not exist in this version: leave this flag out"
+_LIFECYCLE = "cloud-node-lifecycle-controller does not exist in this version: leave this flag out"
+_SERVICES = "service-lb-controller does not exist in this version: leave this flag out"
+_WEBHOOKS = "webhooks do not exist in this version: leave this flag out"
+_START = "not supported by this version: leave this flag out"
+_LOGS = "not supported: logs are written at once to standard error, with one level for all modules (-v)"
+_GATES = "there are no feature gates in this version: leave this flag out"
+
+_VALUED = {
+    _ELECTION: (
+        "leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period leader-elect-resource-lock "
+        "leader-elect-resource-name leader-elect-resource-namespace"
+    ),
+    _MIGRATION: "leader-migration-config",
+    _SERVING: (
+        "bind-address secure-port cert-dir tls-cert-file tls-private-key-file tls-min-version tls-cipher-suites "
+        "tls-sni-cert-key tls-curve-preferences http2-max-streams-per-connection"
+    ),
+    _AUTH: (
+        "authentication-kubeconfig authentication-token-webhook-cache-ttl client-ca-file requestheader-allowed-names "
+        "requestheader-client-ca-file requestheader-extra-headers-prefix requestheader-group-headers "
+        "requestheader-username-headers requestheader-uid-headers authorization-kubeconfig "
+        "authorization-always-allow-paths authorization-webhook-cache-authorized-ttl "
+        "authorization-webhook-cache-unauthorized-ttl"
+    ),
+    _ROUTES: "cidr-allocator-type cluster-cidr route-reconciliation-period",
+    _LIFECYCLE: "node-monitor-period",
+    _SERVICES: "concurrent-service-syncs",
+    _WEBHOOKS: (
+        "webhooks webhook-bind-address webhook-secure-port webhook-cert-dir webhook-tls-cert-file "
+        "webhook-tls-private-key-file"
+    ),
+    _START: "controller-start-interval min-resync-period node-sync-period external-cloud-volume-plugin",
+    _LOGS: "log-flush-frequency vmodule",
+    _GATES: "feature-gates",
+}
+_SWITCHES = {
+    _MIGRATION: "enable-leader-migration",
+    _SERVING: "permit-address-sharing permit-port-sharing disable-http2-serving",
+    _AUTH: "authentication-skip-lookup authentication-tolerate-lookup-failure",
+    _ROUTES: "allocate-node-cidrs configure-cloud-routes",
+    _START: "use-service-account-credentials profiling contention-profiling",
+}
+
+LATER_CONTROLLERS = {
+    "service-lb-controller": ("service",),
+    "node-route-controller": ("route",),
+    "cloud-node-lifecycle-controller": ("cloud-node-lifecycle",),
+}
+"""Canonical names and aliases of the Go program's controllers that this version does not have."""
+
+
+def later_flags() -> list[Flag[Any]]:
+    """The refused rows for the table of flags: parsed (so that their values are skipped), never stored."""
+    rows: list[Flag[Any]] = []
+    for reason, names in _VALUED.items():
+        rows += [Flag(name, STRING, "", "later", "", refused=reason) for name in names.split()]
+    for reason, names in _SWITCHES.items():
+        rows += [Flag(name, BOOL, False, "later", "", refused=reason) for name in names.split()]
+    return rows

@@ -1,0 +1,267 @@
+"""Every option of the manager, documented and checked next to its field; the one table of flags comes from here.
+
+Stage: before the first one, no I/O. Data comes from argv by way of `config.py`, which fills the classes, or from
+programs that build them; it goes to `manager.py`. They are never changed after they are built. A controller's own
+flags are a class of the same make, named by its entry in `catalog.py`. Names and sections are those of the Go
+cloud-controller-manager (its options package); defaults that differ say so in their text.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
+
+import attrs
+
+from controllers.app import goflags
+from controllers.app.goflags import BOOL, DURATION, FLOAT, INT, LIST, PATH, STRING, Flag, Kind
+
+T = TypeVar("T")
+
+FLAG = "flag"
+"""The key under which a field's metadata holds its `Flag`."""
+SECTIONS = ("generic", "cloud-node-controller", "cloud calls", "health", "misc", "global")
+"""Go's named flag sets in its order, and our own two; a controller's section is named after it."""
+
+
+def option(
+    default: T,
+    kind: Kind[T],
+    flag: str,
+    section: str,
+    help: str,
+    *,
+    check: Callable[[T], str | None] | None = None,
+    shorthand: str = "",
+    deprecated: str = "",
+) -> Any:
+    """Declare one field of an options class: its flag goes into the metadata, its check becomes the validator."""
+    row = Flag(flag, kind, default, section, help, check, shorthand, deprecated)
+
+    def validate(_instance: object, _attribute: object, value: T) -> None:
+        wrong = check(value) if check else None
+        if wrong:
+            raise ValueError(f"--{flag}={goflags.display(kind.show(value))}: {wrong}")
+
+    return attrs.field(default=default, validator=validate, metadata={FLAG: row})
+
+
+def between(low: float, high: float) -> Callable[[float], str | None]:
+    """A check: `low` and `high` are allowed."""
+    return lambda value: None if low <= value <= high else f"must be between {low:g} and {high:g}"
+
+
+def positive(value: float) -> str | None:
+    """A check for durations that cannot be zero."""
+    return None if value > 0 else "must be greater than 0"
+
+
+def not_negative(value: float) -> str | None:
+    """A check for rates, where 0 means no limit."""
+    return None if value >= 0 else "must not be negative; 0 means no limit"
+
+
+def one_of(*allowed: str) -> Callable[[str], str | None]:
+    """A check: the value is one of a few words."""
+    return lambda value: None if value in allowed else "must be " + " or ".join(allowed)
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`127.0.0.1:8080`, `[::1]:0` or `:8080` (every interface) as (host, port); raises ValueError."""
+    problem = "must be IP:PORT, such as 127.0.0.1:10259, [::1]:10259 or :10259"
+    host, colon, port = address.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError(problem)
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(problem)
+    if host and host != "localhost":
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            raise ValueError(problem) from None
+    return host, int(port)
+
+
+def _address(value: str) -> str | None:
+    try:
+        if value:
+            split_address(value)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _master(value: str) -> str | None:
+    if not value:
+        return None
+    try:
+        url = urlsplit(value)
+        if url.scheme in ("http", "https") and url.hostname and url.port != 0 and url.username is None:
+            return None
+    except ValueError:
+        pass  # a malformed port or IPv6 address
+    return "must be a URL such as https://10.0.0.1:6443, without user or password"
+
+
+def _not_empty(value: str) -> str | None:
+    return None if value.strip() else "must not be empty"
+
+
+@attrs.frozen(kw_only=True)
+class ManagerOptions:
+    """What the manager itself takes; durations in seconds. Raises ValueError naming the flag. See each field."""
+
+    cloud_provider: str = option(
+        "", STRING, "cloud-provider", "generic", "Name of the cloud provider: one that is installed. Required."
+    )
+    cloud_config: str = option(
+        "", PATH, "cloud-config", "generic", "The provider's configuration file. Empty: the provider gets none."
+    )
+    allow_untagged_cloud: bool = option(
+        False,
+        BOOL,
+        "allow-untagged-cloud",
+        "generic",
+        "Start even if the provider says that this cluster has no cluster ID in the cloud.",
+        deprecated="tag the cloud's resources with a cluster ID instead",
+    )
+    cluster_name: str = option(
+        "kubernetes",
+        STRING,
+        "cluster-name",
+        "generic",
+        "Name of the cluster, handed to the provider for the names of what it creates. Two clusters in one cloud "
+        "account need two names.",
+        check=_not_empty,
+    )
+    controllers: tuple[str, ...] = option(
+        ("*",),
+        LIST,
+        "controllers",
+        "generic",
+        "Controllers to run: '*' means all that are on by default, 'name' adds one, '-name' leaves one out.",
+    )
+    kube_api_content_type: str = option(
+        "application/json",
+        STRING,
+        "kube-api-content-type",
+        "generic",
+        "Content type of requests to the API server. Only JSON is spoken.",
+        check=one_of("application/json"),
+    )
+    kube_api_qps: float = option(
+        0.0,
+        FLOAT,
+        "kube-api-qps",
+        "generic",
+        "Limit of our own requests to the API server, per second. 0: none of our own, the server's 429 and "
+        "Retry-After are obeyed instead (Go's default is 20, and what made large clusters slow).",
+        check=not_negative,
+    )
+    kube_api_burst: int = option(
+        0,
+        INT,
+        "kube-api-burst",
+        "generic",
+        "Requests that may be sent at once above --kube-api-qps. 0: as many as one second allows.",
+        check=not_negative,
+    )
+    leader_elect: bool = option(
+        True,
+        BOOL,
+        "leader-elect",
+        "generic",
+        "Elect one leader among several replicas. Not built yet: give --leader-elect=false and run one replica.",
+    )
+    cloud_api_timeout: float = option(
+        60.0,
+        DURATION,
+        "cloud-api-timeout",
+        "cloud calls",
+        "Deadline of one call to the provider. A call that passes it is given up, its object is taken up again when "
+        "the call ends, and the other objects go on.",
+        check=positive,
+    )
+    cloud_api_concurrency: int = option(
+        32,
+        INT,
+        "cloud-api-concurrency",
+        "cloud calls",
+        "Calls to the provider under way at one time, over all controllers.",
+        check=between(1, 1000),
+    )
+    cloud_api_qps: float = option(
+        0.0,
+        FLOAT,
+        "cloud-api-qps",
+        "cloud calls",
+        "Limit of calls to the provider, per second. 0: none; calls still slow down when the cloud throttles.",
+        check=not_negative,
+    )
+    cloud_api_burst: int = option(
+        0,
+        INT,
+        "cloud-api-burst",
+        "cloud calls",
+        "Calls that may be made at once above --cloud-api-qps. 0: as many as one second allows.",
+        check=not_negative,
+    )
+    health_bind_address: str = option(
+        "",
+        STRING,
+        "health-bind-address",
+        "health",
+        "IP:PORT on which /healthz, /livez, /readyz and /metrics are served over plain HTTP, to anyone who can reach "
+        "it; port 0 picks a free one and logs it. Empty: not served.",
+        check=_address,
+    )
+    kubeconfig: str = option(
+        "",
+        PATH,
+        "kubeconfig",
+        "misc",
+        "The kubeconfig file with the API server's address and our credentials. Empty, and no --master: the pod's "
+        "own service account.",
+    )
+    master: str = option(
+        "", STRING, "master", "misc", "URL of the API server; overrides the kubeconfig's.", check=_master
+    )
+    logging_format: str = option(
+        "text",
+        STRING,
+        "logging-format",
+        "global",
+        "Format of log lines on standard error: text, as klog writes it, or json, one object per line.",
+        check=one_of("text", "json"),
+    )
+    verbosity: int = option(
+        0,
+        INT,
+        "v",
+        "global",
+        "Log level: 0 to 3 what operators need, 4 also each step with single objects, 6 also HTTP connections.",
+        check=between(0, 10),
+        shorthand="v",
+    )
+
+
+@attrs.frozen
+class Options:
+    """All options of one run: the manager's, and one instance of each controller's own class."""
+
+    manager: ManagerOptions = attrs.field(factory=ManagerOptions)
+    own: Mapping[type[Any], Any] = attrs.field(factory=dict)
+
+    def of(self, kind: type[T]) -> T:
+        """The instance of a controller's class of flags; its defaults when none was given."""
+        found = self.own.get(kind)
+        return kind() if found is None else cast(T, found)
+
+
+def flags_of(kind: type[Any]) -> list[Flag[Any]]:
+    """The flags of one options class, in the order of its fields."""
+    return [field.metadata[FLAG] for field in attrs.fields(kind) if FLAG in field.metadata]

@@ -1,0 +1,332 @@
+"""argv to options: the table's completeness, defaults, every rejection, and all problems at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from controllers.app import catalog as catalogs
+from controllers.app.catalog import CATALOG, Context, Controller, ControllerEntry, NodeFlags
+from controllers.app.config import Outcome, parse, table
+from controllers.app.goflags import INT
+from controllers.app.later import LATER_CONTROLLERS, later_flags
+from controllers.app.options import FLAG, ManagerOptions, Options, flags_of, option, split_address
+
+GO_FLAGS = set(
+    """
+allocate-node-cidrs cidr-allocator-type cloud-config cloud-provider cluster-cidr cluster-name configure-cloud-routes
+controller-start-interval controllers feature-gates kube-api-burst kube-api-content-type kube-api-qps leader-elect
+leader-elect-lease-duration leader-elect-renew-deadline leader-elect-resource-lock leader-elect-resource-name
+leader-elect-resource-namespace leader-elect-retry-period min-resync-period node-monitor-period
+route-reconciliation-period use-service-account-credentials allow-untagged-cloud external-cloud-volume-plugin
+enable-leader-migration leader-migration-config concurrent-node-syncs concurrent-node-status-updates
+node-status-update-frequency concurrent-service-syncs bind-address secure-port cert-dir tls-cert-file
+tls-private-key-file tls-min-version tls-cipher-suites tls-sni-cert-key permit-address-sharing permit-port-sharing
+authentication-kubeconfig authentication-skip-lookup authentication-token-webhook-cache-ttl
+authentication-tolerate-lookup-failure client-ca-file requestheader-allowed-names requestheader-client-ca-file
+requestheader-extra-headers-prefix requestheader-group-headers requestheader-username-headers authorization-kubeconfig
+authorization-always-allow-paths authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
+webhooks webhook-bind-address webhook-secure-port webhook-cert-dir webhook-tls-cert-file webhook-tls-private-key-file
+kubeconfig master profiling logging-format log-flush-frequency v vmodule version help
+""".replace("\n", " ").split(" ")
+) - {""}
+
+GOOD = ("--cloud-provider=fake", "--leader-elect=false")
+
+
+def read(*argv: str) -> Outcome:
+    return parse(argv, CATALOG)
+
+
+def options(*argv: str) -> Options:
+    outcome = read(*GOOD, *argv)
+    assert outcome.problems == ()
+    assert outcome.options is not None
+    return outcome.options
+
+
+def never(_context: Context) -> Controller:
+    raise AssertionError("nothing is built while flags are read")
+
+
+def test_every_flag_of_the_go_program_is_either_taken_or_refused_with_a_reason() -> None:
+    taken = {flag.name for flag in table(CATALOG)}
+    refused = {flag.name for flag in later_flags()}
+    assert taken & refused == set()
+    assert GO_FLAGS - taken - refused == set()
+
+
+@pytest.mark.parametrize("flag", later_flags(), ids=lambda flag: flag.name)
+@pytest.mark.row("M4")
+def test_a_flag_of_a_later_part_is_rejected_and_never_silently_accepted(flag: Any) -> None:
+    outcome = read(*GOOD, f"--{flag.name}" if flag.kind.bare else f"--{flag.name}=1")
+    assert outcome.options is None
+    assert outcome.problems == (f"--{flag.name}: {flag.refused}",)
+
+
+@pytest.mark.parametrize("flag", table(CATALOG), ids=lambda flag: flag.name)
+def test_every_flag_is_documented_and_its_default_is_valid(flag: Any) -> None:
+    assert flag.help.endswith(".")
+    assert flag.section in ("generic", "cloud-node-controller", "cloud calls", "health", "misc", "global")
+    assert flag.check is None or flag.check(flag.default) is None
+    assert flag.kind.parse(flag.kind.show(flag.default)) == flag.default
+
+
+def test_no_two_rows_have_the_same_name_or_shorthand() -> None:
+    rows = table(CATALOG)
+    assert len({row.name for row in rows}) == len(rows)
+    short = [row.shorthand for row in rows if row.shorthand]
+    assert sorted(short) == ["h", "v"]
+
+
+def test_defaults() -> None:
+    found = options()
+    assert found.manager == ManagerOptions(cloud_provider="fake", leader_elect=False)
+    assert found.of(NodeFlags) == NodeFlags()
+    assert found.manager.cluster_name == "kubernetes"
+    assert found.manager.kube_api_qps == 0
+
+
+def test_every_flag_reaches_its_field() -> None:
+    found = options(
+        "--cloud_config=/etc/cloud",
+        "--allow-untagged-cloud",
+        "--cluster-name=blue",
+        "--controllers=cloud-node",
+        "--kube-api-content-type=application/json",
+        "--kube-api-qps=50.5",
+        "--kube-api-burst=100",
+        "--cloud-api-timeout=1m30s",
+        "--cloud-api-concurrency=7",
+        "--cloud-api-qps=3",
+        "--cloud-api-burst=9",
+        "--health-bind-address=[::1]:0",
+        "--kubeconfig=/k",
+        "--master=https://10.0.0.1:6443",
+        "--logging-format=json",
+        "-v=5",
+        "--concurrent-node-syncs=3",
+        "--concurrent-node-status-updates=2",
+        "--node-status-update-frequency=10s",
+    )
+    assert found.manager == ManagerOptions(
+        cloud_provider="fake",
+        cloud_config="/etc/cloud",
+        allow_untagged_cloud=True,
+        cluster_name="blue",
+        controllers=("cloud-node",),
+        kube_api_qps=50.5,
+        kube_api_burst=100,
+        leader_elect=False,
+        cloud_api_timeout=90.0,
+        cloud_api_concurrency=7,
+        cloud_api_qps=3.0,
+        cloud_api_burst=9,
+        health_bind_address="[::1]:0",
+        kubeconfig="/k",
+        master="https://10.0.0.1:6443",
+        logging_format="json",
+        verbosity=5,
+    )
+    assert found.of(NodeFlags) == NodeFlags(
+        concurrent_node_syncs=3, concurrent_node_status_updates=2, node_status_update_frequency=10.0
+    )
+    changed = {name for name, value in attrs.asdict(found.manager).items() if value != getattr(ManagerOptions(), name)}
+    assert changed == {field.name for field in attrs.fields(ManagerOptions)} - {"kube_api_content_type"}
+
+
+@pytest.mark.row("M4")
+@pytest.mark.parametrize(
+    ("argument", "complaint"),
+    [
+        ("--concurrent-node-syncs=0", "must be between 1 and 1000"),
+        ("--concurrent-node-syncs=-1", "must be between 1 and 1000"),
+        ("--concurrent-node-status-updates=-1", "must be between 0 and 1000"),
+        ("--node-status-update-frequency=0", "must be greater than 0"),
+        ("--node-status-update-frequency=-5m", "must be greater than 0"),
+        ("--cloud-api-timeout=0s", "must be greater than 0"),
+        ("--cloud-api-concurrency=0", "must be between 1 and 1000"),
+        ("--cloud-api-qps=-1", "must not be negative; 0 means no limit"),
+        ("--kube-api-qps=-1", "must not be negative; 0 means no limit"),
+        ("--kube-api-burst=-1", "must not be negative; 0 means no limit"),
+        ("--kube-api-burst=30", "has no effect without --kube-api-qps"),
+        ("--cloud-api-burst=30", "has no effect without --cloud-api-qps"),
+        ("--kube-api-content-type=application/vnd.kubernetes.protobuf", "must be application/json"),
+        ("--logging-format=xml", "must be text or json"),
+        ("--cluster-name=", "must not be empty"),
+        ("-v=-1", "must be between 0 and 10"),
+        ("--master=10.0.0.1:6443", "must be a URL such as https://10.0.0.1:6443, without user or password"),
+        ("--master=https://", "must be a URL such as https://10.0.0.1:6443, without user or password"),
+        ("--master=https://h:99999", "must be a URL such as https://10.0.0.1:6443, without user or password"),
+        ("--health-bind-address=8080", "must be IP:PORT, such as 127.0.0.1:10259, [::1]:10259 or :10259"),
+        ("--health-bind-address=h:http", "must be IP:PORT, such as 127.0.0.1:10259, [::1]:10259 or :10259"),
+        ("--health-bind-address=::1:80", "must be IP:PORT, such as 127.0.0.1:10259, [::1]:10259 or :10259"),
+        ("--health-bind-address=1.2.3.4:70000", "must be IP:PORT, such as 127.0.0.1:10259, [::1]:10259 or :10259"),
+        ("--version=v1.2.3", "must be true or false or raw"),
+    ],
+)
+def test_a_bad_value_is_rejected_with_its_reason(argument: str, complaint: str) -> None:
+    outcome = read(*GOOD, argument)
+    assert outcome.options is None
+    assert outcome.problems == (f"{argument}: {complaint}",)
+
+
+def test_leader_election_must_be_turned_off_until_it_exists() -> None:
+    for argv in (["--cloud-provider=x"], ["--cloud-provider=x", "--leader-elect"]):
+        [problem] = read(*argv).problems
+        assert problem.startswith("--leader-elect: leader election does not exist in this version")
+        assert "--leader-elect=false" in problem
+
+
+def test_the_provider_must_be_named_unless_the_program_has_a_default() -> None:
+    [problem] = read("--leader-elect=false").problems
+    assert problem.startswith("--cloud-provider: must be given")
+    own = parse(["--leader-elect=false"], CATALOG, default_provider="acme")
+    assert own.options is not None
+    assert own.options.manager.cloud_provider == "acme"
+    other = parse([*GOOD], CATALOG, default_provider="acme")
+    assert other.cloud_provider == "fake"
+
+
+@pytest.mark.row("M4")
+def test_all_problems_of_all_flags_come_at_once() -> None:
+    outcome = read(
+        "--concurrent-node-syncs=0",
+        "--secure-port=10258",
+        "--controllers=nope,service",
+        "--kube-api-burst=5",
+        "stray",
+        "--no-such-flag",
+    )
+    text = "\n".join(outcome.problems)
+    assert len(outcome.problems) == 9
+    for part in (
+        "--concurrent-node-syncs=0",
+        "--secure-port",
+        "'nope'",
+        "service-lb-controller",
+        "--kube-api-burst=5",
+        "--no-such-flag",
+        "stray",
+        "--cloud-provider: must be given",
+        "--leader-elect",
+    ):
+        assert part in text
+    assert outcome.options is None
+
+
+def test_a_flag_that_is_ill_by_itself_is_complained_about_once() -> None:
+    assert len(read("--cloud-provider=fake", "--leader-elect=maybe").problems) == 1
+    assert len(read("--leader-elect=false", "--cloud-provider").problems) == 1
+    assert len(read(*GOOD, "--kube-api-qps=x", "--kube-api-burst=5").problems) == 1
+
+
+EXTRA = ControllerEntry(name="extra-controller", aliases=("extra",), construct=never, on_by_default=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("*", ["cloud-node-controller"]),
+        ("cloud-node", ["cloud-node-controller"]),
+        ("cloud-node-controller", ["cloud-node-controller"]),
+        ("*,extra", ["cloud-node-controller", "extra-controller"]),
+        ("extra,*", ["cloud-node-controller", "extra-controller"]),
+        ("extra", ["extra-controller"]),
+        ("*,-cloud-node,extra-controller", ["extra-controller"]),
+        ("extra,-cloud-node-controller,*", ["extra-controller"]),
+    ],
+)
+def test_controllers_are_chosen_by_name_alias_and_star(words: str, expected: list[str]) -> None:
+    catalog = (*CATALOG, EXTRA)
+    outcome = parse([*GOOD, f"--controllers={words}"], catalog)
+    assert outcome.options is not None
+    assert [entry.name for entry in catalogs.enabled(outcome.options.manager.controllers, catalog)] == expected
+
+
+@pytest.mark.row("M4")
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("nope", "no controller is called 'nope'; known: cloud-node-controller (cloud-node)"),
+        ("*,-nope", "no controller is called 'nope'; known: cloud-node-controller (cloud-node)"),
+        ("*,", "no controller is called ''; known: cloud-node-controller (cloud-node)"),
+        (
+            "*,-service",
+            "service-lb-controller does not exist in this version; known: cloud-node-controller (cloud-node)",
+        ),
+        ("-cloud-node", "no controller is left to run; known: cloud-node-controller (cloud-node)"),
+        ("*,-cloud-node-controller", "no controller is left to run; known: cloud-node-controller (cloud-node)"),
+        ("", "no controller is left to run; known: cloud-node-controller (cloud-node)"),
+        ("cloud-node,-cloud-node-controller", "cloud-node-controller is both asked for and left out"),
+    ],
+)
+def test_a_bad_list_of_controllers_is_rejected_with_the_known_names(words: str, complaint: str) -> None:
+    assert read(*GOOD, f"--controllers={words}").problems == (f"--controllers: {complaint}",)
+
+
+def test_the_go_programs_controllers_are_known_or_refused_by_name() -> None:
+    own = {name: set(entry.aliases) for entry in CATALOG for name in [entry.name]}
+    later = {name: set(aliases) for name, aliases in LATER_CONTROLLERS.items()}
+    assert own | later == {
+        "cloud-node-controller": {"cloud-node"},
+        "service-lb-controller": {"service"},
+        "node-route-controller": {"route"},
+        "cloud-node-lifecycle-controller": {"cloud-node-lifecycle"},
+    }
+
+
+def test_one_entry_brings_a_controller_with_its_flags() -> None:
+    @attrs.frozen(kw_only=True)
+    class ExtraFlags:
+        extra_syncs: int = option(4, INT, "extra-syncs", "extra-controller", "Workers.")
+
+    entry = attrs.evolve(EXTRA, flags=ExtraFlags)
+    outcome = parse([*GOOD, "--extra_syncs=9", "--controllers=extra"], (*CATALOG, entry))
+    assert outcome.options is not None
+    assert outcome.options.of(ExtraFlags).extra_syncs == 9
+    assert read(*GOOD, "--extra-syncs=9").problems == ("--extra-syncs: there is no such flag",)
+
+
+@pytest.mark.row("M4")
+def test_options_built_by_a_program_are_checked_too() -> None:
+    with pytest.raises(ValueError, match="--concurrent-node-syncs=0: must be between 1 and 1000"):
+        NodeFlags(concurrent_node_syncs=0)
+    with pytest.raises(ValueError, match="--cloud-api-timeout=-1s: must be greater than 0"):
+        ManagerOptions(cloud_api_timeout=-1.0)
+
+
+def test_options_cannot_be_changed_after_they_are_built() -> None:
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        NodeFlags().concurrent_node_syncs = 3  # type: ignore[misc]  # that is the point
+    for kind in (ManagerOptions, NodeFlags):
+        assert len(flags_of(kind)) == len(attrs.fields(kind))
+        assert all(FLAG in field.metadata for field in attrs.fields(kind))
+
+
+def test_help_and_version_are_seen_beside_any_mistake() -> None:
+    assert read("--help", "--nope").help
+    assert read("-h").help
+    assert read("--version").version == "true"
+    assert read("--version=raw").version == "raw"
+    assert read().version == "false"
+
+
+def test_deprecated_flags_warn() -> None:
+    [warning] = read(*GOOD, "--allow-untagged-cloud").warnings
+    assert warning.startswith("--allow-untagged-cloud is deprecated")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:8080", ("127.0.0.1", 8080)),
+        ("[::1]:0", ("::1", 0)),
+        (":9", ("", 9)),
+        ("localhost:1", ("localhost", 1)),
+    ],
+)
+def test_addresses(text: str, address: tuple[str, int]) -> None:
+    assert split_address(text) == address

@@ -1,0 +1,140 @@
+"""Health and metrics over HTTP on a free loopback port."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from controllers.app import serving
+from controllers.app.serving import Check, HealthServer, report
+
+GOOD = Check("informer-nodes", True, "fresh")
+BAD = Check("cloud", False, "31 calls overdue")
+
+
+@pytest.fixture
+def server() -> Iterator[HealthServer]:
+    made = HealthServer(
+        ("127.0.0.1", 0),
+        {"healthz": lambda: [GOOD, BAD], "livez": lambda: [GOOD], "readyz": list},
+        lambda: b"# HELP x y\nx 1.0\n",
+    )
+    made.start()
+    yield made
+    assert made.stop()
+
+
+def ask(server: HealthServer, path: str, method: str = "GET") -> tuple[int, str, http.client.HTTPResponse]:
+    connection = http.client.HTTPConnection(*server.address, timeout=5)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode(), answer
+    finally:
+        connection.close()
+
+
+def test_report_is_ok_or_lists_every_check() -> None:
+    assert report("livez", [GOOD]) == (200, "ok")
+    assert report("livez", []) == (200, "ok")
+    assert report("livez", [GOOD], verbose=True) == (200, "[+]informer-nodes ok: fresh\nlivez check passed\n")
+    assert report("healthz", [GOOD, BAD]) == (
+        500,
+        "[+]informer-nodes ok: fresh\n[-]cloud failed: 31 calls overdue\nhealthz check failed\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body"),
+    [
+        ("/livez", 200, "ok"),
+        ("/readyz", 200, "ok"),
+        ("/livez?verbose", 200, "[+]informer-nodes ok: fresh\nlivez check passed\n"),
+        ("/livez?verbose=true", 200, "[+]informer-nodes ok: fresh\nlivez check passed\n"),
+        ("/healthz?exclude=cloud", 200, "ok"),
+        ("/healthz/informer-nodes", 200, "ok"),
+        ("/healthz/cloud", 500, "[-]cloud failed: 31 calls overdue\nhealthz check failed\n"),
+        ("/healthz/nope", 404, "no such check\n"),
+        ("/metrics", 200, "# HELP x y\nx 1.0\n"),
+        ("/metrics/slis", 404, "not found\n"),
+        ("/", 404, "not found\n"),
+        ("/debug/pprof", 404, "not found\n"),
+    ],
+)
+def test_answers(server: HealthServer, path: str, status: int, body: str) -> None:
+    assert ask(server, path)[:2] == (status, body)
+
+
+def test_a_failing_check_is_named(server: HealthServer) -> None:
+    status, body, _ = ask(server, "/healthz")
+    assert status == 500
+    assert "[-]cloud failed: 31 calls overdue" in body
+
+
+def test_metrics_say_that_they_are_prometheus_text(server: HealthServer) -> None:
+    _, _, answer = ask(server, "/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=")
+
+
+def test_only_reading_is_possible(server: HealthServer) -> None:
+    assert ask(server, "/livez", "HEAD")[:2] == (200, "")
+    assert ask(server, "/livez", "POST")[0] == 501
+
+
+def test_one_connection_serves_many_requests(server: HealthServer) -> None:
+    connection = http.client.HTTPConnection(*server.address, timeout=5)
+    for _ in range(3):
+        connection.request("GET", "/livez")
+        assert connection.getresponse().read() == b"ok"
+    connection.close()
+
+
+@pytest.mark.row("N5")
+def test_silent_clients_hold_up_nobody_and_are_bounded(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = [socket.create_connection(server.address) for _ in range(serving.MAX_CONNECTIONS - 1)]
+    assert ask(server, "/livez")[0] == 200
+    full = [socket.create_connection(server.address) for _ in range(3)]
+    closed = full[-1]
+    closed.settimeout(5)
+    assert closed.recv(1) == b""  # one too many: closed at once instead of a thread more
+    for sock in silent + full:
+        sock.close()
+
+
+def test_a_check_that_raises_is_a_failure_and_not_silence() -> None:
+    def broken() -> list[Check]:
+        raise RuntimeError("bug")
+
+    made = HealthServer(("127.0.0.1", 0), {"healthz": broken}, lambda: b"")
+    made.start()
+    try:
+        status, body, _ = ask(made, "/healthz")
+        assert status == 500
+        assert "RuntimeError: bug" in body
+    finally:
+        made.stop()
+
+
+def test_a_taken_port_raises_and_stop_is_safe_at_any_time(server: HealthServer) -> None:
+    second = HealthServer(server.address, {}, lambda: b"")
+    with pytest.raises(OSError, match="in use"):
+        second.start()
+    assert second.stop()
+    assert HealthServer(("127.0.0.1", 0), {}, lambda: b"").stop()
+
+
+def test_ipv6_has_brackets_in_its_url() -> None:
+    made = HealthServer(("::1", 0), {"livez": list}, lambda: b"")
+    try:
+        made.start()
+    except OSError:
+        pytest.skip("this machine has no IPv6 loopback")
+    try:
+        assert made.url.startswith("http://[::1]:")
+        assert ask(made, "/livez")[0] == 200
+    finally:
+        assert made.stop()
+        assert made.stop()
