@@ -1,10 +1,11 @@
 """The contract between Kubernetes and a cloud: what a vendor imports, under flat public names.
 
 A vendor subclasses `Interface` and the capabilities that its cloud has (`InstancesV2`, `InstancesBatch`,
-`LoadBalancer`, `Routes` ...), says what went wrong with the classes of `errors`, and exposes a factory through
-the entry-point group `cloudprovider.providers`. `helpers` and `wellknown` are for use on both sides.
+`LoadBalancer`, `Routes` ...), says what went wrong with the classes of `errors`, and exposes a factory
+through the entry-point group `cloudprovider.providers`. `helpers` and `wellknown` are for use on both sides.
 
-Importing this package registers nothing, starts nothing, and leaves the official Kubernetes client unimported.
+Importing this package registers nothing, starts nothing, and leaves the official Kubernetes client
+unimported.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """current_call(): deadline and cancellation of the provider call under way (stage 5, cloud call).
 
-The gateway wraps each vendor call in `call_scope`; vendor code asks `current_call()` in the same thread and passes the
-rest of the time on to its HTTP client, or gives up between two steps::
+The gateway wraps each vendor call in `call_scope`; vendor code asks `current_call()` in the same thread and
+passes the rest of the time on to its HTTP client, or gives up between two steps::
 
     call = current_call()
     session.get(url, timeout=call.remaining() or 30)
     call.check()
 
-It is a context variable: threads that the provider starts itself see "no deadline" unless they run in a copied context.
+It is a context variable: threads that the provider starts itself see "no deadline" unless they run in a
+copied context.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class Call:
     def check(self) -> None:
         """Return while the answer is still wanted.
 
-        Raises `CallCancelled` or `CallDeadlineExceeded` otherwise. To be called between steps, above all before a step
-        that changes something.
+        Raises `CallCancelled` or `CallDeadlineExceeded` otherwise. To be called between steps, above all
+        before a step that changes something.
         """
         if self.cancelled.is_set():
             raise CallCancelled("the host cancelled this call")
@@ -76,7 +77,8 @@ class Call:
     def pause(self, seconds: float) -> None:
         """Sleep that ends early: for polling the cloud inside a call.
 
-        Raises as `check` does, as soon as the call is cancelled or its deadline passes, which may be before `seconds`.
+        Raises as `check` does, as soon as the call is cancelled or its deadline passes, which may be before
+        `seconds`.
         """
         remaining = self.remaining()
         self.cancelled.wait(seconds if remaining is None else min(seconds, remaining))
@@ -88,7 +90,8 @@ _current: ContextVar[Call] = ContextVar("cloudprovider_call", default=_UNLIMITED
 
 
 def current_call() -> Call:
-    """The provider call that this thread is serving; outside of one, a call without deadline or cancellation."""
+    """The provider call that this thread is serving; outside of one, a call without deadline or
+    cancellation."""
     return _current.get()
 
 

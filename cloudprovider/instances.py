@@ -6,8 +6,8 @@ list; the older `Instances` (together with `Zones`) serves where neither exists.
 
 Holds for every method here. It may be called from many threads at once, and again at any time: nothing is
 remembered between calls by the host, and no method changes anything in the cloud (except
-`add_ssh_key_to_all_instances`). Node arguments are read-only snapshots. `InstanceNotFound` means that the cloud
-answered and the instance is gone; any other exception means unknown and is retried.
+`add_ssh_key_to_all_instances`). Node arguments are read-only snapshots. `InstanceNotFound` means that the
+cloud answered and the instance is gone; any other exception means unknown and is retried.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ def _own_copy(labels: Mapping[str, str]) -> Mapping[str, str]:
 class InstanceMetadata:
     """One instance as the cloud knows it. Empty fields mean "nothing to say": they erase nothing on the node.
 
-    The host checks every field before it writes (label syntax, address types and values); a bad value costs that
-    node's initialisation, with an Event, until it is mended.
+    The host checks every field before it writes (label syntax, address types and values); a bad value costs
+    that node's initialisation, with an Event, until it is mended.
 
     Follows: InstanceMetadata in k8s.io/cloud-provider cloud.go.
     """
 
     provider_id: str = ""
-    """Becomes `spec.providerID`, by convention "<provider>://<instance-id>". Its form must never change: the field
-    is immutable once set."""
+    """Becomes `spec.providerID`, by convention "<provider>://<instance-id>". Its form must never change: the
+    field is immutable once set."""
 
     instance_type: str = ""
-    """Becomes the label node.kubernetes.io/instance-type and its deprecated beta twin. A valid label value."""
+    """Becomes the label node.kubernetes.io/instance-type and its deprecated beta twin. A valid label
+    value."""
 
     node_addresses: tuple[V1NodeAddress, ...] = field(default=(), converter=tuple)
     """Becomes `status.addresses`, most preferred first. Types: InternalIP, ExternalIP, Hostname, InternalDNS,
@@ -60,8 +61,8 @@ class InstanceMetadata:
     """Becomes the label topology.kubernetes.io/region and its deprecated beta twin. A valid label value."""
 
     additional_labels: Mapping[str, str] = field(factory=dict, converter=_own_copy)
-    """Further labels. Keys under kubernetes.io and k8s.io are refused, and a label that the node already carries
-    from someone else is left alone."""
+    """Further labels. Keys under kubernetes.io and k8s.io are refused, and a label that the node already
+    carries from someone else is left alone."""
 
 
 class InstanceState(enum.Enum):
@@ -80,8 +81,8 @@ class InstanceState(enum.Enum):
 class InstancesV2(ABC):
     """Existence, power state and metadata of one node's instance.
 
-    Find the instance by `node.spec.provider_id` first; only when that is empty by other properties such as the name,
-    labels or annotations.
+    Find the instance by `node.spec.provider_id` first; only when that is empty by other properties such as
+    the name, labels or annotations.
 
     Follows: InstancesV2 in k8s.io/cloud-provider cloud.go.
     """
@@ -102,8 +103,8 @@ class InstancesV2(ABC):
     def instance_metadata(self, node: V1Node) -> InstanceMetadata:
         """What should be written on the node. Raises `InstanceNotFound` when the instance does not exist.
 
-        `provider_id` must be filled unless the node already carries one. Called when the node joins and at every
-        refresh: answer from one listing where the cloud allows it, or offer `InstancesBatch`.
+        `provider_id` must be filled unless the node already carries one. Called when the node joins and at
+        every refresh: answer from one listing where the cloud allows it, or offer `InstancesBatch`.
         """
 
 
@@ -111,15 +112,16 @@ class InstancesBatch(ABC):
     """The same questions for many nodes in one call. Optional; ours, without a Go counterpart.
 
     Both methods get up to `max_batch` nodes with distinct names, and return a mapping by node name
-    (`node.metadata.name`). A value that is an error concerns only its node: `InstanceNotFound` means gone, and other
-    errors mean what they mean when raised. **A missing name means unknown, never gone.** Names that were not asked for
-    are ignored. A raised exception concerns the whole batch; the host then halves it until the node to blame stands
-    alone. Read-only arguments, many threads, repeatable: as in the module's docstring.
+    (`node.metadata.name`). A value that is an error concerns only its node: `InstanceNotFound` means gone,
+    and other errors mean what they mean when raised. **A missing name means unknown, never gone.** Names that
+    were not asked for are ignored. A raised exception concerns the whole batch; the host then halves it until
+    the node to blame stands alone. Read-only arguments, many threads, repeatable: as in the module's
+    docstring.
     """
 
     max_batch: int = 100
-    """The largest number of nodes that one call may carry, at least 1: the cloud's page size is a good value. Override
-    it as a class attribute or a property."""
+    """The largest number of nodes that one call may carry, at least 1: the cloud's page size is a good value.
+    Override it as a class attribute or a property."""
 
     @abstractmethod
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
@@ -127,14 +129,16 @@ class InstancesBatch(ABC):
 
     @abstractmethod
     def instances_state(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceState | CloudProviderError]:
-        """The state of each node's instance. `InstanceState.GONE` and an `InstanceNotFound` value are the same."""
+        """The state of each node's instance. `InstanceState.GONE` and an `InstanceNotFound` value are the
+        same."""
 
 
 class Instances(ABC):
     """The older form: one question a method, asked by provider ID, or by name while a node has none.
 
-    Write `InstancesV2` for a new provider. A method that the cloud cannot serve raises `NotImplementedByProvider`.
-    `name` and `node_name` are node names, `provider_id` is a node's `spec.providerID`.
+    Write `InstancesV2` for a new provider. A method that the cloud cannot serve raises
+    `NotImplementedByProvider`. `name` and `node_name` are node names, `provider_id` is a node's
+    `spec.providerID`.
 
     Follows: Instances in k8s.io/cloud-provider cloud.go, and `external_id` of its releases before 1.11.
     """
@@ -159,7 +163,8 @@ class Instances(ABC):
         """
 
     def external_id(self, node_name: str) -> str:
-        """Legacy: the ID that nodes once carried in `spec.externalID`. The host never asks; default: `instance_id`."""
+        """Legacy: the ID that nodes once carried in `spec.externalID`. The host never asks; default:
+        `instance_id`."""
         return self.instance_id(node_name)
 
     @abstractmethod
@@ -179,11 +184,13 @@ class Instances(ABC):
 
     @abstractmethod
     def current_node_name(self, hostname: str) -> str:
-        """The node name of the machine that the program runs on; on most clouds, `hostname` itself. Legacy."""
+        """The node name of the machine that the program runs on; on most clouds, `hostname` itself.
+        Legacy."""
 
     @abstractmethod
     def instance_exists_by_provider_id(self, provider_id: str) -> bool:
-        """As `InstancesV2.instance_exists`: False, or raising `InstanceNotFound`, only with the cloud's word for it."""
+        """As `InstancesV2.instance_exists`: False, or raising `InstanceNotFound`, only with the cloud's word
+        for it."""
 
     @abstractmethod
     def instance_shutdown_by_provider_id(self, provider_id: str) -> bool:

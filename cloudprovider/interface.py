@@ -1,7 +1,7 @@
 """Interface: the one class that every provider subclasses, and Clusters.
 
-The registry's factory returns an Interface; the host calls `initialize` once, and then asks it for capabilities. See
-the module of each capability for the contract of its methods.
+The registry's factory returns an Interface; the host calls `initialize` once, and then asks it for
+capabilities. See the module of each capability for the contract of its methods.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Clusters(ABC):
 class Interface(ABC):
     """A cloud, as Kubernetes needs to see it.
 
-    Only `provider_name` must be written. Each accessor returns the capability, or None (the default) when the cloud
-    has none; one class may implement several capabilities and return itself. Accessors are called often and from many
-    threads: they return the same object every time and do no work.
+    Only `provider_name` must be written. Each accessor returns the capability, or None (the default) when the
+    cloud has none; one class may implement several capabilities and return itself. Accessors are called often
+    and from many threads: they return the same object every time and do no work.
 
-    A provider that wants to read the cluster's objects from the host's caches also defines `set_informers` (see
-    `cloudprovider.InformerUser`).
+    A provider that wants to read the cluster's objects from the host's caches also defines `set_informers`
+    (see `cloudprovider.InformerUser`).
 
     Follows: Interface in k8s.io/cloud-provider cloud.go.
     """
@@ -58,8 +58,8 @@ class Interface(ABC):
     def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
         """Called once, before any capability is used. May open sessions and start threads of its own.
 
-        Those threads must be daemons or end when `stop` is set. Raising keeps the manager from starting, so check
-        the credentials here. Default: nothing.
+        Those threads must be daemons or end when `stop` is set. Raising keeps the manager from starting, so
+        check the credentials here. Default: nothing.
         """
         return
 
@@ -96,15 +96,15 @@ class Interface(ABC):
         return None
 
     def has_cluster_id(self) -> bool:
-        """Whether the cluster ID that the cloud needs is set. False keeps the manager from starting unless it is
-        told to allow untagged clouds. Default: True, for clouds that need none."""
+        """Whether the cluster ID that the cloud needs is set. False keeps the manager from starting unless it
+        is told to allow untagged clouds. Default: True, for clouds that need none."""
         return True
 
     def provider_id_prefixes(self) -> Sequence[str]:
         """How the provider IDs of this cloud's nodes begin. Default: the name and "://".
 
-        A node whose provider ID begins otherwise belongs to someone else and is left alone. Return an empty sequence
-        when the cloud has no provider IDs.
+        A node whose provider ID begins otherwise belongs to someone else and is left alone. Return an empty
+        sequence when the cloud has no provider IDs.
         """
         return (f"{self.provider_name()}://",)
 

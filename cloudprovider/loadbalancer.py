@@ -1,12 +1,12 @@
 """LoadBalancer: the way into the cluster from outside (stage 5, cloud call).
 
-Called by the service controller through the gateway, for one Service never twice at a time; the status returned becomes
-the Service's `status.loadBalancer`.
+Called by the service controller through the gateway, for one Service never twice at a time; the status
+returned becomes the Service's `status.loadBalancer`.
 
-Holds for every method here. Service and node arguments are read-only snapshots. Calls for different Services come from
-many threads at once. All of them are idempotent: after a restart or a doubtful answer the host calls again, so whatever
-was half built must be found and completed, never doubled. `cluster_name` is the --cluster-name flag and keeps
-clusters that share one cloud account apart.
+Holds for every method here. Service and node arguments are read-only snapshots. Calls for different Services
+come from many threads at once. All of them are idempotent: after a restart or a doubtful answer the host
+calls again, so whatever was half built must be found and completed, never doubled. `cluster_name` is the
+--cluster-name flag and keeps clusters that share one cloud account apart.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["LoadBalancer"]
 class LoadBalancer(ABC):
     """Load balancers for Services of type LoadBalancer without a loadBalancerClass.
 
-    A provider may leave the building of some Services' load balancers to a controller of its own: it then raises
-    `ImplementedElsewhere` from `ensure_load_balancer` and `update_load_balancer`, and answers `get_load_balancer`
-    with a status only for what the service controller itself built. The host keeps adding and removing its
-    finalizer either way; further finalizers are that other controller's own affair.
+    A provider may leave the building of some Services' load balancers to a controller of its own: it then
+    raises `ImplementedElsewhere` from `ensure_load_balancer` and `update_load_balancer`, and answers
+    `get_load_balancer` with a status only for what the service controller itself built. The host keeps adding
+    and removing its finalizer either way; further finalizers are that other controller's own affair.
 
-    `RetryError` from any method repeats it after exactly that delay; other errors are retried with backoff and shown
-    as Events on the Service.
+    `RetryError` from any method repeats it after exactly that delay; other errors are retried with backoff
+    and shown as Events on the Service.
 
     Follows: LoadBalancer in k8s.io/cloud-provider cloud.go.
     """
@@ -59,8 +59,8 @@ class LoadBalancer(ABC):
     ) -> V1LoadBalancerStatus:
         """Create the load balancer, or bring the existing one in line with the Service and the nodes.
 
-        Returns its status. Raise `RetryError` while the cloud is still building it. Also called when something was
-        changed by hand in the cloud, so it must repair, not just create.
+        Returns its status. Raise `RetryError` while the cloud is still building it. Also called when
+        something was changed by hand in the cloud, so it must repair, not just create.
         """
 
     @abstractmethod
@@ -71,7 +71,8 @@ class LoadBalancer(ABC):
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         """Delete the load balancer and every part of it. Absent already is success.
 
-        Returning normally means that the cloud confirmed: the host then drops its finalizer and nobody will look again.
-        So check for leftovers even when the main part is gone, and never raise `ImplementedElsewhere`: what the
-        service controller once built is cleaned up here, whoever is responsible today.
+        Returning normally means that the cloud confirmed: the host then drops its finalizer and nobody will
+        look again. So check for leftovers even when the main part is gone, and never raise
+        `ImplementedElsewhere`: what the service controller once built is cleaned up here, whoever is
+        responsible today.
         """

@@ -1,11 +1,11 @@
 """Keeps values of the cloud config out of error messages.
 
-The registry passes the text of whatever a plugin's factory raised through here, because parsers like to quote the
-line that they stumbled over, and that line may hold a password.
+The registry passes the text of whatever a plugin's factory raised through here, because parsers like to quote
+the line that they stumbled over, and that line may hold a password.
 
-The config's syntax is the vendor's own affair, so this works on words: every word that is not the name of a setting
-counts as a value, and every longer piece of a value is masked wherever it appears. Values of fewer than four characters
-are left, since masking those would garble any sentence.
+The config's syntax is the vendor's own affair, so this works on words: every word that is not the name of a
+setting counts as a value, and every longer piece of a value is masked wherever it appears. Values of fewer
+than four characters are left, since masking those would garble any sentence.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _PARTS = re.compile(r"[^:/@=&?#]+")
 
 
 class MaskedCause(Exception):
-    """Stands for an exception whose own text quotes the cloud config: its type, its traceback, its masked text."""
+    """Stands for an exception whose own text quotes the cloud config: its type, its traceback, its masked
+    text."""
 
 
 def config_values(data: bytes) -> frozenset[str]:
@@ -43,7 +44,8 @@ def config_values(data: bytes) -> frozenset[str]:
 
 
 def mask(text: str, values: frozenset[str]) -> str:
-    """`text` with every value, and every piece of eight or more characters of one, replaced by "***". Pure."""
+    """`text` with every value, and every piece of eight or more characters of one, replaced by "***".
+    Pure."""
     hidden = bytearray(len(text))
     for value in values:
         if len(value) < _WINDOW and value.isalpha():
@@ -74,7 +76,8 @@ def _occurrences(text: str, piece: str) -> list[int]:
 
 
 def safe_cause(error: BaseException, data: bytes | None) -> tuple[str, BaseException]:
-    """What may be told of `error`: a one-line text, and an exception that may be chained and logged with its traceback.
+    """What may be told of `error`: a one-line text, and an exception that may be chained and logged with its
+    traceback.
 
     The exception is `error` itself unless its text, or that of an exception it is chained to, quotes `data`.
     """

@@ -1,7 +1,7 @@
 """Finds installed provider plugins by their entry points, without importing any of them.
 
-Reads the metadata of installed distributions (`importlib_metadata`) and hands the registry what it found. Entry points
-are read distribution by distribution, so that one with broken metadata costs only itself.
+Reads the metadata of installed distributions (`importlib_metadata`) and hands the registry what it found.
+Entry points are read distribution by distribution, so that one with broken metadata costs only itself.
 """
 
 from __future__ import annotations

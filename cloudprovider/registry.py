@@ -1,9 +1,9 @@
 """The registry: from the name in --cloud-provider to a running provider.
 
-Names come from `register_cloud_provider` (a vendor's main.py) and from the entry points of installed distributions
-(see `plugins`); out comes what the factory returned. Only the plugin that is asked for is imported. Every failure is an
-error of its own (see `errors`), naming the distribution to blame, the known names and the fix. The provider's config is
-read here and never shown.
+Names come from `register_cloud_provider` (a vendor's main.py) and from the entry points of installed
+distributions (see `plugins`); out comes what the factory returned. Only the plugin that is asked for is
+imported. Every failure is an error of its own (see `errors`), naming the distribution to blame, the known
+names and the fix. The provider's config is read here and never shown.
 
 Follows: k8s.io/cloud-provider plugins.go, which exits the process where this raises.
 """
@@ -61,9 +61,11 @@ def _is_bytes(_: object, __: Attribute[bytes], value: object) -> None:
 
 @frozen
 class CloudConfig:
-    """The file given by --cloud-config: its path and what it held when it was read. Its repr shows only the path.
+    """The file given by --cloud-config: its path and what it held when it was read. Its repr shows only the
+    path.
 
-    What the bytes mean is the provider's own affair. `path` is empty for a config that was never a file (in tests).
+    What the bytes mean is the provider's own affair. `path` is empty for a config that was never a file (in
+    tests).
     """
 
     path: str
@@ -73,7 +75,8 @@ class CloudConfig:
     def read(cls, path: str | os.PathLike[str]) -> CloudConfig:
         """Read a config file; an empty file is fine.
 
-        Raises `ConfigMissing` when there is none, `ConfigUnreadable` when it is a directory, forbidden, or broken.
+        Raises `ConfigMissing` when there is none, `ConfigUnreadable` when it is a directory, forbidden, or
+        broken.
         """
         shown = os.fspath(path)
         try:
@@ -97,7 +100,8 @@ class CloudConfig:
         return type(self).read(self.path)
 
     def text(self) -> str:
-        """The bytes as UTF-8, a byte-order mark dropped. Raises `ConfigUnreadable` when they are something else."""
+        """The bytes as UTF-8, a byte-order mark dropped. Raises `ConfigUnreadable` when they are something
+        else."""
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as exc:
@@ -110,7 +114,8 @@ class CloudConfig:
 
 
 Factory = Callable[[CloudConfig | None], Interface]
-"""What a plugin offers: takes the cloud config (None when no --cloud-config was given) and returns the provider."""
+"""What a plugin offers: takes the cloud config (None when no --cloud-config was given) and returns the
+provider."""
 
 
 class Registry:
@@ -163,7 +168,8 @@ class Registry:
         return self._start(name, source, config)
 
     def _locate(self, name: str) -> Factory | Plugin:
-        """What offers this name. A registered factory wins over an installed one: the program's author chose it."""
+        """What offers this name. A registered factory wins over an installed one: the program's author chose
+        it."""
         _check_name(name)
         with self._lock:
             factory = self._factories.get(name)
@@ -221,7 +227,8 @@ class Registry:
         except (Exception, SystemExit) as exc:
             raise ProviderLoadError(
                 f"cloud provider {plugin.name!r} ({_origin(plugin)}) could not be imported: "
-                f"{type(exc).__name__}: {exc}. Fix: reinstall {plugin.distribution} with its dependencies, or ask its authors.",
+                f"{type(exc).__name__}: {exc}. Fix: reinstall {plugin.distribution} with its dependencies, or ask its "
+                "authors.",
                 provider=plugin.name,
                 distribution=plugin.distribution,
                 known=self.names(),
@@ -293,30 +300,34 @@ _REGISTRY = Registry()
 
 
 def register_cloud_provider(name: str, factory: Factory) -> None:
-    """Offer a provider under a name, for programs that bring their provider along; installed plugins need no call.
+    """Offer a provider under a name, for programs that bring their provider along; installed plugins need no
+    call.
 
-    Registering the same factory again does nothing. Any thread. Raises `InvalidProviderName`, `DuplicateProvider`
-    when another factory has the name, `ProviderTypeError` when the factory is not callable.
+    Registering the same factory again does nothing. Any thread. Raises `InvalidProviderName`,
+    `DuplicateProvider` when another factory has the name, `ProviderTypeError` when the factory is not
+    callable.
     """
     _REGISTRY.register(name, factory)
 
 
 def cloud_providers() -> tuple[str, ...]:
-    """The names that `get_cloud_provider` knows, registered and installed, sorted. Imports no plugin. Any thread."""
+    """The names that `get_cloud_provider` knows, registered and installed, sorted. Imports no plugin. Any
+    thread."""
     return _REGISTRY.names()
 
 
 def is_cloud_provider(name: str) -> bool:
-    """Whether a provider of this name is registered or installed. Imports no plugin, so it may still fail to load."""
+    """Whether a provider of this name is registered or installed. Imports no plugin, so it may still fail to
+    load."""
     return name in _REGISTRY.names()
 
 
 def get_cloud_provider(name: str, config: CloudConfig | None = None) -> Interface:
     """Import the named plugin, if it is one, and call its factory; every call makes a new provider.
 
-    A factory registered in this program wins over an installed plugin of the same name. Raises `InvalidProviderName`,
-    `UnknownProvider`, `DuplicateProvider` (two distributions offer it), `ProviderLoadError`, `ProviderFactoryError` or
-    `ProviderTypeError`. Any thread.
+    A factory registered in this program wins over an installed plugin of the same name. Raises
+    `InvalidProviderName`, `UnknownProvider`, `DuplicateProvider` (two distributions offer it),
+    `ProviderLoadError`, `ProviderFactoryError` or `ProviderTypeError`. Any thread.
     """
     return _REGISTRY.get(name, config)
 
@@ -324,9 +335,9 @@ def get_cloud_provider(name: str, config: CloudConfig | None = None) -> Interfac
 def init_cloud_provider(name: str, config_path: str | os.PathLike[str] | None = None) -> Interface | None:
     """`get_cloud_provider`, with the config read from a file (none when the path is empty or None).
 
-    Returns None for the name "" (no provider) and for "external" (another program is the provider), without looking at
-    the path. Raises what `get_cloud_provider` raises, and `ConfigMissing` or `ConfigUnreadable` before anything is
-    imported.
+    Returns None for the name "" (no provider) and for "external" (another program is the provider), without
+    looking at the path. Raises what `get_cloud_provider` raises, and `ConfigMissing` or `ConfigUnreadable`
+    before anything is imported.
     """
     return _REGISTRY.init(name, config_path)
 

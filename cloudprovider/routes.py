@@ -1,7 +1,7 @@
 """Routes: how pods on other machines are reached (stage 5, cloud call).
 
-Asked by the route controller through the gateway: it lists what exists, compares with the nodes' pod CIDRs, and creates
-or deletes the difference.
+Asked by the route controller through the gateway: it lists what exists, compares with the nodes' pod CIDRs,
+and creates or deletes the difference.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Route:
     """The addresses that the rule is for, for example "10.244.3.0/24"."""
 
     enable_node_addresses: bool = False
-    """Whether `target_node_addresses` counts. A provider that does not know the addresses leaves it False, so that the
-    comparison does not delete and recreate its rules for ever."""
+    """Whether `target_node_addresses` counts. A provider that does not know the addresses leaves it False, so
+    that the comparison does not delete and recreate its rules for ever."""
 
     target_node_addresses: tuple[V1NodeAddress, ...] = field(default=(), converter=tuple)
     """The target node's addresses, where they are part of the rule."""

@@ -116,4 +116,5 @@ PROVISIONED_VOLUME_NAME: Final = "placeholder-for-provisioning"
 """The name of a volume that is still being made and must be ignored."""
 
 EXTERNAL_PROVIDER_NAME: Final = "external"
-"""The value of --cloud-provider that says "some other program is the provider". Cannot be a provider's name."""
+"""The value of --cloud-provider that says "some other program is the provider". Cannot be a provider's
+name."""

@@ -27,14 +27,16 @@ class Zone:
 class Zones(ABC):
     """Zone lookups. Read-only in the cloud, repeatable, and called from many threads at once.
 
-    Every method raises `InstanceNotFound` when the instance does not exist; any other exception means unknown.
+    Every method raises `InstanceNotFound` when the instance does not exist; any other exception means
+    unknown.
 
     Follows: Zones (deprecated there too) in k8s.io/cloud-provider cloud.go.
     """
 
     @abstractmethod
     def get_zone(self) -> Zone:
-        """The zone that the program itself runs in. The host never asks: raise `NotImplementedByProvider` freely."""
+        """The zone that the program itself runs in. The host never asks: raise `NotImplementedByProvider`
+        freely."""
 
     @abstractmethod
     def get_zone_by_provider_id(self, provider_id: str) -> Zone:

@@ -1,1 +1,168 @@
-"""placeholder"""
+"""Helpers for providers and controllers: pure functions over the official client's objects, under flat names.
+
+Node addresses, taints and labels (`addresses`, `taints`, `labels`), provider IDs (`providerid`), Services
+(`service`), volumes (`volumes`), IP addresses (`ips`). None of them changes an argument; all may be called
+from many threads.
+"""
+
+from __future__ import annotations
+
+from cloudprovider.helpers.addresses import (
+    InvalidNodeIP,
+    NodeIPError,
+    NodeIPMismatch,
+    add_to_node_addresses,
+    address_problems,
+    describe_addresses,
+    parse_provided_node_ip,
+    preferred_addresses,
+    provided_node_ip,
+    same_addresses,
+)
+from cloudprovider.helpers.ips import IPAddress, IPNetwork, parse_ip, parse_network
+from cloudprovider.helpers.labels import (
+    LABEL_PAIRS,
+    instance_labels,
+    is_kubernetes_label,
+    label_key_problems,
+    label_problems,
+    label_value_problems,
+    missing_twins,
+    node_zone,
+    split_additional_labels,
+    zone_key,
+)
+from cloudprovider.helpers.providerid import (
+    Ownership,
+    ProviderID,
+    format_provider_id,
+    get_instance_provider_id,
+    ownership,
+    parse_provider_id,
+    provider_id_problems,
+)
+from cloudprovider.helpers.service import (
+    default_load_balancer_name,
+    has_load_balancer_finalizer,
+    health_check_path_port,
+    is_allow_all,
+    load_balancer_source_ranges,
+    load_balancer_status_equal,
+    needs_cleanup,
+    needs_health_check,
+    requests_only_local_traffic,
+    wants_load_balancer,
+)
+from cloudprovider.helpers.taints import (
+    add_or_update_taint,
+    cloud_taint,
+    find_taint,
+    get_node_condition,
+    needs_initialization,
+    node_taints,
+    remove_taint,
+    shutdown_taint,
+    without_taint_key,
+)
+from cloudprovider.helpers.volumes import (
+    GB,
+    KB,
+    MAX_INT32,
+    MAX_INT64,
+    MB,
+    GiB,
+    KiB,
+    MiB,
+    label_value_to_zone_list,
+    label_value_to_zones,
+    quantity_to_bytes,
+    round_up_size,
+    round_up_to_b,
+    round_up_to_gib,
+    round_up_to_kb,
+    round_up_to_kib,
+    round_up_to_mb,
+    round_up_to_mib,
+    zones_to_label_value,
+    zones_to_set,
+)
+
+__all__ = [
+    # node addresses
+    "NodeIPError",
+    "InvalidNodeIP",
+    "NodeIPMismatch",
+    "add_to_node_addresses",
+    "address_problems",
+    "describe_addresses",
+    "parse_provided_node_ip",
+    "preferred_addresses",
+    "provided_node_ip",
+    "same_addresses",
+    # taints and conditions
+    "add_or_update_taint",
+    "cloud_taint",
+    "find_taint",
+    "get_node_condition",
+    "needs_initialization",
+    "node_taints",
+    "remove_taint",
+    "shutdown_taint",
+    "without_taint_key",
+    # labels, zones of nodes
+    "LABEL_PAIRS",
+    "instance_labels",
+    "is_kubernetes_label",
+    "label_key_problems",
+    "label_problems",
+    "label_value_problems",
+    "missing_twins",
+    "node_zone",
+    "split_additional_labels",
+    "zone_key",
+    # provider IDs
+    "Ownership",
+    "ProviderID",
+    "format_provider_id",
+    "get_instance_provider_id",
+    "ownership",
+    "parse_provider_id",
+    "provider_id_problems",
+    # services
+    "default_load_balancer_name",
+    "has_load_balancer_finalizer",
+    "health_check_path_port",
+    "is_allow_all",
+    "load_balancer_source_ranges",
+    "load_balancer_status_equal",
+    "needs_cleanup",
+    "needs_health_check",
+    "requests_only_local_traffic",
+    "wants_load_balancer",
+    # volumes
+    "GB",
+    "GiB",
+    "KB",
+    "KiB",
+    "MAX_INT32",
+    "MAX_INT64",
+    "MB",
+    "MiB",
+    "label_value_to_zone_list",
+    "label_value_to_zones",
+    "quantity_to_bytes",
+    "round_up_size",
+    "round_up_to_b",
+    "round_up_to_gib",
+    "round_up_to_kb",
+    "round_up_to_kib",
+    "round_up_to_mb",
+    "round_up_to_mib",
+    "zones_to_label_value",
+    "zones_to_set",
+    # IP addresses
+    "IPAddress",
+    "IPNetwork",
+    "parse_ip",
+    "parse_network",
+]

@@ -1,28 +1,150 @@
-"""What a Service asks of its load balancer: predicates and readings, all pure (used in stages 3, 4 and 5).
+"""What a Service asks of its load balancer: predicates and readings, all pure (stages 3, 4 and 5).
 
-Data comes from a `V1Service` in a cache or in a vendor's hands; the answers steer the service controller and providers.
-Nothing is changed, and everything may be called from many threads.
+Data comes from a `V1Service` in a cache or in a vendor's hands; the answers steer the service controller and
+providers. Nothing is changed, and everything may be called from many threads.
 
 Follows: k8s.io/cloud-provider service/helpers/helper.go and controllers/service/controller.go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING
 
+from cloudprovider.helpers.ips import IPNetwork, parse_network
+from cloudprovider.wellknown import (
+    ANNOTATION_LOAD_BALANCER_SOURCE_RANGES,
+    LOAD_BALANCER_CLEANUP_FINALIZER,
+    SERVICE_TYPE_LOAD_BALANCER,
+    SERVICE_TYPE_NODE_PORT,
+)
+
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
     from kubernetes.client.models.v1_service import V1Service
 
-MAX_DEFAULT_NAME = 32
+__all__ = [
+    "default_load_balancer_name",
+    "has_load_balancer_finalizer",
+    "health_check_path_port",
+    "is_allow_all",
+    "load_balancer_source_ranges",
+    "load_balancer_status_equal",
+    "needs_cleanup",
+    "needs_health_check",
+    "requests_only_local_traffic",
+    "wants_load_balancer",
+]
+
+_DEFAULT_NAME_LENGTH = 32
+_EVERYONE = "0.0.0.0/0"
+_HEALTH_CHECK_PATH = "/healthz"
 
 
 def default_load_balancer_name(service: V1Service) -> str:
     """The name that load balancers have by default: "a" and the UID without dashes, 32 characters at most.
 
-    Follows: DefaultLoadBalancerName in k8s.io/cloud-provider cloud.go. Raises ValueError when the Service has no UID:
-    every such Service would get the same name.
+    Raises ValueError when the Service has no UID: all such Services would share one name. Never changes: load
+    balancers in users' clouds are found again by it.
+
+    Follows: DefaultLoadBalancerName in k8s.io/cloud-provider cloud.go.
     """
     uid = service.metadata.uid if service.metadata is not None else None
     if not uid:
         raise ValueError("a load balancer's default name needs the Service's metadata.uid, which is empty")
-    return f"a{uid}".replace("-", "")[:MAX_DEFAULT_NAME]
+    return f"a{uid}".replace("-", "")[:_DEFAULT_NAME_LENGTH]
+
+
+def wants_load_balancer(service: V1Service) -> bool:
+    """Whether the service controller should keep a load balancer: type LoadBalancer, and no
+    loadBalancerClass, which would ask for another controller. Says nothing about a Service under deletion:
+    see `needs_cleanup`."""
+    spec = service.spec
+    return spec is not None and spec.type == SERVICE_TYPE_LOAD_BALANCER and spec.load_balancer_class is None
+
+
+def has_load_balancer_finalizer(service: V1Service) -> bool:
+    """Whether the Service carries the finalizer that stands for a load balancer of ours."""
+    finalizers = service.metadata.finalizers if service.metadata is not None else None
+    return LOAD_BALANCER_CLEANUP_FINALIZER in (finalizers or ())
+
+
+def needs_cleanup(service: V1Service) -> bool:
+    """Whether a load balancer of ours must go: our finalizer is on, and the Service is under deletion or no
+    longer wants one from us. Unlike in Go, that includes one that was given a loadBalancerClass."""
+    if service.metadata is None or not has_load_balancer_finalizer(service):
+        return False
+    return service.metadata.deletion_timestamp is not None or not wants_load_balancer(service)
+
+
+def requests_only_local_traffic(service: V1Service) -> bool:
+    """Whether outside traffic stays on the node that it reached (externalTrafficPolicy: Local)."""
+    spec = service.spec
+    if spec is None or spec.type not in (SERVICE_TYPE_LOAD_BALANCER, SERVICE_TYPE_NODE_PORT):
+        return False
+    return spec.external_traffic_policy == "Local"
+
+
+def needs_health_check(service: V1Service) -> bool:
+    """Whether the load balancer must ask each node whether it has endpoints: type LoadBalancer with local
+    traffic."""
+    return (
+        service.spec is not None
+        and service.spec.type == SERVICE_TYPE_LOAD_BALANCER
+        and requests_only_local_traffic(service)
+    )
+
+
+def health_check_path_port(service: V1Service) -> tuple[str, int] | None:
+    """(HTTP path, node port) for the load balancer's health check; None when it needs none, or has no port
+    yet."""
+    if service.spec is None or not needs_health_check(service):
+        return None
+    port = service.spec.health_check_node_port
+    return (_HEALTH_CHECK_PATH, port) if port else None
+
+
+def load_balancer_source_ranges(service: V1Service) -> tuple[IPNetwork, ...]:
+    """The ranges that may reach the load balancer, without duplicates, host bits cleared, in the order given.
+
+    From spec.loadBalancerSourceRanges; while that is empty, from the annotation
+    service.beta.kubernetes.io/load-balancer-source-ranges; without both, everyone (0.0.0.0/0). Raises
+    ValueError, naming the place and the offending text: opening a load balancer to everyone over a typo would
+    be worse.
+    """
+    field = service.spec.load_balancer_source_ranges if service.spec is not None else None
+    if field:
+        place, texts = "spec.loadBalancerSourceRanges", list(field)
+    else:
+        annotations = (service.metadata.annotations if service.metadata is not None else None) or {}
+        place = f"the annotation {ANNOTATION_LOAD_BALANCER_SOURCE_RANGES}"
+        texts = (annotations.get(ANNOTATION_LOAD_BALANCER_SOURCE_RANGES, "").strip() or _EVERYONE).split(",")
+    try:
+        return tuple(dict.fromkeys(parse_network(text.strip()) for text in texts))
+    except ValueError as exc:
+        raise ValueError(f"{place}: {exc}") from exc
+
+
+def is_allow_all(ranges: Iterable[IPNetwork]) -> bool:
+    """Whether the ranges let every IPv4 address in."""
+    return IPv4Network(_EVERYONE) in ranges
+
+
+def load_balancer_status_equal(left: V1LoadBalancerStatus | None, right: V1LoadBalancerStatus | None) -> bool:
+    """Whether both statuses list the same ingress points in the same order; None and an empty list are
+    alike."""
+    return _ingress(left) == _ingress(right)
+
+
+def _ingress(status: V1LoadBalancerStatus | None) -> list[tuple[object, ...]]:
+    points = (status.ingress if status is not None else None) or ()
+    return [
+        (
+            point.ip or "",
+            point.hostname or "",
+            point.ip_mode,
+            [(port.port, port.protocol, port.error) for port in point.ports or ()],
+        )
+        for point in points
+    ]

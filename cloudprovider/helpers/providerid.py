@@ -1,0 +1,117 @@
+"""Provider IDs: the link between a node and its instance. Pure but for `get_instance_provider_id` (stages 4
+and 5).
+
+Data comes from `node.spec.providerID` and from providers; the answers decide whether a node is ours to touch.
+
+Follows: GetInstanceProviderID in k8s.io/cloud-provider cloud.go; ownership is ours.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from cloudprovider.errors import NotImplementedByProvider
+
+if TYPE_CHECKING:
+    from cloudprovider.interface import Interface
+
+__all__ = [
+    "Ownership",
+    "ProviderID",
+    "format_provider_id",
+    "get_instance_provider_id",
+    "ownership",
+    "parse_provider_id",
+    "provider_id_problems",
+]
+
+_SCHEME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9])?")
+_UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f]")
+
+
+@frozen
+class ProviderID:
+    """A provider ID in its parts. `str()` gives it back unchanged."""
+
+    provider: str
+    """What stands before "://"."""
+
+    instance: str
+    """What stands after it, slashes included: "/eu-west-1a/i-0abc" in "aws:///eu-west-1a/i-0abc"."""
+
+    @property
+    def name(self) -> str:
+        """The last part of `instance`: "i-0abc" in "aws:///eu-west-1a/i-0abc"."""
+        return self.instance.rstrip("/").rpartition("/")[2]
+
+    def __str__(self) -> str:
+        return f"{self.provider}://{self.instance}"
+
+
+class Ownership(enum.Enum):
+    """Whose a node is, going by its provider ID."""
+
+    OURS = "ours"
+    FOREIGN = "foreign"
+    """Its ID begins as no ID of this provider does: leave it alone."""
+    UNKNOWN = "unknown"
+    """It has no ID yet, while this provider has provider IDs: it may be initialised, but not deleted."""
+
+
+def provider_id_problems(provider_id: str) -> tuple[str, ...]:
+    """What is wrong with a provider ID; empty when it has the form "<provider>://<instance-id>"."""
+    provider, separator, instance = provider_id.partition("://")
+    if not separator:
+        return (f"provider ID {provider_id!r} lacks '://': the form is <provider>://<instance-id>",)
+    problems = []
+    if not _SCHEME.fullmatch(provider):
+        problems.append(f"provider ID {provider_id!r} must begin with the provider's name")
+    if not instance.strip("/"):
+        problems.append(f"provider ID {provider_id!r} names no instance")
+    if _UNPRINTABLE.search(instance):
+        problems.append(f"provider ID {provider_id!r} has blanks or control characters")
+    return tuple(problems)
+
+
+def parse_provider_id(provider_id: str) -> ProviderID:
+    """The parts of a provider ID. Raises ValueError, naming every problem."""
+    problems = provider_id_problems(provider_id)
+    if problems:
+        raise ValueError("; ".join(problems))
+    provider, _, instance = provider_id.partition("://")
+    return ProviderID(provider, instance)
+
+
+def format_provider_id(provider: str, instance: str) -> str:
+    """The provider ID of an instance. Raises ValueError when the parts do not make one."""
+    return str(parse_provider_id(f"{provider}://{instance}"))
+
+
+def ownership(provider_id: str | None, prefixes: Iterable[str]) -> Ownership:
+    """Whose node this is, by its provider ID and the provider's `provider_id_prefixes()`.
+
+    A provider without prefixes has no provider IDs: nodes without one are its own. Empty prefixes, which
+    every ID would match, are not counted.
+    """
+    own = tuple(prefix for prefix in prefixes if prefix)
+    if provider_id:
+        return Ownership.OURS if provider_id.startswith(own) else Ownership.FOREIGN
+    return Ownership.UNKNOWN if own else Ownership.OURS
+
+
+def get_instance_provider_id(cloud: Interface, node_name: str) -> str:
+    """The provider ID of a node's instance, asked from a provider's older `Instances` by name.
+
+    Calls the provider, so only the gateway or a provider itself uses it; changes nothing. Raises
+    `InstanceNotFound` when there is no such instance, `NotImplementedByProvider` when the provider has no
+    `Instances` or no IDs, and whatever else `Instances.instance_id` raises.
+    """
+    instances = cloud.instances()
+    if instances is None:
+        raise NotImplementedByProvider(f"provider {cloud.provider_name()!r} has no Instances to ask for provider IDs")
+    return f"{cloud.provider_name()}://{instances.instance_id(node_name)}"
