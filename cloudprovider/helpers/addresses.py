@@ -115,19 +115,21 @@ def preferred_addresses(
     offered: Iterable[V1NodeAddress],
     *,
     provided_node_ip: str | None = None,
-    present: Sequence[V1NodeAddress] = (),
+    current: Sequence[V1NodeAddress] = (),
+    keep_order: bool = True,
 ) -> tuple[V1NodeAddress, ...]:
     """The addresses that the node should carry.
 
     `offered` is what the provider answered; `provided_node_ip` the annotation's value, None without one (an
-    empty value is invalid); `present` is the node's `status.addresses`. In turn:
+    empty value is invalid); `current` is the node's `status.addresses`. In turn:
 
     1. Duplicates go.
     2. Where the provider offers no Hostname, those that the node carries are kept, at the end.
     3. With provided IPs, the addresses that match the first of them come first, then those that match the
        second. Other addresses of the types that matched are left out; the rest follows.
-    4. Where the node carries these very addresses already, they keep their present order within the groups of
-       3; so a cloud that shuffles its answers causes no write. Otherwise the provider's order counts.
+    4. Where the node carries these very addresses already, they keep their current order within the groups of
+       3, so that a cloud that shuffles its answers causes no write. Otherwise, and with `keep_order` False, the
+       provider's order counts.
 
     Applying it to its own result changes nothing. When the provider offers nothing and no IP is wished for,
     the result is empty: leave the node's addresses alone. Raises `InvalidNodeIP`, and `NodeIPMismatch` when a
@@ -135,13 +137,13 @@ def preferred_addresses(
     """
     addresses = add_to_node_addresses(offered)
     if addresses and not any(address.type == NODE_ADDRESS_HOSTNAME for address in addresses):
-        kept = (address for address in present if address.type == NODE_ADDRESS_HOSTNAME)
+        kept = (address for address in current if address.type == NODE_ADDRESS_HOSTNAME)
         addresses = add_to_node_addresses(addresses, kept)
     groups: list[Sequence[V1NodeAddress]]
     groups = [addresses] if provided_node_ip is None else _match(addresses, provided_node_ip)
 
-    order = {_pair(address): index for index, address in enumerate(present)}
-    if {_pair(address) for group in groups for address in group} == order.keys():
+    order = {_pair(address): index for index, address in enumerate(current)}
+    if keep_order and {_pair(address) for group in groups for address in group} == order.keys():
         groups = [sorted(group, key=lambda address: order[_pair(address)]) for group in groups]
     return tuple(address for group in groups for address in group)
 
@@ -164,9 +166,24 @@ def _match(addresses: Sequence[V1NodeAddress], provided: str) -> list[Sequence[V
     return groups
 
 
-def same_addresses(left: Sequence[V1NodeAddress] | None, right: Sequence[V1NodeAddress] | None) -> bool:
-    """Whether both lists hold the same types and addresses in the same order; None is the empty list."""
-    return [_pair(address) for address in left or ()] == [_pair(address) for address in right or ()]
+def same_addresses(
+    left: Sequence[V1NodeAddress] | None,
+    right: Sequence[V1NodeAddress] | None,
+    provided_node_ip: str | None = None,
+    *,
+    ordered: bool = True,
+) -> bool:
+    """Whether both lists hold the same types and addresses in the same order; None is the empty list.
+
+    With `ordered` False only the places of provided IPs count, and the order among the others does not. Raises
+    `InvalidNodeIP` when it has to read a bad annotation.
+    """
+    one, other = [_pair(address) for address in left or ()], [_pair(address) for address in right or ()]
+    if ordered or one == other:
+        return one == other
+    ips = parse_provided_node_ip(provided_node_ip) if provided_node_ip is not None else ()
+    places = [[ips.index(ip) if (ip := parse_ip(text)) in ips else -1 for _, text in pairs] for pairs in (one, other)]
+    return sorted(one) == sorted(other) and places[0] == places[1]
 
 
 def describe_addresses(addresses: Iterable[V1NodeAddress]) -> str:

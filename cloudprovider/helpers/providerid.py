@@ -25,6 +25,7 @@ __all__ = [
     "ProviderID",
     "format_provider_id",
     "get_instance_provider_id",
+    "is_owned",
     "ownership",
     "parse_provider_id",
     "provider_id_problems",
@@ -102,6 +103,11 @@ def ownership(provider_id: str | None, prefixes: Iterable[str]) -> Ownership:
     if provider_id:
         return Ownership.OURS if provider_id.startswith(own) else Ownership.FOREIGN
     return Ownership.UNKNOWN if own else Ownership.OURS
+
+
+def is_owned(provider_id: str | None, prefixes: Iterable[str]) -> bool:
+    """Whether the node is certainly this provider's: `ownership` says OURS."""
+    return ownership(provider_id, prefixes) is Ownership.OURS
 
 
 def get_instance_provider_id(cloud: Interface, node_name: str) -> str:
