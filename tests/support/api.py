@@ -1,4 +1,4 @@
-"""An API server as a test sees it, embedded or real: plain requests over ``http.client``, none of our own client code."""
+"""An API server as a test sees it, embedded or real: plain requests over ``http.client``, not our own client."""
 
 from __future__ import annotations
 

@@ -1,0 +1,185 @@
+"""The cloud-node controller: initialises nodes that join, and keeps addresses and labels as the cloud has them.
+
+Wires the stages: informer (2) -> triggers -> queue (3) -> fetch (5) -> reconcile (4) -> patch (6). Runs in the manager,
+or alone in a program of your own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen, validators
+
+from cloudprovider.helpers.addresses import NodeIPError
+from cloudprovider.helpers.taints import needs_initialization
+from controllers.cloudcalls import InvalidAnswer
+from controllers.node.changes import InstanceReplaced
+from controllers.node.reconcile import Answer, NodeReconciler
+from controllers.node.triggers import NodeTriggers
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
+from controllers.runtime.events import EventRecorder
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.resources import NODES
+from controllers.runtime.worker import BatchWorker, Parked
+from controllers.runtime.workqueue import WorkQueue
+
+if TYPE_CHECKING:
+    from cloudprovider.host import StopSignal
+    from controllers.cloudcalls import CloudCalls
+    from controllers.runtime.clients import ClientBuilder
+    from controllers.runtime.informer import InformerFactory
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "cloud-node-controller"
+IDENTITY = "node-controller"
+_LINGER = 0.02
+_FLOOR = 1.0
+_BATCH_FETCHERS = 4
+
+
+@frozen
+class CloudNodeOptions:
+    """How the controller works. Frozen; raises ValueError on values that make no sense."""
+
+    concurrent_node_syncs: int = field(default=16, validator=validators.ge(1))
+    """Nodes written at once while they are initialised (`--concurrent-node-syncs`)."""
+
+    concurrent_node_status_updates: int = field(default=0, validator=validators.ge(0))
+    """Nodes written at once during a refresh; 0 means the same as above (`--concurrent-node-status-updates`)."""
+
+    node_status_update_frequency: float = field(default=300.0, validator=validators.gt(0))
+    """Seconds between two refreshes of all nodes (`--node-status-update-frequency`)."""
+
+    drain_timeout: float = field(default=30.0, validator=validators.ge(0))
+    """Seconds that the work under way may take to end when the controller stops."""
+
+
+class CloudNodeController:
+    """Initialises nodes with the uninitialized taint, and refreshes initialised ones.
+
+    Takes what every controller takes: clients, shared informers, the gateway to one provider. It does not start the
+    informers. `run` may be called once.
+
+    Raises ValueError at construction when the provider offers none of InstancesBatch, InstancesV2 and Instances.
+
+    Follows: controllers/node/node_controller.go of k8s.io/cloud-provider.
+    """
+
+    def __init__(
+        self,
+        clients: ClientBuilder,
+        informers: InformerFactory,
+        cloud: CloudCalls,
+        *,
+        options: CloudNodeOptions | None = None,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if not cloud.has_instances:
+            raise ValueError(f"cloud provider {cloud.provider_name!r} offers no instances: nothing to initialise from")
+        self._options = options or CloudNodeOptions()
+        self._clock = clock
+        self._metrics = metrics = metrics or Metrics()
+        rest = clients.rest(IDENTITY)
+        self._informer = informers.informer(NODES)
+        self._recorder = EventRecorder(rest, COMPONENT, clock=clock, metrics=metrics)
+        lister = self._informer.lister
+        nodes: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics, floor=_FLOOR)
+        refreshes: WorkQueue[str] = WorkQueue("NodeRefresh", clock=clock, metrics=metrics, floor=_FLOOR)
+        self._reconciler = NodeReconciler(rest, lister, cloud, self._recorder, metrics, clock)
+        self._triggers = NodeTriggers(nodes, refreshes, lister, cloud.provider_id_prefixes)
+        syncs = self._options.concurrent_node_syncs
+        refresh_threads = self._options.concurrent_node_status_updates or syncs
+        self._workers = (
+            self._worker(cloud, nodes, self._reconciler.fetch_new, self._reconciler.initialize, syncs),
+            self._worker(cloud, refreshes, self._reconciler.fetch_known, self._reconciler.refresh, refresh_threads),
+        )
+
+    def run(self, stop: StopSignal) -> None:
+        """Work until `stop` is set, then finish what is under way and return. Blocks; to be called once.
+
+        Waits for the informer's first listing before it begins. Keys that are still waiting when it stops are left: the
+        next manager finds their nodes by listing them.
+        """
+        registration = self._informer.add_handler(
+            self._triggers.on_add, self._triggers.on_update, self._triggers.on_delete
+        )
+        ended = ClockEvent(self._clock)
+        ticker = threading.Thread(target=self._tick, args=(ended,), name=f"{COMPONENT}-ticker", daemon=True)
+        try:
+            while not registration.has_synced():
+                if stop.wait(0.01):
+                    return
+            for worker in self._workers:
+                worker.start()
+            ticker.start()
+            log.info("%s works", COMPONENT)
+            stop.wait()
+        finally:
+            ended.set()
+            registration.remove()
+            deadline = self._clock.monotonic() + self._options.drain_timeout
+            for worker in self._workers:
+                if not worker.stop(max(0.0, deadline - self._clock.monotonic())):
+                    log.warning("%s: work under way did not end within the drain time", COMPONENT)
+            self._recorder.stop(max(1.0, deadline - self._clock.monotonic()))
+            if ticker.ident is not None:
+                ticker.join(1.0)
+
+    def health(self) -> list[tuple[str, bool, str]]:
+        """One (name, healthy, detail) per worker; see `Worker.health`. Thread-safe."""
+        return [worker.health() for worker in self._workers]
+
+    def _tick(self, ended: ClockEvent) -> None:
+        while True:
+            try:
+                log.debug("refresh of %d nodes is due", self._triggers.sweep())
+            except Exception:
+                log.exception("%s: the refresh could not be queued; the next one comes in its time", COMPONENT)
+            if ended.wait(self._options.node_status_update_frequency):
+                return
+
+    def _worker(
+        self,
+        cloud: CloudCalls,
+        queue: WorkQueue[str],
+        fetch: Callable[[Sequence[str], Callable[[str, Answer], None]], None],
+        reconcile: Callable[[str, Answer], None],
+        threads: int,
+    ) -> BatchWorker[str, Answer]:
+        batched = cloud.max_batch > 1
+        return BatchWorker(
+            queue,
+            fetch,
+            reconcile,
+            max_batch=cloud.max_batch,
+            linger=_LINGER if batched else 0.0,
+            fetchers=_BATCH_FETCHERS if batched else cloud.concurrency,
+            threads=threads,
+            on_error=self._failed,
+            metrics=self._metrics,
+            clock=self._clock,
+        )
+
+    def _failed(self, key: str, error: Exception) -> None:
+        """Tell the node's owner why it is not ready; the worker tries again by itself."""
+        node = self._informer.lister.get(key)
+        if node is None:
+            return
+        new = needs_initialization(node)
+        if isinstance(error, NodeIPError):
+            reason = "ProvidedNodeIPMismatch"
+        elif isinstance(error, InstanceReplaced):
+            reason = "ProviderIDMismatch"
+        elif isinstance(error, Parked):
+            reason = "CloudCallOverdue"
+        elif isinstance(error, InvalidAnswer):
+            reason = "InvalidInstanceMetadata"
+        else:
+            reason = "FailedToInitializeNode" if new else "FailedToRefreshNode"
+        consequence = "the node stays tainted until this succeeds" if new else "the node keeps what it has"
+        self._recorder.event(node, "Warning", reason, f"{error} ({consequence})")

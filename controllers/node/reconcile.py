@@ -1,0 +1,181 @@
+"""Stage 4: takes a node's key and the cloud's answer and does one unit of work, writing through stage 6.
+
+`fetch` is the batch's question (stage 5) and `initialize` or `refresh` what follows for each key. On a conflict the
+patches are computed anew from the fresh object; the cloud is not asked again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from cloudprovider import InstanceMetadata
+from cloudprovider.helpers.taints import needs_initialization
+from controllers.node import changes
+from controllers.node.changes import NodeChanges
+from controllers.runtime.apierrors import Conflict, NotFound
+from controllers.runtime.clients import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, RestClient
+from controllers.runtime.metrics import Metrics, exponential_buckets
+from controllers.runtime.resources import NODES
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
+    from controllers.cloudcalls import CloudCalls
+    from controllers.runtime.cache import Lister
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.events import EventRecorder
+
+log = logging.getLogger(__name__)
+
+Answer = InstanceMetadata | Exception | None
+"""What the cloud said of one node; None when it was not asked."""
+
+_ATTEMPTS = 8
+_DELAY_BUCKETS = exponential_buckets(1, 4, 6)
+
+
+class NodeReconciler:
+    """One unit of work per key. Thread-safe: the work queue keeps two threads off one key."""
+
+    def __init__(
+        self,
+        rest: RestClient,
+        lister: Lister[V1Node],
+        cloud: CloudCalls,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._rest = rest
+        self._lister = lister
+        self._cloud = cloud
+        self._recorder = recorder
+        self._clock = clock
+        self._refused_before: set[str] = set()
+        self._taint_delay = metrics.histogram(
+            "node_controller_cloud_provider_taint_removal_delay_seconds",
+            "Seconds between a node's creation and the removal of the uninitialized taint.",
+            buckets=_DELAY_BUCKETS,
+        )
+        self._sync_delay = metrics.histogram(
+            "node_controller_initial_node_sync_delay_seconds",
+            "Seconds between a node's creation and the end of its initialisation.",
+            buckets=_DELAY_BUCKETS,
+        )
+
+    def fetch_new(self, keys: Sequence[str], deliver: Callable[[str, Answer], None]) -> None:
+        """Ask the cloud about those of the nodes that still carry the taint; the others need no answer."""
+        self._fetch(keys, deliver, needs_initialization)
+
+    def fetch_known(self, keys: Sequence[str], deliver: Callable[[str, Answer], None]) -> None:
+        """Ask the cloud about those of the nodes that are initialised."""
+        self._fetch(keys, deliver, lambda node: not needs_initialization(node))
+
+    def initialize(self, key: str, answer: Answer) -> None:
+        """Make a tainted node ready for use, or bring an initialised one's label twins in line.
+
+        Raises what the cloud answered, what the API server refused, or why the answer may not be applied.
+        """
+        node = self._lister.get(key)
+        if node is None:
+            return
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
+            self._apply(node, lambda fresh: None if needs_initialization(fresh) else changes.pairing(fresh))
+            return
+        metadata = answer
+        done = self._apply(node, lambda fresh: self._initialization(fresh, metadata))
+        if done is None:
+            return
+        created = done.metadata.creation_timestamp if done.metadata else None
+        if created is not None:
+            delay = max(0.0, self._clock.time() - created.timestamp())
+            self._taint_delay.observe(delay)
+            self._sync_delay.observe(delay)
+        self._recorder.event(done, "Normal", "Synced", "Node synced successfully")
+        log.info("initialised node %s", key)
+
+    def refresh(self, key: str, answer: Answer) -> None:
+        """Carry over what has changed in the cloud. Raises as `initialize` does."""
+        node = self._lister.get(key)
+        if node is None or answer is None:
+            return
+        if isinstance(answer, Exception):
+            raise answer
+        metadata = answer
+        self._apply(node, lambda fresh: None if needs_initialization(fresh) else self._refresh(fresh, metadata))
+
+    def _fetch(
+        self, keys: Sequence[str], deliver: Callable[[str, Answer], None], wanted: Callable[[V1Node], bool]
+    ) -> None:
+        nodes = []
+        for key in keys:
+            node = self._lister.get(key)
+            if node is not None and wanted(node):
+                nodes.append(node)
+            else:
+                deliver(key, None)
+        if nodes:
+            self._cloud.fetch_metadata(nodes, deliver)
+
+    def _initialization(self, node: V1Node, metadata: InstanceMetadata) -> NodeChanges | None:
+        if not needs_initialization(node):
+            return None
+        return self._speak_of_refused(changes.initialization(node, metadata))
+
+    def _refresh(self, node: V1Node, metadata: InstanceMetadata) -> NodeChanges:
+        return self._speak_of_refused(changes.refresh(node, metadata))
+
+    def _apply(self, node: V1Node, plan: Callable[[V1Node], NodeChanges | None]) -> V1Node | None:
+        """Write what `plan` makes of the node; returns the object that it was made of, None when nothing was due."""
+        uid = node.metadata.uid if node.metadata else None
+        for _ in range(_ATTEMPTS):
+            planned = plan(node)
+            if not planned:
+                return None
+            try:
+                self._write(node, planned)
+                return node
+            except NotFound:
+                return None
+            except Conflict as conflict:
+                refused = conflict
+            fresh = self._fresh(node)
+            if fresh is None or fresh.metadata is None or fresh.metadata.uid != uid:
+                return None  # deleted or recreated meanwhile: its own event brings it back
+            node = fresh
+        raise refused
+
+    def _write(self, node: V1Node, planned: NodeChanges) -> None:
+        assert node.metadata is not None
+        assert node.metadata.name is not None
+        path = NODES.path(name=node.metadata.name)
+        version = node.metadata.resource_version
+        if planned.status is not None:
+            body = {"metadata": {"resourceVersion": version}, **planned.status}
+            answer = self._rest.request(
+                "PATCH", f"{path}/status", body=body, content_type=STRATEGIC_PATCH, accept=METADATA_ONLY
+            )
+            version = answer.json()["metadata"]["resourceVersion"]
+        if planned.object is not None:
+            meta = {**planned.object.get("metadata", {}), "resourceVersion": version}
+            body = {**planned.object, "metadata": meta}
+            self._rest.request("PATCH", path, body=body, content_type=MERGE_PATCH, accept=METADATA_ONLY)
+
+    def _fresh(self, node: V1Node) -> V1Node | None:
+        assert node.metadata is not None
+        assert node.metadata.name is not None
+        try:
+            return NODES.parse(self._rest.get(NODES.path(name=node.metadata.name)))
+        except NotFound:
+            return None
+
+    def _speak_of_refused(self, planned: NodeChanges) -> NodeChanges:
+        for key in planned.refused_labels:
+            if key not in self._refused_before:
+                self._refused_before.add(key)
+                log.warning("the provider's label %s is not written: its namespace is reserved for Kubernetes", key)
+        return planned
