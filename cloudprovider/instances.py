@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 __all__ = ["InstanceMetadata", "InstanceState", "Instances", "InstancesBatch", "InstancesV2"]
+
+
+def _as_tuple(addresses: Iterable[V1NodeAddress]) -> tuple[V1NodeAddress, ...]:
+    return tuple(addresses)
 
 
 def _own_copy(labels: Mapping[str, str]) -> Mapping[str, str]:
@@ -50,7 +54,7 @@ class InstanceMetadata:
     """Becomes the label node.kubernetes.io/instance-type and its deprecated beta twin. A valid label
     value."""
 
-    node_addresses: tuple[V1NodeAddress, ...] = field(default=(), converter=tuple)
+    node_addresses: tuple[V1NodeAddress, ...] = field(default=(), converter=_as_tuple)
     """Becomes `status.addresses`, most preferred first. Types: InternalIP, ExternalIP, Hostname, InternalDNS,
     ExternalDNS."""
 
@@ -119,9 +123,11 @@ class InstancesBatch(ABC):
     docstring.
     """
 
-    max_batch: int = 100
-    """The largest number of nodes that one call may carry, at least 1: the cloud's page size is a good value.
-    Override it as a class attribute or a property."""
+    @property
+    def max_batch(self) -> int:
+        """The largest number of nodes that one call may carry, at least 1: the cloud's page size is a good value.
+        Override it with a class attribute (`max_batch = 250`) or a property. Default: 100."""
+        return 100
 
     @abstractmethod
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:

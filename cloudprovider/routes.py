@@ -7,7 +7,7 @@ and creates or deletes the difference.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 __all__ = ["Route", "Routes"]
+
+
+def _as_tuple(addresses: Iterable[V1NodeAddress]) -> tuple[V1NodeAddress, ...]:
+    return tuple(addresses)
 
 
 @frozen
@@ -38,7 +42,7 @@ class Route:
     """Whether `target_node_addresses` counts. A provider that does not know the addresses leaves it False, so
     that the comparison does not delete and recreate its rules for ever."""
 
-    target_node_addresses: tuple[V1NodeAddress, ...] = field(default=(), converter=tuple)
+    target_node_addresses: tuple[V1NodeAddress, ...] = field(default=(), converter=_as_tuple)
     """The target node's addresses, where they are part of the rule."""
 
     blackhole: bool = False
