@@ -212,6 +212,7 @@ class Connection:
     def _adopt(self, sock: socket.socket) -> socket.socket:
         with self._condition:
             self._sock = sock
+            self._applied = -1.0
             if self.interrupted:
                 raise Interrupted
         return sock

@@ -45,12 +45,13 @@ class Reader:
     `recv(n)` returns up to n bytes, and b"" at the end of the connection; what it raises passes through.
     """
 
-    __slots__ = ("_buffer", "_position", "_recv")
+    __slots__ = ("_buffer", "_position", "_recv", "begun")
 
     def __init__(self, recv: Callable[[int], bytes]) -> None:
         self._recv = recv
         self._buffer = b""
         self._position = 0
+        self.begun = False  # a byte of the answer asked for has come
 
     @property
     def pending(self) -> bool:
@@ -62,6 +63,7 @@ class Reader:
 
         `method` is the request's: an answer to HEAD has no body, one to CONNECT none when it is a success.
         """
+        self.begun = False
         while True:
             version, status, headers = self._head()
             if status == 101:
@@ -80,6 +82,7 @@ class Reader:
             more = self._recv(RECV_SIZE)
             if not more:
                 raise Truncated("connection closed inside the headers") if buffer else NoAnswer("connection closed")
+            self.begun = True
             buffer = buffer + more if buffer else more
         self._buffer, self._position = buffer, end + 4
         lines = buffer[:end].decode("latin-1").split("\r\n")
