@@ -1,5 +1,5 @@
 """The cloud-node controller; see controller.py for where to begin."""
 
- from controllers.node.controller import CloudNodeController, CloudNodeOptions
+from controllers.node.controller import CloudNodeController, CloudNodeOptions
 
- __all__ = ["CloudNodeController", "CloudNodeOptions"]
+__all__ = ["CloudNodeController", "CloudNodeOptions"]
