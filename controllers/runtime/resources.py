@@ -1,0 +1,173 @@
+"""The kinds that the runtime lists and watches (stages 1 and 2): where each lives, how its JSON becomes an object.
+
+`watch.py` takes paths from here, `cache.py` hands each raw object to `parse` and keeps the typed result. One object is
+parsed at a time, so that one which does not fit its model costs itself alone (`MalformedObject`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from urllib.parse import quote
+
+from attrs import frozen
+from kubernetes.client.models.core_v1_event import CoreV1Event
+from kubernetes.client.models.v1_lease import V1Lease
+from kubernetes.client.models.v1_namespace import V1Namespace
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_object_meta import V1ObjectMeta
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+from kubernetes.client.models.v1_service import V1Service
+
+from controllers.runtime.trimming import trim_metadata, trim_node
+
+__all__ = [
+    "EVENTS", "LEASES", "NAMESPACES", "NODES", "PERSISTENT_VOLUMES", "SERVICES",
+    "ApiObject", "MalformedObject", "Raw", "Resource", "T",
+    "is_newer", "key_of", "split_key", "uid_of", "version_of",
+]  # fmt: skip
+
+Raw = dict[str, Any]
+"""An object as the API sends it, parsed from JSON."""
+
+
+class ApiObject(Protocol):
+    """What every model of the official client has, and all that the cache asks of it."""
+
+    @property
+    def metadata(self) -> V1ObjectMeta | None: ...
+
+    @classmethod
+    def from_dict(cls, obj: dict[str, Any] | None) -> Self | None: ...
+
+
+T = TypeVar("T", bound=ApiObject)
+
+
+class MalformedObject(Exception):
+    """An object from the API server does not fit its model. The message says where, without repeating its contents."""
+
+
+@frozen
+class Resource(Generic[T]):
+    """One kind of object. Immutable and hashable; safe from any thread.
+
+    `prefix` is "/api/v1" or "/apis/<group>/<version>", `plural` the path's word ("nodes"). `trim` removes from a raw
+    object, in place, what nobody here reads; it may raise anything on a raw object of the wrong shape.
+    """
+
+    prefix: str
+    plural: str
+    kind: str
+    model: type[T]
+    namespaced: bool
+    trim: Callable[[Raw], None] = trim_metadata
+
+    @property
+    def api_version(self) -> str:
+        """The objects' apiVersion: "v1", "coordination.k8s.io/v1"."""
+        return self.prefix.removeprefix("/apis/").removeprefix("/api/")
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The URL path of the collection, of one object, or of its subresource.
+
+        A namespaced kind without `namespace` means the collection over all namespaces. Raises ValueError where
+        the parts do not fit together.
+        """
+        if namespace and not self.namespaced:
+            raise ValueError(f"{self.plural} are not namespaced")
+        if name and self.namespaced and not namespace:
+            raise ValueError(f"{self.plural}/{name}: a namespace is needed")
+        if subresource and not name:
+            raise ValueError(f"{self.plural}: subresource {subresource!r} without a name")
+        parts = [self.prefix]
+        if namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        parts += [quote(part, safe="") for part in (name, subresource) if part]
+        return "/".join(parts)
+
+    def key_path(self, key: str, subresource: str | None = None) -> str:
+        """The URL path of the object with this key ("name" or "namespace/name")."""
+        namespace, name = split_key(key)
+        return self.path(namespace or None, name, subresource)
+
+    def parse(self, raw: Raw) -> T:
+        """Trim `raw` in place and parse it; raises MalformedObject and nothing else.
+
+        `kind` and `apiVersion` are filled in: list items come without them, and an Event's reference needs them.
+        """
+        try:
+            self.trim(raw)
+            raw["kind"] = self.kind
+            raw["apiVersion"] = self.api_version
+            parsed = self.model.from_dict(raw)
+        except Exception as error:  # generated code: the wrong shape raises whatever it likes
+            raise MalformedObject(_explain(error)) from error
+        meta = parsed.metadata if parsed is not None else None
+        if parsed is None or meta is None or not meta.name or not meta.resource_version:
+            raise MalformedObject("metadata lacks a name or a resourceVersion")
+        if self.namespaced and not meta.namespace:
+            raise MalformedObject("metadata lacks a namespace")
+        return parsed
+
+
+def key_of(obj: ApiObject) -> str:
+    """The key of an object: "namespace/name", or "name" for kinds without namespaces. ValueError without a name."""
+    meta = obj.metadata
+    if meta is None or not meta.name:
+        raise ValueError(f"{type(obj).__name__} without a name has no key")
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Split a key into (namespace, name); the namespace is "" for kinds without. ValueError for anything else."""
+    namespace, slash, name = key.rpartition("/")
+    if not name or (slash and not namespace) or "/" in namespace:
+        raise ValueError(f'not a key, which is "name" or "namespace/name": {key!r}')
+    return namespace, name
+
+
+def uid_of(obj: ApiObject) -> str:
+    """The object's UID, "" where it has none."""
+    meta = obj.metadata
+    return (meta.uid or "") if meta is not None else ""
+
+
+def version_of(obj: ApiObject) -> str:
+    """The object's resourceVersion, "" where it has none."""
+    meta = obj.metadata
+    return (meta.resource_version or "") if meta is not None else ""
+
+
+def is_newer(version: str, than: str) -> bool | None:
+    """Compare two resourceVersions of one kind; None where they cannot be compared.
+
+    kube-apiserver's are decimal numbers that grow with every write, and since 1.35 that is a promise
+    (https://kep.k8s.io/5504). Anything else is opaque, and only equality means something.
+    """
+    if version == than:
+        return False
+    if version.isdecimal() and than.isdecimal():
+        return int(version) > int(than)
+    return None
+
+
+def _explain(error: Exception) -> str:
+    """Where an object is wrong, in a line: a validation error's own text would repeat the object's values."""
+    try:
+        details = error.errors(include_url=False, include_input=False)  # type: ignore[attr-defined]  # pydantic's
+    except (AttributeError, TypeError):
+        return f"{type(error).__name__}: {error}"[:300]
+    where = [f"{'.'.join(map(str, detail['loc'])) or 'object'}: {detail['msg']}" for detail in details[:3]]
+    return f"{getattr(error, 'title', 'object')}: {'; '.join(where)}"[:300]
+
+
+NODES: Final = Resource("/api/v1", "nodes", "Node", V1Node, namespaced=False, trim=trim_node)
+SERVICES: Final = Resource("/api/v1", "services", "Service", V1Service, namespaced=True)
+PERSISTENT_VOLUMES: Final = Resource(
+    "/api/v1", "persistentvolumes", "PersistentVolume", V1PersistentVolume, namespaced=False
+)
+EVENTS: Final = Resource("/api/v1", "events", "Event", CoreV1Event, namespaced=True)
+LEASES: Final = Resource("/apis/coordination.k8s.io/v1", "leases", "Lease", V1Lease, namespaced=True)
+NAMESPACES: Final = Resource("/api/v1", "namespaces", "Namespace", V1Namespace, namespaced=False)

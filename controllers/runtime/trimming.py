@@ -1,0 +1,109 @@
+"""What of an object is kept in memory (between stages 1 and 2): raw JSON is cut down before it is parsed, and the
+parsed model is compacted before it is cached.
+
+What is dropped, because no controller of ours reads it and a provider has no use for it:
+
+- every kind: `metadata.managedFields`, and the annotation in which kubectl keeps a copy of the whole object;
+- nodes: `status.images`, `volumesInUse`, `volumesAttached`, `config`, `runtimeHandlers`, `features`,
+  `declaredFeatures`, and `spec.configSource`.
+
+All else stays: labels, annotations, spec, addresses, conditions with their times, capacity, allocatable, nodeInfo.
+Nothing is lost on the server by this, as objects are only ever patched, never written back whole.
+
+Measured (a node of 11.6 KB with 50 images; Python 3.11): 20.6 KB per cached node after trimming alone, 8.4 KB once
+compacted, so 42 MB for 5,000 nodes. Cutting the images out of the bytes before `json.loads` was tried too: the search
+cost what the decoder saved (29 us against 28), so a line is decoded whole.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+__all__ = ["LAST_APPLIED", "Compactor", "trim_metadata", "trim_node"]
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+_NODE_STATUS: Final = (
+    "images",
+    "volumesInUse",
+    "volumesAttached",
+    "config",
+    "runtimeHandlers",
+    "features",
+    "declaredFeatures",
+)
+_LONGEST_SHARED: Final = 128
+_MOST_SHARED: Final = 8192
+_PLAIN: Final = frozenset({type(None), bool, int, float, datetime})
+
+
+def trim_metadata(raw: dict[str, Any]) -> None:
+    """Drop managedFields and kubectl's copy of the object, in place. The default for every kind."""
+    metadata = raw["metadata"]
+    metadata.pop("managedFields", None)
+    annotations = metadata.get("annotations")
+    if annotations:
+        annotations.pop(LAST_APPLIED, None)
+
+
+def trim_node(raw: dict[str, Any]) -> None:
+    """Drop what is most of a Node's size and nobody's input, in place."""
+    trim_metadata(raw)
+    status = raw.get("status")
+    if status:
+        for field in _NODE_STATUS:
+            status.pop(field, None)
+    spec = raw.get("spec")
+    if spec:
+        spec.pop("configSource", None)
+
+
+class Compactor:
+    """Makes parsed models small by sharing what is equal in many of them. One per informer; one thread at a time.
+
+    Two things are shared: equal strings (label keys and values, condition reasons, versions), and the set in which
+    pydantic records for each model which fields were given, which for a parsed object is always the same one and
+    takes more room than the values. The table of strings is bounded: a full one is emptied and fills again with what
+    is common. Models look and compare as before.
+    """
+
+    def __init__(self) -> None:
+        self._strings: dict[str, str] = {}
+        self._field_sets: dict[type, set[str]] = {}
+
+    def compact(self, model: object) -> None:
+        """Compact this model and all below it, in place, before anybody else has seen it."""
+        if len(self._strings) > _MOST_SHARED:
+            self._strings.clear()
+        self._walk(model)
+
+    def _walk(self, model: Any) -> None:
+        given = model.__pydantic_fields_set__
+        shared = self._field_sets.setdefault(model.__class__, given)
+        if shared is not given and shared == given:
+            # Past pydantic's __setattr__, which would validate a field of that name.
+            object.__setattr__(model, "__pydantic_fields_set__", shared)
+        values = model.__dict__
+        for name, value in values.items():
+            kind = value.__class__
+            if kind in _PLAIN:
+                continue
+            if kind is str:
+                values[name] = self._share(value)
+            elif kind is dict:
+                values[name] = {self._share(key): self._compacted(item) for key, item in value.items()}
+            elif kind is list:
+                values[name] = [self._compacted(item) for item in value]
+            elif hasattr(value, "__pydantic_fields_set__"):
+                self._walk(value)
+
+    def _share(self, text: str) -> str:
+        return self._strings.setdefault(text, text) if len(text) <= _LONGEST_SHARED else text
+
+    def _compacted(self, item: Any) -> Any:
+        if item.__class__ is str:
+            return self._share(item)
+        if hasattr(item, "__pydantic_fields_set__"):
+            self._walk(item)
+        return item
