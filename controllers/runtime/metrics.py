@@ -20,11 +20,15 @@ C = TypeVar("C", bound=Collector)
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
     """`count` upper bounds, the first being `start`, each `factor` times the one before (+Inf is added by itself).
 
-    The counterpart of Go's ``ExponentialBuckets``, in which the names of REFERENCE are specified.
+    Go's ``ExponentialBuckets``, multiplied up one by one as there, so that bounds are the same floats and the ``le``
+    labels of dashboards go on matching.
     """
     if start <= 0 or factor <= 1 or count < 1:
         raise ValueError(f"buckets need start > 0, factor > 1, count >= 1, got {start=} {factor=} {count=}")
-    return tuple(start * factor**i for i in range(count))
+    bounds = [start]
+    while len(bounds) < count:
+        bounds.append(bounds[-1] * factor)
+    return tuple(bounds)
 
 
 class Metrics:

@@ -84,3 +84,9 @@ def test_many_threads_get_one_family() -> None:
 def test_buckets_that_make_no_sense(start: float, factor: float, count: int) -> None:
     with pytest.raises(ValueError, match="buckets need"):
         exponential_buckets(start, factor, count)
+
+
+def test_bounds_are_gos_floats() -> None:
+    # What a Go binary shows for its work queues: ten bounds from 10e-9, rounding errors included.
+    assert exponential_buckets(10e-9, 10, 10)[:5] == (1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05)
+    assert len(exponential_buckets(10e-9, 10, 10)) == 10

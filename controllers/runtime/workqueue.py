@@ -1,0 +1,399 @@
+"""Stage 3: the queue of keys between events and reconciles. Filled by triggers, emptied by workers.
+
+The semantics are those of client-go's ``util/workqueue`` (queue, delaying queue and rate limiting queue in one):
+
+- A key waits at most once, however often it is added, and is worked on by one worker at a time. A key added while it
+  is worked on runs once more after ``done``.
+- ``add_after`` keeps one time per key, the earliest. That time is independent of plain adds.
+- ``add_rate_limited`` delays a key by its own exponential backoff until ``forget``.
+- After ``shut_down`` nothing is taken in. Draining, the keys that wait are still handed out and delayed ones dropped.
+
+What is added to it:
+
+- A *floor*: a key starts no sooner than `floor` seconds after its last run ended, whoever adds it. Backoff alone does
+  not stop a stream of updates from hammering a failing key (kubernetes#75285).
+- *Priorities*, higher ones first, of which none starves (see ``workqueue_items.Lanes``).
+- *Parking*: a key whose work goes on elsewhere stays closed to other workers, and holds nobody back at shutdown.
+- ``get_many`` gathers a batch.
+
+There is one lock and no thread: keys whose delay or floor has ended are moved by whoever calls next, a thread that waits
+in ``get`` if nobody else (see ``workqueue_waiters.py``).
+"""
+
+import logging
+import math
+import random
+import threading
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from controllers.runtime.clock import Clock, wait_for
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.workqueue_items import FAIR_SHARE, Backoff, Item, Lanes, Running
+from controllers.runtime.workqueue_metrics import QueueGauges, QueueStats, WorkQueueCollector
+from controllers.runtime.workqueue_timers import Timers
+from controllers.runtime.workqueue_waiters import Waiters
+
+__all__ = ["FAIR_SHARE", "Backoff", "Running", "ShutDown", "WorkQueue"]
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+
+class ShutDown(Exception):
+    """The queue is shut down and has nothing left to hand out: the worker may end."""
+
+
+class WorkQueue(Generic[K]):
+    """A queue of hashable keys. Every method may be called from any thread; only ``get*`` and ``wait_drained`` wait.
+
+    `name` is the ``name`` label of its metrics, `floor` is in seconds, and `chance` returns numbers from 0 to 1 for the
+    jitter.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        backoff: Backoff | None = None,
+        floor: float = 0.0,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        if not (floor >= 0 and math.isfinite(floor)):
+            raise ValueError(f"queue {name}: floor must be a number of seconds from 0, got {floor}")
+        self.name = name
+        self._floor = floor
+        self._backoff = Backoff() if backoff is None else backoff
+        self._chance = chance
+        self._clock = clock
+        self._now = clock.monotonic
+        self._stats = QueueStats()
+
+        self._lock = threading.Lock()
+        self._waiters = Waiters(self._lock, clock)
+        self._drained = threading.Condition(self._lock)
+        self._drainers = 0
+
+        self._items: dict[K, Item[K]] = {}
+        self._lanes: Lanes[K] = Lanes()
+        self._running: dict[K, Item[K]] = {}
+        self._parked = 0
+        self._dirty = 0
+        self._timers: Timers[K] = Timers()
+        self._closed = False
+        self._draining = False
+
+        WorkQueueCollector.of(metrics).watch(self, self._stats)
+
+    # ---- putting keys in ----
+
+    def add(self, key: K, priority: int = 0) -> None:
+        """Have the key run as soon as a worker is free. Of several priorities asked for, the highest counts."""
+        with self._lock:
+            if self._closed:
+                return
+            now = self._now()
+            if self._timers:
+                self._collect(now)
+            self._mark(self._item(key), priority, now, now)
+
+    def add_after(self, key: K, delay: float, priority: int | None = None) -> None:
+        """Have the key run in `delay` seconds, or at the time already set for it if that is earlier.
+
+        Without a priority, a key that is being worked on keeps the one of this run and another one gets 0. Raises
+        ValueError for a delay that is no finite number.
+        """
+        if not math.isfinite(delay):
+            raise ValueError(f"queue {self.name}: the delay of {key!r} is {delay}")
+        with self._lock:
+            if not self._closed:
+                self._add_after(self._item(key), delay, priority)
+
+    def add_rate_limited(self, key: K, priority: int | None = None) -> float:
+        """Have the key run after its backoff, count one more failure of it, and return the delay in seconds."""
+        with self._lock:
+            item = self._items.get(key)
+            delay = self._backoff.delay(item.failures if item else 0, self._chance())
+            if not self._closed:
+                item = self._item(key)
+                item.failures += 1
+                self._add_after(item, delay, priority)
+            return delay
+
+    def forget(self, key: K) -> None:
+        """End the key's backoff: its next failure counts as the first. Says nothing about whether it runs."""
+        with self._lock:
+            item = self._items.get(key)
+            if item is not None and item.failures:
+                item.failures = 0
+                self._release(item, self._now())
+
+    def num_requeues(self, key: K) -> int:
+        """How often the key was added rate limited since it was last forgotten."""
+        with self._lock:
+            item = self._items.get(key)
+            return 0 if item is None else item.failures
+
+    # ---- taking keys out ----
+
+    def get(self, timeout: float | None = None) -> K | None:
+        """Hand out the next key; None when none came within `timeout` seconds (None: wait without end).
+
+        The caller must call ``done`` for it in the end. Raises ShutDown when there is nothing more to come.
+        """
+        with self._lock:
+            key = self._take(self._now()) if self._await(self._now(), timeout, batch=False) else None
+            self._pass_on()
+            return key
+
+    def get_many(self, max_batch: int, linger: float, timeout: float | None = None) -> list[K]:
+        """Hand out 1 to `max_batch` keys; [] when none came within `timeout` seconds (None: wait without end).
+
+        Waits for the batch to fill until the key that has waited longest has done so for `linger` seconds. One caller
+        gathers at a time and the others leave it what comes, so that batches are few and full. ``done`` must be called
+        for each key. Raises ShutDown when there is nothing more to come, ValueError for a batch below 1.
+        """
+        if max_batch < 1:
+            raise ValueError(f"queue {self.name}: max_batch must be at least 1, got {max_batch}")
+        with self._lock:
+            deadline = None if timeout is None else self._now() + timeout
+            keys: list[K] = []
+            while not keys:
+                now = self._now()
+                if not self._await(now, None if deadline is None else deadline - now, batch=True):
+                    break
+                if linger > 0 and self._lanes.size < max_batch and not self._closed:
+                    self._gather(max_batch, linger)
+                now = self._now()
+                # None are left where a plain get took them during the gathering.
+                keys = [self._take(now) for _ in range(min(max_batch, self._lanes.size))]
+            self._pass_on()
+            return keys
+
+    def done(self, key: K) -> None:
+        """End the work on a key that was handed out. Raises ValueError for a key that is not being worked on."""
+        with self._lock:
+            item = self._running.pop(key, None)
+            if item is None:
+                raise ValueError(f"queue {self.name}: done({key!r}), which is not being worked on")
+            now = self._now()
+            self._stats.worked.observe(now - item.started)
+            item.running = False
+            if item.parked:
+                item.parked = False
+                self._parked -= 1
+            if self._floor:
+                self._timers.cool(item, now + self._floor)
+                self._collect(now)
+            if item.dirty:
+                self._place(item, now)
+            else:
+                self._release(item, now)
+            self._work_ended()
+
+    def park(self, key: K) -> None:
+        """Say that no worker here is busy with a handed out key any more, though its work goes on elsewhere.
+
+        It is still handed to nobody before ``done``, but a draining queue, ``wait_drained`` and ``oldest_running``
+        regard it no longer. Parking it again does nothing. Raises ValueError for a key that is not being worked on.
+        """
+        with self._lock:
+            item = self._running.get(key)
+            if item is None:
+                raise ValueError(f"queue {self.name}: park({key!r}), which is not being worked on")
+            if not item.parked:
+                item.parked = True
+                self._parked += 1
+                self._work_ended()
+
+    # ---- the end ----
+
+    def shut_down(self, drain: bool = True) -> None:
+        """Take nothing in any more and drop delayed keys.
+
+        With `drain` the keys that wait are handed out first, without regard to the floor, and a key added during its
+        work runs again; otherwise they are dropped too. May be called again, also to stop draining.
+        """
+        with self._lock:
+            self._collect(self._now())
+            self._draining = drain and (self._draining or not self._closed)
+            self._closed = True
+            dropped = self._timers.delayed
+            self._timers.clear()
+            if not self._draining:
+                dropped += self._dirty
+                self._dirty = 0
+                self._lanes.clear()
+            for item in self._items.values():
+                item.due, item.ticket = None, 0
+                if not self._draining:
+                    item.dirty = False
+                elif item.frozen:
+                    self._lanes.push(item)
+                item.frozen = False
+            if dropped:
+                logger.info("queue %s: shut down; %d waiting or delayed keys dropped", self.name, dropped)
+            self._waiters.wake_all()
+            self._drained.notify_all()
+
+    @property
+    def shutting_down(self) -> bool:
+        return self._closed
+
+    def wait_drained(self, timeout: float | None = None) -> bool:
+        """Wait until no key waits for a worker or is being worked on, parked ones aside; return whether that holds.
+
+        Keys delayed or under their floor don't count, so before ``shut_down`` it only says that nothing is to do now.
+        """
+        with self._lock:
+            self._drainers += 1
+            try:
+                return wait_for(self._clock, self._drained, self._is_drained, timeout)
+            finally:
+                self._drainers -= 1
+
+    # ---- looking at it ----
+
+    def __len__(self) -> int:
+        """Keys that could be handed out at once."""
+        with self._lock:
+            self._collect(self._now())
+            return self._lanes.size
+
+    def oldest_running(self) -> Running:
+        """The key that a worker has been busy with for the longest time. Parked keys are not a worker's."""
+        with self._lock:
+            busy = [item for item in self._running.values() if not item.parked]
+            if not busy:
+                return Running(0.0, None)
+            oldest = min(busy, key=lambda item: item.started)
+            return Running(self._now() - oldest.started, oldest.key)
+
+    def oldest_waiting(self) -> float:
+        """Seconds since the oldest of the keys that could be handed out was added or due; 0.0 without such keys."""
+        with self._lock:
+            now = self._now()
+            self._collect(now)
+            return now - self._lanes.oldest() if self._lanes.size else 0.0
+
+    def parked(self) -> list[K]:
+        """The parked keys."""
+        with self._lock:
+            return [item.key for item in self._running.values() if item.parked]
+
+    def measure(self) -> tuple[QueueStats, QueueGauges]:
+        """A copy of what was counted, and what holds now, for the metrics."""
+        with self._lock:
+            now = self._now()
+            self._collect(now)
+            ages = [now - item.started for item in self._running.values()]
+            return self._stats.copy(), QueueGauges(self._dirty, sum(ages), max(ages, default=0.0))
+
+    # ---- inside, with the lock held: keys ----
+
+    def _item(self, key: K) -> Item[K]:
+        item = self._items.get(key)
+        if item is None:
+            item = self._items[key] = Item(key)
+        return item
+
+    def _mark(self, item: Item[K], priority: int, since: float, now: float) -> None:
+        """The key has to run."""
+        if item.dirty:
+            if priority > item.priority:
+                self._lanes.move(item, priority)
+            return
+        item.dirty = True
+        item.priority = priority
+        item.added = since
+        self._dirty += 1
+        self._stats.adds += 1
+        if not item.running:
+            self._place(item, now)
+
+    def _place(self, item: Item[K], now: float) -> None:
+        """A dirty key that nobody works on gets into a lane, or waits for the end of its floor."""
+        if item.free_at > now and not self._closed:
+            self._timers.freeze(item)
+            self._waiters.remind(item.free_at)
+        else:
+            self._lanes.push(item)
+            self._waiters.wake(self._lanes.size)
+
+    def _add_after(self, item: Item[K], delay: float, priority: int | None) -> None:
+        now = self._now()
+        self._stats.retries += 1
+        if priority is None:
+            priority = item.run_priority if item.running else 0
+        if delay <= 0:
+            self._mark(item, priority, now, now)
+            return
+        if self._timers.delay(item, now + delay, priority):
+            self._waiters.remind(now + delay)
+
+    def _collect(self, now: float) -> None:
+        """Move the keys whose delay or floor has ended."""
+        for due, item in self._timers.collect_delayed(now):
+            self._mark(item, item.due_priority, due, now)
+        for frozen, item in self._timers.collect_cooled(now):
+            if frozen:
+                self._lanes.push(item)
+                self._waiters.wake(self._lanes.size)
+            else:
+                self._release(item, now)
+
+    def _take(self, now: float) -> K:
+        item = self._lanes.pop()
+        self._dirty -= 1
+        item.dirty = False
+        item.running = True
+        item.started = now
+        item.run_priority = item.priority
+        self._running[item.key] = item
+        self._stats.queued.observe(now - item.added)
+        return item.key
+
+    def _release(self, item: Item[K], now: float) -> None:
+        if item.is_blank(now):
+            self._items.pop(item.key, None)
+
+    # ---- inside, with the lock held: threads ----
+
+    def _await(self, now: float, timeout: float | None, batch: bool) -> bool:
+        """Wait until the caller may take a key (True) or its time is up (False). Raises ShutDown."""
+        deadline = None if timeout is None else now + timeout
+        while True:
+            self._collect(now)
+            if self._lanes.size and not (batch and self._waiters.gathering and not self._closed):
+                return True
+            if self._closed and not any(item.dirty and not item.parked for item in self._running.values()):
+                raise ShutDown(f"queue {self.name} is shut down")
+            if deadline is not None and now >= deadline:
+                return False
+            self._waiters.wait(now, self._timers.next_due(), deadline)
+            now = self._now()
+
+    def _gather(self, max_batch: int, linger: float) -> None:
+        """Wait for a full batch, until the oldest key has waited for `linger`. Nobody else gathers now."""
+        end = self._lanes.oldest() + linger
+        while self._lanes.size < max_batch and not self._closed:
+            left = end - self._now()
+            if left <= 0:
+                break
+            self._waiters.gather(max_batch, left)
+            self._collect(self._now())
+
+    def _pass_on(self) -> None:
+        self._waiters.pass_on(self._lanes.size, self._timers.next_due())
+
+    def _work_ended(self) -> None:
+        if self._closed:
+            self._waiters.wake_all()  # they may wait to see whether this key runs again
+        if self._drainers and self._is_drained():
+            self._drained.notify_all()
+
+    def _is_drained(self) -> bool:
+        return self._lanes.size == 0 and len(self._running) == self._parked

@@ -1,0 +1,97 @@
+"""Stage 3, its times: keys that wait for a delay, and keys under their floor. Pure, no locks, no clock.
+
+Used only by ``workqueue.py``, which holds its lock around every call and says what time it is.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+from controllers.runtime.workqueue_items import Item
+
+__all__ = ["Timers"]
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Timers(Generic[K]):
+    """A heap of delayed keys, and the ends of floors in a plain queue (the floor is constant, so they come in order).
+
+    A key may have both: its delay then runs on independently of the run that its floor holds back.
+    """
+
+    __slots__ = ("_cooling", "_frozen", "_heap", "_tickets", "delayed")
+
+    def __init__(self) -> None:
+        self.delayed = 0
+        self._heap: list[tuple[float, int, Item[K]]] = []  # an entry counts while its ticket is the item's
+        self._tickets = 0
+        self._cooling: deque[tuple[float, Item[K]]] = deque()
+        self._frozen = 0
+
+    def __bool__(self) -> bool:
+        """Whether `collect` may have something to do at some time."""
+        return bool(self._heap or self._cooling)
+
+    def delay(self, item: Item[K], due: float, priority: int) -> bool:
+        """Set the item's time, unless it has an earlier one; return whether it was set. The higher priority counts."""
+        if item.due is None:
+            self.delayed += 1
+            item.due_priority = priority
+        else:
+            item.due_priority = max(item.due_priority, priority)
+            if item.due <= due:
+                return False
+        self._tickets += 1
+        item.due, item.ticket = due, self._tickets
+        heappush(self._heap, (due, item.ticket, item))
+        if len(self._heap) > 64 + 2 * self.delayed:
+            self._heap = [entry for entry in self._heap if entry[1] == entry[2].ticket]
+            heapify(self._heap)
+        return True
+
+    def cool(self, item: Item[K], until: float) -> None:
+        """The item's floor ends at this time, which is never before that of an earlier call."""
+        item.free_at = until
+        self._cooling.append((until, item))
+
+    def freeze(self, item: Item[K]) -> None:
+        """The item has to run, and waits for the end of its floor."""
+        item.frozen = True
+        self._frozen += 1
+
+    def collect_delayed(self, now: float) -> Iterator[tuple[float, Item[K]]]:
+        """Take out the items whose delay is over, with the time at which it was, in order."""
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            due, ticket, item = heappop(heap)
+            if item.ticket == ticket:
+                item.due, item.ticket = None, 0
+                self.delayed -= 1
+                yield due, item
+
+    def collect_cooled(self, now: float) -> Iterator[tuple[bool, Item[K]]]:
+        """Take out the items whose floor is over, in order, with whether they were frozen."""
+        cooling = self._cooling
+        while cooling and cooling[0][0] <= now:
+            item = cooling.popleft()[1]
+            if item.free_at <= now:
+                frozen = item.frozen
+                if frozen:
+                    item.frozen = False
+                    self._frozen -= 1
+                yield frozen, item
+
+    def next_due(self) -> float | None:
+        """When `collect` will next have a key that must run; may be too early, never too late. None: nothing waits."""
+        due = self._heap[0][0] if self._heap else None
+        if self._frozen and (due is None or self._cooling[0][0] < due):
+            due = self._cooling[0][0]
+        return due
+
+    def clear(self) -> None:
+        """Forget all times. The items' own fields are the caller's to set."""
+        self._heap.clear()
+        self._cooling.clear()
+        self.delayed = self._frozen = 0
