@@ -1,0 +1,140 @@
+"""Who may do what: bearer tokens, users, and the few rules that tests set.
+
+The HTTP layer asks for the user of a request, then whether that user may; the review APIs ask the same questions. Authorization is
+not RBAC: whoever has a token of this server may do everything except what a `deny` rule forbids; strangers may do nothing but read
+the paths that every cluster shows to anybody.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+ANONYMOUS: Final = "system:anonymous"
+_PUBLIC: Final = re.compile(r"/(healthz|livez|readyz|version)/?")
+
+
+@attrs.frozen
+class User:
+    """An identity: `name`, `uid`, and its `groups`."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Attributes:
+    """One action that may be allowed or not. For URLs beside the API set `path` and leave the resource empty."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+@attrs.frozen
+class Rule:
+    """What a `deny` rule forbids; every part that is None fits everything. Patterns must match the whole value.
+
+    `resource` is `nodes`, or `nodes/status` for a subresource.
+    """
+
+    user: str | None = None
+    verb: str | None = None
+    resource: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    path: str | None = None
+
+    def fits(self, user: User, asked: Attributes) -> bool:
+        """Does the rule speak of this action?"""
+        resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+        pairs = (
+            (self.user, user.name), (self.verb, asked.verb), (self.resource, resource),
+            (self.namespace, asked.namespace), (self.name, asked.name), (self.path, asked.path),
+        )  # fmt: skip
+        return all(pattern is None or re.fullmatch(pattern, value) for pattern, value in pairs)
+
+
+class Access:
+    """Tokens and rules of one server. Safe from many threads; changes take effect with the next request."""
+
+    def __init__(self, token: str, *, anonymous: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._users: Mapping[str, User] = {token: User("admin", "1", ("system:masters", "system:authenticated"))}
+        self._rules: tuple[Rule, ...] = ()
+        self.anonymous = anonymous
+        """Requests without credentials are the user system:anonymous (as kube-apiserver has it by default) instead of 401."""
+
+    def add_user(self, token: str, name: str, *, uid: str = "", groups: tuple[str, ...] = ()) -> User:
+        """Accept one more bearer token."""
+        user = User(name, uid, (*groups, "system:authenticated"))
+        with self._lock:
+            self._users = {**self._users, token: user}
+        return user
+
+    def revoke(self, token: str) -> None:
+        """Accept a token no more; an unknown one is a no-op."""
+        with self._lock:
+            self._users = {held: user for held, user in self._users.items() if held != token}
+
+    def deny(
+        self,
+        *,
+        user: str | None = None,
+        verb: str | None = None,
+        resource: str | None = None,
+        namespace: str | None = None,
+        name: str | None = None,
+        path: str | None = None,
+    ) -> Rule:
+        """Forbid an action from now on (403); give the rule to `allow_again` to lift it."""
+        rule = Rule(user, verb, resource, namespace, name, path)
+        with self._lock:
+            self._rules = (*self._rules, rule)
+        return rule
+
+    def allow_again(self, rule: Rule | None = None) -> None:
+        """Lift one deny rule, or all of them."""
+        with self._lock:
+            self._rules = tuple(one for one in self._rules if rule is not None and one is not rule)
+
+    def user_of_token(self, token: str) -> User | None:
+        """Whose token this is."""
+        return self._users.get(token)
+
+    def authenticate(self, authorization: str) -> User | None:
+        """The user of an Authorization header; None means 401."""
+        if not authorization:
+            return User(ANONYMOUS, "", ("system:unauthenticated",)) if self.anonymous else None
+        scheme, _, token = authorization.partition(" ")
+        return self._users.get(token.strip()) if scheme.lower() == "bearer" else None
+
+    def allows(self, user: User, asked: Attributes) -> bool:
+        """May the user do that?"""
+        if self._rules and any(rule.fits(user, asked) for rule in self._rules):
+            return False
+        if "system:masters" in user.groups or any(user.name == known.name for known in self._users.values()):
+            return True
+        return asked.verb == "get" and _PUBLIC.fullmatch(asked.path) is not None
+
+    def denied_verbs(self, user: User) -> tuple[Rule, ...]:
+        """The deny rules that can strike this user."""
+        return tuple(rule for rule in self._rules if rule.user is None or re.fullmatch(rule.user, user.name))
+
+
+def explain(user: User, asked: Attributes) -> str:
+    """Why a request was refused, in the real server's words."""
+    if asked.path:
+        return f'User "{user.name}" cannot {asked.verb} path "{asked.path}"'
+    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    scope = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    return f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {scope}'

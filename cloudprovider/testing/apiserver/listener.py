@@ -1,0 +1,127 @@
+"""The listening socket and its connections: the stdlib's ThreadingHTTPServer, made stoppable in every state.
+
+Started and stopped by `server`; each connection runs a `Handler` in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+import threading
+from http.server import ThreadingHTTPServer
+from typing import Any, Final
+
+from cloudprovider.testing.apiserver.api import API
+from cloudprovider.testing.apiserver.faults import Faults
+from cloudprovider.testing.apiserver.handler import Handler
+
+_LOG: Final = logging.getLogger("cloudprovider.testing.apiserver")
+_HANDSHAKE_TIMEOUT: Final = 10.0
+
+
+class Listener(ThreadingHTTPServer):
+    """Accepts connections on loopback. `begin()` once, `end()` once; a new one is made for the next start."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 256
+
+    def __init__(self, port: int, api: API, faults: Faults, tls: ssl.SSLContext | None) -> None:
+        self.api = api
+        self.faults = faults
+        self.stopping = threading.Event()
+        self._tls = tls
+        self._lock = threading.Lock()
+        self._open: dict[int, socket.socket] = {}
+        self._resets: set[int] = set()
+        self._workers: set[threading.Thread] = set()
+        super().__init__(("127.0.0.1", port), Handler)
+        self._thread = threading.Thread(target=self._accept, name="apiserver-accept", daemon=True)
+
+    def server_bind(self) -> None:
+        """Bind without looking up the host's name."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return int(self.server_address[1])
+
+    def begin(self) -> None:
+        """Start accepting."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop accepting, break every connection, and wait for their threads (5 s at most)."""
+        self.stopping.set()
+        with contextlib.suppress(OSError):  # a listening socket may refuse shutdown; closing it follows
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join(5)
+        self.socket.close()
+        with self._lock:
+            connections = list(self._open.values())
+            workers = list(self._workers)
+        for connection in connections:
+            with contextlib.suppress(OSError):  # closed by its own thread in this moment
+                connection.shutdown(socket.SHUT_RDWR)
+        for worker in workers:
+            worker.join(5)
+
+    def connections(self) -> int:
+        """How many connections are open."""
+        with self._lock:
+            return len(self._open)
+
+    def _accept(self) -> None:
+        while not self.stopping.is_set():
+            try:
+                connection, address = self.socket.accept()
+            except OSError as error:
+                if not self.stopping.is_set():
+                    _LOG.error("the embedded API server stops accepting: %s", error)
+                return
+            worker = threading.Thread(target=self._run, args=(connection, address), name="apiserver", daemon=True)
+            with self._lock:
+                self._workers.add(worker)
+                self._open[id(worker)] = connection
+            worker.start()
+
+    def _run(self, connection: socket.socket, address: Any) -> None:
+        ident = threading.get_ident()
+        try:
+            self.finish_request(connection, address)
+        except (OSError, ssl.SSLError) as error:
+            _LOG.debug("connection of %s failed: %s", address, error)
+        except Exception:
+            _LOG.exception("connection of %s failed inside the embedded API server", address)
+        finally:
+            with self._lock:
+                reset = ident in self._resets
+                self._resets.discard(ident)
+                worker = threading.current_thread()
+                self._workers.discard(worker)
+                self._open.pop(id(worker), None)
+            if reset:
+                connection.close()
+            else:
+                self.shutdown_request(connection)
+
+    def wrap(self, connection: socket.socket) -> socket.socket:
+        """TLS in the connection's own thread, with a deadline for the handshake."""
+        if self._tls is None:
+            return connection
+        connection.settimeout(_HANDSHAKE_TIMEOUT)
+        wrapped = self._tls.wrap_socket(connection, server_side=True)
+        wrapped.settimeout(None)
+        with self._lock:
+            self._open[id(threading.current_thread())] = wrapped
+        return wrapped
+
+    def mark_reset(self, ident: int) -> None:
+        """The connection of this thread is to end with RST."""
+        with self._lock:
+            self._resets.add(ident)

@@ -1,0 +1,209 @@
+"""The embedded API server: a kube-apiserver stand-in for tests and demos, over real HTTP in this process.
+
+Wires store, kinds, operations and HTTP together. What it cannot do it answers with 501; what it can do a parity test compares with
+the real kube-apiserver.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from cloudprovider.testing.apiserver import catalog, kubeconfig
+from cloudprovider.testing.apiserver.access import Access
+from cloudprovider.testing.apiserver.api import API
+from cloudprovider.testing.apiserver.errors import JSON, StatusError
+from cloudprovider.testing.apiserver.faults import Faults
+from cloudprovider.testing.apiserver.kinds import Kind
+from cloudprovider.testing.apiserver.listener import Listener
+from cloudprovider.testing.apiserver.operations import MERGE, Operations, Options
+from cloudprovider.testing.apiserver.reads import list_objects
+from cloudprovider.testing.apiserver.routing import Router
+from cloudprovider.testing.apiserver.store import Store
+
+SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+class EmbeddedAPIServer:
+    """An API server on a loopback port, with data that lives as long as the object.
+
+    `port` 0 takes a free one and keeps it over restarts. `token` is the administrator's bearer token, by default a random one.
+    `tls` True serves HTTPS with a certificate of its own (needs `cryptography`), see `ca_file`. `anonymous` lets requests without a
+    token in as system:anonymous instead of answering 401. `history` is how many changes are kept for watches and pages;
+    `bookmark_interval` and `watch_timeout` are in seconds.
+
+    `start` and `stop` may be called in turn any number of times, or use it as a context manager. The helpers (`create`, `get`, `list`,
+    `patch`, `delete`, `put_raw`) work on the store without HTTP, started or not, and from any thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        token: str | None = None,
+        tls: bool = False,
+        anonymous: bool = False,
+        history: int = 20_000,
+        bookmark_interval: float = 60.0,
+        watch_timeout: float = 3600.0,
+        service_cidr: str = "10.96.0.0/16",
+    ) -> None:
+        self.token = token or secrets.token_hex(16)
+        self.faults = Faults()
+        self.access = Access(self.token, anonymous=anonymous)
+        self.store = Store(history=history)
+        self._router = Router(catalog.kinds(service_cidr))
+        self._by_plural = {kind.plural: kind for kind in self._router.kinds()}
+        self._by_kind = {kind.kind: kind for kind in self._router.kinds()}
+        self._operations = Operations(self.store)
+        self._api = API(
+            self.store,
+            self._router,
+            self._operations,
+            self.access,
+            bookmark_interval=bookmark_interval,
+            watch_timeout=watch_timeout,
+        )
+        self._port = port
+        self._tls: ssl.SSLContext | None = None
+        self.ca_file: Path | None = None
+        """With TLS, the certificate to trust."""
+        if tls:
+            from cloudprovider.testing.apiserver import certificates
+
+            self._certificates = certificates.Certificates()
+            self._tls, self.ca_file = self._certificates.context, self._certificates.ca_file
+        self._listener: Listener | None = None
+        for name in SYSTEM_NAMESPACES:
+            self.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
+        self.create(catalog.kubernetes_service())
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def start(self) -> EmbeddedAPIServer:
+        """Listen and serve; returns once connections are accepted. Raises OSError when the port is taken."""
+        if self._listener is None:
+            self._listener = Listener(self._port, self._api, self.faults, self._tls)
+            self._port = self._listener.port
+            self._listener.begin()
+        return self
+
+    def stop(self) -> None:
+        """Break every connection and stop listening; the data stays. A second time is a no-op."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.end()
+
+    def restart(self, *, forget_history: bool = False) -> None:
+        """Stop and start on the same port with the same data; with `forget_history` older resourceVersions answer 410."""
+        self.stop()
+        if forget_history:
+            self.compact()
+        self.start()
+
+    def compact(self, version: int | None = None) -> int:
+        """Forget the history before `version` (by default all): lists and watches from older ones answer 410."""
+        return self.store.compact(version)
+
+    def __enter__(self) -> EmbeddedAPIServer:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- addresses ---------------------------------------------------------------------------------------------------
+
+    @property
+    def port(self) -> int:
+        """The port; 0 before the first start unless one was given."""
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """The server's address, for example http://127.0.0.1:40001."""
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
+
+    def write_kubeconfig(self, path: str | os.PathLike[str], *, token: str | None = None) -> Path:
+        """Write a kubeconfig for `token` (by default the administrator's), readable by its owner only; returns its path."""
+        ca_file = str(self.ca_file) if self.ca_file else None
+        return kubeconfig.write(path, kubeconfig.kubeconfig(self.url, token or self.token, ca_file))
+
+    def connections(self) -> int:
+        """How many connections are open."""
+        return self._listener.connections() if self._listener else 0
+
+    # -- the store, for setting up and looking ------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """The latest resourceVersion."""
+        return self.store.version
+
+    def create(self, obj: JSON) -> JSON:
+        """Create an object as a POST would; `kind` says of which resource. Raises StatusError."""
+        kind = self._by_kind[obj["kind"]]
+        namespace = obj.get("metadata", {}).get("namespace", "default") if kind.namespaced else ""
+        return self._stored(self._operations.create(kind, namespace, obj, Options("Ignore")))
+
+    def get(self, plural: str, name: str, namespace: str = "default") -> JSON:
+        """An object, not to be changed. Raises KeyError."""
+        kind = self._by_plural[plural]
+        found = self.store.get(plural, kind.key(namespace, name))
+        if found is None:
+            raise KeyError(f"{plural} {name}")
+        return found.object
+
+    def list(self, plural: str, namespace: str = "", *, labels: str = "", fields: str = "") -> Sequence[JSON]:
+        """The objects of a resource in key order, not to be changed; in all namespaces unless one is named."""
+        query = {"labelSelector": labels, "fieldSelector": fields}
+        return [one.object for one in list_objects(self.store, self._by_plural[plural], namespace, query).items]
+
+    def patch(
+        self,
+        plural: str,
+        name: str,
+        body: Any,
+        namespace: str = "default",
+        *,
+        subresource: str = "",
+        content_type: str = MERGE,
+    ) -> JSON:
+        """Patch an object as a PATCH would. Raises StatusError."""
+        kind = self._by_plural[plural]
+        options = Options("Ignore", subresource)
+        return self._stored(
+            self._operations.patch(kind, namespace if kind.namespaced else "", name, body, content_type, options)
+        )
+
+    def delete(self, plural: str, name: str, namespace: str = "default") -> None:
+        """Delete an object as a DELETE would: finalizers hold it. Raises StatusError."""
+        kind = self._by_plural[plural]
+        self._operations.delete(kind, namespace if kind.namespaced else "", name)
+
+    def put_raw(self, plural: str, obj: JSON) -> JSON:
+        """Store an object as it is, without validation or defaults: how a malformed object gets into a test.
+
+        Only `metadata.resourceVersion` is set; replaces an object of the same name.
+        """
+        kind = self._by_plural[plural]
+        meta = dict(obj.get("metadata") or {})
+        key = kind.key(str(meta.get("namespace", "default")), str(meta.get("name", "")))
+        return self.store.put(plural, key, {**obj, "metadata": meta}).object
+
+    @staticmethod
+    def _stored(outcome: Any) -> JSON:
+        if outcome.stored is None:
+            raise StatusError(500, "InternalError", "nothing was stored")
+        obj: JSON = outcome.stored.object
+        return obj
+
+    def kinds(self) -> Sequence[Kind]:
+        """The resources that are served."""
+        return self._router.kinds()

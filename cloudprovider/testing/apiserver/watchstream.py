@@ -1,0 +1,231 @@
+"""Watches: from the store's changes to the lines of a chunked response.
+
+Started by the HTTP handler in the connection's own thread. A watcher sees the present objects (where asked for), then every later
+change, bookmarks while nothing else happens, and an ERROR event when its version is too old. Lines without selectors are built once
+per change and shared by all watchers.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import attrs
+
+from cloudprovider.testing.apiserver import errors
+from cloudprovider.testing.apiserver.errors import JSON, StatusError
+from cloudprovider.testing.apiserver.kinds import Kind
+from cloudprovider.testing.apiserver.reads import Filter, Query, make_filter, parse_number, parse_version
+from cloudprovider.testing.apiserver.schema import Context
+from cloudprovider.testing.apiserver.store import (
+    ADDED,
+    DELETED,
+    MODIFIED,
+    Change,
+    Compacted,
+    Store,
+    Stored,
+    Subscription,
+    encode,
+    watch_line,
+)
+
+STOP: Final = object()
+"""Signal to a watcher: end the stream in an orderly way."""
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+
+@attrs.frozen
+class WatchOptions:
+    """A watch as asked for. `since`: None for the present state first, else the version to resume from; `timeout` in seconds."""
+
+    selected: Filter
+    since: int | None
+    bookmarks: bool
+    initial: bool
+    initial_end: bool
+    timeout: float
+
+
+def parse_watch(store: Store, kind: Kind, namespace: str, query: Query, default_timeout: float) -> WatchOptions:
+    """The watch that a query describes. Raises StatusError."""
+    selected = make_filter(kind, namespace, query)
+    version = parse_version(query.get("resourceVersion", ""))
+    bookmarks = query.get("allowWatchBookmarks", "") in ("true", "1")
+    wanted = query.get("sendInitialEvents", "")
+    match = query.get("resourceVersionMatch", "")
+    _check(wanted, match, query)
+    timeout = parse_number(query, "timeoutSeconds") or default_timeout
+    initial = wanted == "true" or (not wanted and version == 0)
+    if version > store.version and wanted:
+        raise errors.too_large_resource_version(version, store.version)
+    since = None if initial or version == 0 else version
+    return WatchOptions(selected, since, bookmarks, initial, wanted == "true" and bookmarks, timeout)
+
+
+def _check(wanted: str, match: str, query: Query) -> None:
+    causes = []
+    if wanted:
+        if match != "NotOlderThan":
+            causes.append(
+                errors.forbidden_value(
+                    "resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+                )
+            )
+    elif match:
+        causes.append(
+            errors.forbidden_value(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            )
+        )
+    if causes:
+        raise errors.invalid("meta.k8s.io", "ListOptions", "", causes)
+
+
+class WatchStream:
+    """The lines of one watch. Iterate `batches()` in one thread; `close()` frees the subscription and may be called twice."""
+
+    def __init__(
+        self,
+        store: Store,
+        kind: Kind,
+        options: WatchOptions,
+        *,
+        bookmark_interval: float,
+        render: Callable[[Stored], bytes] | None = None,
+        render_object: Callable[[JSON], JSON] | None = None,
+        idle: float = 1.0,
+    ) -> None:
+        self._store = store
+        self._kind = kind
+        self._options = options
+        self._interval = bookmark_interval
+        self._render = render
+        self._render_object = render_object
+        self._idle = idle
+        self.subscription: Subscription | None = None
+        self._early: queue.SimpleQueue[object] = queue.SimpleQueue()
+
+    def signal(self, value: object) -> None:
+        """Hand something that is not a change to the watcher; from any thread."""
+        subscription = self.subscription
+        if subscription is not None:
+            subscription.signal(value)
+        else:
+            self._early.put(value)
+
+    def batches(self) -> Iterator[list[bytes] | object]:
+        """Lists of lines as they come; an empty list when nothing happened for `idle` seconds; any foreign signal as it is.
+
+        Ends at the timeout or on STOP. Raises StatusError for what must be told in an ERROR event.
+        """
+        options = self._options
+        try:
+            first = self._open()
+        except Compacted as gone:
+            raise errors.expired(f"too old resource version: {gone.version} ({gone.oldest})") from None
+        assert self.subscription is not None
+        if first:
+            yield first
+        pending = self.subscription.pending
+        deadline = time.monotonic() + options.timeout
+        bookmark_at = time.monotonic() + self._interval
+        while True:
+            now = time.monotonic()
+            if now >= deadline:
+                if options.bookmarks:
+                    yield self._bookmark()
+                return
+            if options.bookmarks and now >= bookmark_at:
+                bookmark_at = now + self._interval
+                yield self._bookmark()
+            wait = min(deadline, bookmark_at if options.bookmarks else deadline) - now
+            try:
+                item = pending.get(timeout=max(0.0, min(wait, self._idle)))
+            except queue.Empty:
+                yield []
+                continue
+            lines: list[bytes] = []
+            while True:
+                if isinstance(item, Change):
+                    line = self._line(item)
+                    if line is not None:
+                        lines.append(line)
+                else:
+                    if lines:
+                        yield lines
+                    if item is STOP:
+                        return
+                    lines = []
+                    yield item
+                if pending.empty() or len(lines) >= 100:
+                    break
+                item = pending.get()
+            if lines:
+                yield lines
+
+    def close(self) -> None:
+        """Stop receiving changes."""
+        if self.subscription is not None:
+            self._store.unsubscribe(self.subscription)
+
+    def _open(self) -> list[bytes]:
+        options = self._options
+        if options.since is not None:
+            self.subscription, missed = self._store.subscribe(self._kind.plural, options.since)
+            return [line for line in map(self._line, missed) if line is not None]
+        self.subscription, objects, version = self._store.subscribe_now(self._kind.plural)
+        if not options.initial:
+            return []
+        lines = [watch_line(ADDED, self._data(one)) for one in objects if options.selected.matches(one)]
+        if options.initial_end:
+            lines.append(self._bookmark_line(version, {INITIAL_EVENTS_END: "true"}))
+        return lines
+
+    def _data(self, stored: Stored) -> bytes:
+        return stored.data if self._render is None else self._render(stored)
+
+    def _line(self, change: Change) -> bytes | None:
+        selected = self._options.selected
+        if not selected.selects:
+            if selected.namespace and not selected.matches(change.stored):
+                return None
+            return change.line if self._render is None else watch_line(change.kind, self._data(change.stored))
+        now = change.kind != DELETED and selected.matches(change.stored)
+        before = change.previous is not None and selected.matches(change.previous)
+        if now:
+            return watch_line(MODIFIED if before else ADDED, self._data(change.stored))
+        if not before:
+            return None
+        return watch_line(DELETED, self._data(self._last_match(change)))
+
+    def _last_match(self, change: Change) -> Stored:
+        """An object that left the selection is shown as it last matched, at the version at which it left."""
+        if change.previous is None or change.kind == DELETED:
+            return change.stored
+        last = dict(change.previous.object)
+        last["metadata"] = {**last["metadata"], "resourceVersion": str(change.version)}
+        return Stored(change.stored.key, last, change.version)
+
+    def _bookmark(self) -> list[bytes]:
+        assert self.subscription is not None
+        version = self._store.quiet_version(self.subscription)
+        return [] if version is None else [self._bookmark_line(version, None)]
+
+    def _bookmark_line(self, version: int, annotations: JSON | None) -> bytes:
+        kind = self._kind
+        obj = kind.struct.clean({"metadata": {"resourceVersion": str(version)}}, None, "", Context())
+        if annotations:
+            obj["metadata"]["annotations"] = annotations
+        obj = {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
+        if self._render_object is not None:
+            obj = self._render_object(obj)
+        return watch_line("BOOKMARK", encode(obj))
+
+
+def error_line(error: StatusError) -> bytes:
+    """An ERROR event that carries a Status."""
+    return watch_line("ERROR", encode(error.body()))
