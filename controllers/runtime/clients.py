@@ -1,102 +1,121 @@
-"""How everything here speaks to the API server (stages 1 and 6): one client per identity over shared connections.
+"""The clients of every identity, made from one configuration (stages 1 and 6).
 
-Signatures only at this commit; the transport follows.
+The manager gives options, controllers take a `RestClient` each and vendors an official `ApiClient`. All RestClients
+share one pool of connections (`transport.py`) and one set of credentials (`credentials.py`); `restclient.py` sends.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+import copy
+import importlib.metadata
+import logging
+import re
+import threading
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from controllers.runtime import kubeconfig as kubeconfigs
+from controllers.runtime.apierrors import Forbidden, NotFound
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.credentials import CertificateFiles, Credentials
+from controllers.runtime.kubeconfig import Access, ConfigError
+from controllers.runtime.linestream import LineStream
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.ratelimit import TokenBucket, Waits
+from controllers.runtime.requestmetrics import RequestMetrics
+from controllers.runtime.restclient import (
+    DEFAULT_TIMEOUT,
+    JSON_PATCH,
+    MERGE_PATCH,
+    METADATA_ONLY,
+    STRATEGIC_PATCH,
+    Guard,
+    Response,
+    RestClient,
+)
+from controllers.runtime.tls import TLSFiles
+from controllers.runtime.transport import Transport
 
 if TYPE_CHECKING:
-    from kubernetes.client import ApiClient, Configuration
+    from kubernetes.client.api_client import ApiClient
+    from kubernetes.client.configuration import Configuration
 
-    from controllers.runtime.metrics import Metrics
+__all__ = [
+    "ClientBuilder",
+    "ConfigError",
+    "Guard",
+    "JSON_PATCH",
+    "LineStream",
+    "MERGE_PATCH",
+    "METADATA_ONLY",
+    "Response",
+    "RestClient",
+    "STRATEGIC_PATCH",
+]
 
-MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
-METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+log = logging.getLogger(__name__)
 
-Guard = Callable[[str, str], None]
-"""Called with (method, path) before each write; raises to refuse it."""
+VENDOR_POOL_SIZE: Final = 64
+"""Connections that a vendor's official client keeps; as many threads of the vendor's may call at once without loss."""
 
-
-class Response:
-    """A complete answer. `headers` has lower-case names; `data` is the whole body."""
-
-    __slots__ = ("data", "headers", "status")
-
-    def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.data = data
-
-    def json(self) -> Any:
-        """Parse the body."""
-        return json.loads(self.data)
-
-
-class LineStream:
-    """A streamed answer, line by line. Nothing is sent before `open()` or the first iteration.
-
-    So `close()` from another thread works in every state: before, while connecting, while blocked in a read. After
-    `close()` the iteration ends without an error. It ends normally on the server's clean end; it raises the mapped
-    ApiError when the server refuses (410, 429, ...) and Unreachable on truncation, reset or `read_timeout` without a byte.
-    """
-
-    def open(self) -> None:
-        """Connect, send, and wait for the status line; raises ApiError. No-op when open."""
-        raise NotImplementedError
-
-    def __iter__(self) -> Iterator[bytes]:
-        """Yield each line, without its newline."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """End the stream; from any thread, any number of times, never blocks."""
-        raise NotImplementedError
-
-
-class RestClient:
-    """Requests under one identity; thread-safe. Made by `ClientBuilder.rest`."""
-
-    name: str
-    user_agent: str
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: object | None = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-        timeout: float | None = None,
-    ) -> Response:
-        """Send one request and return the answer; raises the mapped ApiError (>= 300, or Unreachable)."""
-        raise NotImplementedError
-
-    def get(self, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None) -> Any:
-        """GET and parse the JSON answer."""
-        raise NotImplementedError
-
-    def stream(
-        self,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        read_timeout: float,
-        accept: str = "application/json",
-    ) -> LineStream:
-        """Prepare a streamed GET (a watch); see LineStream. Returns at once."""
-        raise NotImplementedError
+_NAME: Final = re.compile(r"[!-~]+")
 
 
 class ClientBuilder:
-    """Makes the clients of every identity from one configuration; implements cloudprovider.host.ClientBuilder."""
+    """Makes the clients of every identity from one configuration; implements cloudprovider.host.ClientBuilder.
+
+    Thread-safe; `with` closes it. All RestClients share one pool of connections, as many as threads use them at once.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        metrics: Metrics | None = None,
+        qps: float = 0,
+        burst: int = 0,
+        timeout: float = DEFAULT_TIMEOUT,
+        program: str = "cloud-controller-manager",
+        field_validation: str | None = "Ignore",
+        guard: Guard | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`qps` <= 0 means no limit; otherwise each identity has its own. `field_validation` spares the server a check.
+
+        `guard` may be set later through the attribute of that name. Raises ConfigError when TLS files are unusable.
+        """
+        if not _NAME.fullmatch(program):
+            raise ValueError(f"program is part of the user agent: no blanks, ASCII only: {program!r}")
+        self.guard = guard
+        self._access = access
+        self._limits = (qps, burst)
+        self._timeout = timeout
+        self._field_validation = field_validation
+        self._program = f"{program}/{_version()}"
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._rest: dict[tuple[str, bool], RestClient] = {}
+        self._clients: list[ApiClient] = []
+        self._buckets: dict[str, TokenBucket] = {}
+        self._identity: str | None = None
+        self._identity_warned = False
+        self._waits = Waits(clock)
+        self._certificates = CertificateFiles() if access.makes_certificates else None
+        if self._certificates is not None:
+            access.configuration.cert_file = self._certificates.cert_file
+            access.configuration.key_file = self._certificates.key_file
+        self._credentials = Credentials(access.source, self._waits, on_certificate=self._on_certificate)
+        endpoint = access.endpoint()
+        settings = access.tls()
+        if self._certificates is not None:
+            settings = settings.optional_certificate()
+        self._tls = TLSFiles(settings, clock=clock) if endpoint.tls else None
+        if self._tls is not None:
+            try:
+                self._tls.context()
+            except OSError as error:
+                raise ConfigError(f"the TLS files cannot be used: {settings.describe(error)}") from error
+        self._transport = Transport(endpoint, self._tls, waits=self._waits)
+        self._metrics = RequestMetrics(metrics or Metrics(), endpoint.authority)
 
     @classmethod
     def from_options(
@@ -105,29 +124,148 @@ class ClientBuilder:
         master: str | None = None,
         qps: float = 0,
         burst: int = 0,
-        timeout: float = 30.0,
-        *,
-        metrics: Metrics | None = None,
-    ) -> ClientBuilder:
-        """Read the kubeconfig, or the pod's service account; raises ConfigError naming file, context or variable and fix."""
-        raise NotImplementedError
+        timeout: float = DEFAULT_TIMEOUT,
+        **settings: Any,
+    ) -> Self:
+        """Find the API server as `kubeconfig.load` does; raises ConfigError, which names the culprit and the fix.
 
-    def rest(self, name: str) -> RestClient:
-        """The client of that identity; the same one at each call."""
-        raise NotImplementedError
+        `settings` are the keyword arguments of the constructor (`metrics`, `program`, `clock`, ...).
+        """
+        return cls(kubeconfigs.load(kubeconfig, master), qps=qps, burst=burst, timeout=timeout, **settings)
+
+    @property
+    def server(self) -> str:
+        """The API server's URL."""
+        return self._transport.endpoint.url
+
+    @property
+    def transport(self) -> Transport:
+        """The connections that all RestClients share."""
+        return self._transport
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def rest(self, name: str, *, guarded: bool = True) -> RestClient:
+        """The client of that identity; the same one at each call. Not `guarded`: to renew and release the lease."""
+        with self._lock:
+            client = self._rest.get((name, guarded))
+            if client is None:
+                client = self._rest[name, guarded] = RestClient(
+                    self._transport,
+                    self._credentials,
+                    name=name,
+                    user_agent=self._user_agent(name),
+                    metrics=self._metrics,
+                    guard=self._check_guard if guarded else None,
+                    limiter=self._bucket(name),
+                    timeout=self._timeout,
+                    headers=self._access.headers,
+                    field_validation=self._field_validation,
+                )
+            return client
 
     def client(self, name: str) -> ApiClient:
-        """The official client for a vendor: same auth, guard and limits, retries off."""
-        raise NotImplementedError
+        """An official client for a vendor: same credentials, guard, limits and metrics; urllib3's retries off.
+
+        It has connections of its own, and errors of its own (kubernetes.client.ApiException). A new one at each call;
+        `close` closes it.
+        """
+        from controllers.runtime.vendorclient import VendorClient
+
+        client = VendorClient(
+            self.config(name),
+            user_agent=self._user_agent(name),
+            credentials=self._credentials,
+            waits=self._waits,
+            metrics=self._metrics,
+            guard=self._check_guard,
+            limiter=self._bucket(name),
+            timeout=self._timeout,
+            headers=self._access.headers,
+        )
+        with self._lock:
+            self._clients.append(client)
+        return client
 
     def config(self, name: str) -> Configuration:
-        """A copy of the official client's configuration that keeps refreshing its credentials."""
-        raise NotImplementedError
+        """A copy of the official client's configuration, which the caller may change; its token stays fresh by itself.
+
+        Clients made from it are the caller's to close, and pass neither guard nor limits: prefer `client`.
+        """
+        configuration = copy.deepcopy(self._access.configuration)
+        configuration.connection_pool_maxsize = VENDOR_POOL_SIZE
+        configuration.keep_alive = True
+        credentials = self._credentials
+
+        def refresh(target: Configuration) -> None:
+            target.api_key["BearerToken"] = credentials.authorization()
+
+        configuration.api_key.setdefault("BearerToken", "")
+        configuration.refresh_api_key_hook = refresh  # type: ignore[assignment]  # declared by its default, None
+        return configuration
 
     def cluster_identity(self) -> str | None:
-        """UID of the kube-system namespace, or None when we may not read it."""
-        raise NotImplementedError
+        """The UID of the namespace kube-system, asked for once; None when it may not be read. Other ApiErrors pass."""
+        with self._lock:
+            if self._identity is None:
+                try:
+                    namespace = self.rest("cluster-identity").get("/api/v1/namespaces/kube-system")
+                except (Forbidden, NotFound) as error:
+                    if not self._identity_warned:
+                        log.warning(
+                            "The cluster's identity is unknown, so clusters of the same name cannot be told apart: %s. "
+                            "Add the rule: apiGroups [''], resources [namespaces], resourceNames [kube-system], "
+                            "verbs [get]",
+                            error,
+                        )
+                    self._identity_warned = True
+                    return None
+                self._identity = str(namespace["metadata"]["uid"])
+            return self._identity
+
+    def hurry(self) -> None:
+        """We are stopping: from now on an answer with Retry-After is raised at once. Requests go on."""
+        self._waits.hurry()
 
     def close(self) -> None:
-        """Close every connection and stream and end every wait at once; may be called twice."""
-        raise NotImplementedError
+        """End every wait, request and stream at once and close all connections. May be called twice."""
+        self._transport.close()
+        with self._lock:
+            clients, self._clients = self._clients, []
+        for client in clients:
+            client.close()  # type: ignore[no-untyped-call]  # the client ships no annotations for it
+        if self._certificates is not None:
+            self._certificates.remove()
+
+    def _check_guard(self, method: str, path: str) -> None:
+        if self.guard is not None:
+            self.guard(method, path)
+
+    def _on_certificate(self, certificate: bytes, key: bytes) -> None:
+        if self._certificates is not None and not self._waits.closed:
+            self._certificates.write(certificate, key)
+            if self._tls is not None:
+                self._tls.recheck()
+
+    def _bucket(self, name: str) -> TokenBucket | None:
+        qps, burst = self._limits
+        if qps <= 0:
+            return None
+        with self._lock:
+            return self._buckets.setdefault(name, TokenBucket(qps, burst, clock=self._clock))
+
+    def _user_agent(self, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"a client's name is part of its user agent: no blanks, ASCII only: {name!r}")
+        return f"{self._program} {name}"
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("kubernetes-cloud-provider")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

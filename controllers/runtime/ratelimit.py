@@ -32,13 +32,15 @@ class Waits:
             wait_for(self.clock, self._condition, lambda: self._closed or predicate(), timeout)
             return not self._closed and predicate()
 
-    def pause(self, seconds: float, cancelled: Callable[[], bool] | None = None) -> bool:
-        """Let time pass; True when it has, False at once when closed, hurried, or cancelled (after a `wake`)."""
+    def pause(self, seconds: float, cancelled: Callable[[], bool] | None = None, *, hurried: bool = True) -> bool:
+        """Let time pass; True when it has. False at once when closed, cancelled (after a `wake`), or, unless
+        `hurried` is False, after `hurry`.
+        """
         with self._condition:
             return not wait_for(
                 self.clock,
                 self._condition,
-                lambda: self._closed or self._hurry or (cancelled is not None and cancelled()),
+                lambda: self._closed or (hurried and self._hurry) or (cancelled is not None and cancelled()),
                 seconds,
             )
 
@@ -48,7 +50,7 @@ class Waits:
             self._condition.notify_all()
 
     def hurry(self) -> None:
-        """From now on `pause` returns at once: we are stopping. May be called twice."""
+        """From now on nobody waits for a better moment: we are stopping. May be called twice."""
         with self._condition:
             self._hurry = True
             self._condition.notify_all()

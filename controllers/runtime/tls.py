@@ -13,7 +13,7 @@ import ssl
 import threading
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
@@ -32,6 +32,8 @@ class TLSSettings:
     key_file: str = ""
     verify: bool = True
     check_hostname: bool = True
+    cert_may_lack: bool = False
+    """The certificate is written later, or never: a credential plugin may give one."""
 
     def context(self) -> ssl.SSLContext:
         """Read the files and make a context; raises OSError (ssl.SSLError among them) when one cannot be used."""
@@ -51,9 +53,18 @@ class TLSSettings:
                 context.load_verify_locations(cadata=self.ca_data)
             if not self.ca_file and not self.ca_data:
                 context.load_default_certs()
-        if self.cert_file:
+        if self.cert_file and not (self.cert_may_lack and not os.path.exists(self.cert_file)):
             context.load_cert_chain(self.cert_file, self.key_file or None, password=_no_password)
         return context
+
+    def optional_certificate(self) -> TLSSettings:
+        """The same settings, for a certificate that a credential plugin may or may not give."""
+        return evolve(self, cert_may_lack=True)
+
+    def describe(self, error: OSError) -> str:
+        """Say which files the error may be about."""
+        files = [path for path in (self.ca_file, self.cert_file, self.key_file) if path]
+        return f"{', '.join(files) or 'inline data'}: {error.strerror or error}; correct or replace them"
 
     def fingerprint(self) -> tuple[tuple[int, int, int] | None, ...]:
         """Something that changes whenever one of the files does; a missing file counts as None."""
