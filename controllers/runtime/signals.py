@@ -1,0 +1,73 @@
+"""What the list-watch loop needs and yields (stage 1): the seams of `watch.py` with the clients and the informer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, Protocol
+
+from attrs import field, frozen, validators
+
+from controllers.runtime.cache import Item
+from controllers.runtime.resources import T
+
+__all__ = ["Bookmark", "Lines", "Listed", "Signal", "Streams", "Watched", "WatchOptions"]
+
+
+class Lines(Protocol):
+    """What is needed of a LineStream (linestream.py); `close` may be called from any thread."""
+
+    def open(self) -> None: ...
+    def __iter__(self) -> Iterator[bytes]: ...
+    def close(self) -> None: ...
+
+
+class Streams(Protocol):
+    """What is needed of a RestClient (clients.py)."""
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> Lines: ...
+
+
+@frozen
+class WatchOptions:
+    """How to list and watch; all times in seconds. The defaults are for production; tests shorten them."""
+
+    page_size: int = field(default=500, validator=validators.gt(0))
+    watch_timeout: tuple[float, float] = (300.0, 600.0)
+    """The server ends a watch after a time drawn from this range, so that watches spread over its replicas."""
+    silence: float = field(default=90.0, validator=validators.gt(0))
+    """No byte for so long: the watch counts as half-open. More than the minute between two bookmarks."""
+    list_silence: float = field(default=60.0, validator=validators.gt(0))
+    """No byte for so long while listing: the request counts as failed."""
+    first_delay: float = field(default=0.8, validator=validators.gt(0))
+    longest_delay: float = field(default=30.0, validator=validators.gt(0))
+    longest_retry_after: float = 300.0
+    """A Retry-After beyond this is cut to it."""
+    settled: float = 10.0
+    """A watch that stood for so long was a success, even if it brought nothing."""
+
+
+@frozen
+class Listed(Generic[T]):
+    """A complete list at `version`. `cause` says why: "start", "expired", "garbled", "stuck", ..."""
+
+    items: list[Item[T]]
+    version: str
+    cause: str
+
+
+@frozen
+class Watched(Generic[T]):
+    """One event: ADDED, MODIFIED or DELETED, of an item that has a key."""
+
+    event: str
+    item: Item[T]
+
+
+@frozen
+class Bookmark:
+    """Everything up to this version has been shown."""
+
+    version: str
+
+
+Signal = Listed[T] | Watched[T] | Bookmark

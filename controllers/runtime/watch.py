@@ -1,0 +1,368 @@
+"""List, then watch, for ever (stage 1): the API server's side of one informer.
+
+Bytes come from `RestClient.stream`; `ListWatch.signals` yields complete lists, events and bookmarks in the order in
+which the cache must apply them. All that may go wrong on the way is settled here, so the informer sees signals only:
+
+| what happens                                    | what is done                                                  |
+|-------------------------------------------------|---------------------------------------------------------------|
+| the watch ends as it should (its timeout)       | watch again from the last version, at once                    |
+| reset, truncation, refused connection, 5xx      | the same, after a delay                                       |
+| 429, or any answer with Retry-After             | the same, after the time that the server asks for             |
+| nothing came for `silence` seconds              | taken for half-open: watch again at once; the third time list |
+| 410, as an answer or as an ERROR event          | list, not older than what was seen                            |
+| a line that cannot be read                      | watch again from before it; the second time list              |
+| ERROR events, or streams that break at once     | watch again; after five in a row that brought nothing, list   |
+| 410 on that list                                | a quorum list                                                 |
+| "Too large resource version" on that list       | a delay; the third time a quorum list                         |
+| a list that is older than what was seen         | refused; nothing changes until the server has caught up       |
+
+Delays start at 0.8 s, double up to 30 s, vary between half and full, and start over once a watch brought something or
+stood for ten seconds.
+
+Half-open connections: a watch may be quiet for hours, so its own timeout (5 to 10 minutes) is too slow a test. TCP
+keepalive finds a peer that is gone, but not a proxy or a server that hangs. kube-apiserver sends a bookmark about
+every 60 s to each watch that allows them, so 90 s without a byte mean that the connection is dead. Where a server sends
+none, an idle watch is renewed every 90 s, which costs one request and misses nothing.
+
+A server restored from a backup counts its versions from an earlier number. It has nothing to say to a watch from the
+future, so the watch stays silent until a list follows; that is refused, as DESIGN's rule 3 wants. Then nothing is
+heard, health turns bad, and a restart of the process accepts the new history.
+
+Follows client-go's reflector, and https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Generic
+
+from controllers.runtime.apierrors import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    Gone,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+    from_status,
+)
+from controllers.runtime.cache import EVENT_TYPES, Item
+from controllers.runtime.clock import Clock, ClockEvent
+from controllers.runtime.decode import Garbled, read_watch_line
+from controllers.runtime.listing import fetch_list, is_too_large
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.resources import Resource, T, is_newer
+from controllers.runtime.signals import Bookmark, Lines, Listed, Signal, Streams, Watched, WatchOptions
+
+__all__ = ["ListWatch"]
+
+log = logging.getLogger(__name__)
+
+_GARBLED_LIMIT: Final = 2
+_FRUITLESS_LIMIT: Final = 5
+_TOO_LARGE_LIMIT: Final = 3
+_SILENCES_LIMIT: Final = 3
+_MARGIN: Final = 0.9  # a share of `silence`: the read's own timer and our clock need not agree to the millisecond
+
+
+class _Stopped(Exception):
+    """stop() was called."""
+
+
+class _ListBehind(Exception):
+    """A list is older than what was seen already."""
+
+
+class ListWatch(Generic[T]):
+    """Lists and watches one kind. One thread iterates `signals`; `stop` and the properties are for any thread.
+
+    `read` turns a raw object into an item. `version` returns the newest resourceVersion that the consumer has applied,
+    "" before its first list; every watch starts from it, so what was not applied is asked for again.
+    """
+
+    def __init__(
+        self,
+        streams: Streams,
+        resource: Resource[T],
+        read: Callable[[Any], Item[T]],
+        version: Callable[[], str],
+        *,
+        metrics: Metrics,
+        clock: Clock,
+        namespace: str | None = None,
+        options: WatchOptions | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._streams = streams
+        self._resource = resource
+        self._path = resource.path(namespace)
+        self._read = read
+        self._version = version
+        self._clock = clock
+        self._options = options or WatchOptions()
+        self._rng = rng or random.Random()
+        self._lock = threading.Lock()
+        self._current: Lines | None = None
+        self._stop = ClockEvent(clock)
+        self._relist_cause = "start"
+        self._quorum = False
+        self._failures = 0  # in a row, for the delay
+        self._fruitless = 0  # watches in a row that opened and brought nothing but trouble
+        self._garbled = 0
+        self._too_large = 0
+        self._error = ""
+        self._silences = 0
+        self._heard = self._quiet_since = clock.monotonic()
+        self._open_since: float | None = None  # of the present watch
+        self._relists = metrics.counter(
+            "informer_relists_total", "Complete lists taken, by cause; the first one's is start.", ["resource", "cause"]
+        )
+        self._list_failures = metrics.counter(
+            "informer_list_failures_total", "Lists that failed, by cause.", ["resource", "cause"]
+        )
+        self._restarts = metrics.counter(
+            "informer_watch_restarts_total", "Watches that ended, by cause.", ["resource", "cause"]
+        )
+
+    @property
+    def heard(self) -> float:
+        """When the server last sent a list, event or bookmark, by the clock's `monotonic`; the start before that."""
+        return self._heard
+
+    @property
+    def error(self) -> str:
+        """What went wrong last, "" once the server has been heard again."""
+        return self._error
+
+    def stop(self) -> None:
+        """End `signals` at once: while connecting, listing, reading, or waiting. May be called twice."""
+        self._stop.set()
+        with self._lock:
+            if self._current is not None:
+                self._current.close()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait; returns True at once when stopped."""
+        return self._stop.wait(seconds)
+
+    def relist(self, cause: str) -> float:
+        """Have the next `signals` begin with a list, as a signal could not be applied; returns the delay before it."""
+        self._relist_cause = cause
+        return self._delay()
+
+    def signals(self) -> Iterator[Signal[T]]:
+        """Yield signals until `stop`. A new iteration goes on where the last one was left."""
+        while not self._stop.is_set():
+            phase = self._list if self._relist_cause else self._watch
+            try:
+                yield from phase()
+            except _Stopped:
+                return
+            except (ApiError, Garbled, _ListBehind) as error:
+                if self._stop.is_set():
+                    return
+                failed = self._list_failed if phase == self._list else self._watch_failed
+                self._stop.wait(failed(error))
+
+    # Listing
+
+    def _list(self) -> Iterator[Signal[T]]:
+        seen = self._version()
+        listing = fetch_list(
+            self._fetch,
+            self._resource.kind,
+            self._read_unless_stopped,
+            page_size=self._options.page_size,
+            not_older_than="" if self._quorum else seen,
+        )
+        if seen and is_newer(seen, listing.version):
+            raise _ListBehind(f"a list at version {listing.version}, though {seen} was seen: refused")
+        cause, self._relist_cause = self._relist_cause, ""
+        self._quorum = False
+        self._too_large = self._fruitless = self._garbled = self._silences = 0
+        if cause not in ("expired", "garbled", "stuck", "internal"):
+            self._failures = 0  # after those, only a watch that works shows that the trouble is over
+        self._relists.labels(self._resource.plural, cause).inc()
+        self._hear()
+        yield Listed(listing.items, listing.version, cause)
+
+    def _read_unless_stopped(self, raw: Any) -> Item[T]:
+        if self._stop.is_set():
+            raise _Stopped  # in the middle of a page, which may take a second to parse
+        return self._read(raw)
+
+    def _fetch(self, query: Mapping[str, str]) -> bytes:
+        lines = self._begin(query, self._options.list_silence)
+        try:
+            data = b"\n".join(lines)
+        finally:
+            self._finish(lines)
+        if self._stop.is_set():
+            raise _Stopped  # a closed stream ends like a complete one
+        return data
+
+    def _list_failed(self, error: Exception) -> float:
+        cause = _cause(error)
+        waits = True
+        if isinstance(error, ApiError) and is_too_large(error):
+            cause = "too_large_version"
+            self._too_large += 1
+            self._quorum = self._quorum or self._too_large >= _TOO_LARGE_LIMIT
+        elif isinstance(error, (Gone, BadRequest, _ListBehind)):
+            waits = self._quorum or not isinstance(error, Gone)
+            self._quorum = True
+        self._list_failures.labels(self._resource.plural, cause).inc()
+        return self._complain("list", error, waits=waits)
+
+    # Watching
+
+    def _watch(self) -> Iterator[Signal[T]]:
+        low, high = self._options.watch_timeout
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version(),
+            "timeoutSeconds": str(int(self._rng.uniform(low, high))),
+        }
+        lines = self._begin(query, self._options.silence)
+        useful = False
+        self._open_since = None
+        try:
+            lines.open()
+            self._open_since = self._quiet_since = self._clock.monotonic()
+            for line in lines:
+                signal = self._decode(line)
+                if not useful:
+                    useful = True
+                    self._failures = self._fruitless = self._garbled = self._silences = 0
+                self._hear()
+                yield signal
+        finally:
+            self._finish(lines)
+            stood = self._open_for() >= min(self._options.settled, self._options.silence * _MARGIN)
+            if stood:
+                self._failures = 0
+            elif self._open_since is not None and not useful:
+                self._fruitless += 1
+        if self._stop.is_set():
+            raise _Stopped
+        self._restarts.labels(self._resource.plural, "closed").inc()
+        if not stood:  # a server that shuts down, or one that would have us ask without pause
+            self._relist_if_stuck()
+            self._stop.wait(self._complain("watch", Garbled("the server ended it after a moment"), told=not useful))
+
+    def _decode(self, line: bytes) -> Signal[T]:
+        event, raw = read_watch_line(line)
+        if event in EVENT_TYPES:
+            item = self._read(raw)
+            if not item.key:
+                raise Garbled(f"{event} event: {item.problem}")
+            return Watched(event, item)
+        if event == "BOOKMARK":
+            metadata = raw.get("metadata")
+            version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+            return Bookmark(version if isinstance(version, str) else "")
+        if event == "ERROR":
+            raise from_status(0, None, raw, method="GET", path=self._path)
+        raise Garbled(f"a watch event of the unknown type {event[:40]!r}")
+
+    def _watch_failed(self, error: Exception) -> float:
+        if isinstance(error, Unreachable) and self._was_silent():
+            self._restarts.labels(self._resource.plural, "silent").inc()
+            self._silences += 1
+            if self._silences >= _SILENCES_LIMIT:
+                self._relist_cause = "silent"
+            log.debug("%s: watch renewed: %s", self._resource.plural, error)
+            return 0.0
+        self._restarts.labels(self._resource.plural, _cause(error)).inc()
+        waits = True
+        if isinstance(error, Gone):
+            self._relist_cause = "expired"
+            waits = self._failures > 0
+        elif isinstance(error, Garbled):
+            self._garbled += 1
+            if self._garbled >= _GARBLED_LIMIT:
+                self._relist_cause = "garbled"
+        elif isinstance(error, BadRequest):
+            self._relist_cause = "refused"
+        self._relist_if_stuck()
+        return self._complain("watch", error, waits=waits)
+
+    def _open_for(self) -> float:
+        return 0.0 if self._open_since is None else self._clock.monotonic() - self._open_since
+
+    def _was_silent(self) -> bool:
+        quiet = self._clock.monotonic() - self._quiet_since
+        return self._open_since is not None and quiet >= self._options.silence * _MARGIN
+
+    def _relist_if_stuck(self) -> None:
+        """Step over an event that the server cannot send, by a list."""
+        if self._fruitless >= _FRUITLESS_LIMIT and not self._relist_cause:
+            self._relist_cause = "stuck"
+
+    # Both
+
+    def _begin(self, query: Mapping[str, str], silence: float) -> Lines:
+        lines = self._streams.stream(self._path, query=query, read_timeout=silence)
+        with self._lock:
+            if not self._stop.is_set():
+                self._current = lines
+                return lines
+        lines.close()
+        raise _Stopped
+
+    def _finish(self, lines: Lines) -> None:
+        with self._lock:
+            self._current = None
+        lines.close()
+
+    def _hear(self) -> None:
+        self._heard = self._quiet_since = self._clock.monotonic()
+        self._error = ""
+
+    def _delay(self, retry_after: float | None = None) -> float:
+        options = self._options
+        # The exponent is bounded so that a year of failures stays a number.
+        longest = min(options.longest_delay, options.first_delay * 2.0 ** min(self._failures, 32))
+        self._failures += 1
+        delay = longest * self._rng.uniform(0.5, 1.0)
+        return delay if retry_after is None else max(delay, min(retry_after, options.longest_retry_after))
+
+    def _complain(self, phase: str, error: Exception, *, waits: bool = True, told: bool = True) -> float:
+        """Note a failure, tell about it ever more rarely, and return the delay."""
+        delay = self._delay(getattr(error, "retry_after", None))
+        if not waits:
+            delay = 0.0
+        self._error = f"{phase}: {error}"
+        n = self._failures
+        expected = isinstance(error, Gone) and n == 1
+        level = logging.DEBUG if n & (n - 1) or not told else logging.INFO if expected else logging.WARNING
+        log.log(
+            level, "%s: %s failed, the %d. time in a row, next try in %.1f s: %s",
+            self._resource.plural, phase, n, delay, error,
+        )  # fmt: skip
+        return delay
+
+
+def _cause(error: Exception) -> str:
+    """The error as a metric's label."""
+    for kind, cause in _CAUSES:
+        if isinstance(error, kind):
+            return cause
+    return "refused"
+
+
+_CAUSES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (Gone, "expired"),
+    (TooManyRequests, "throttled"),
+    (Unauthorized, "unauthorized"),
+    (Forbidden, "forbidden"),
+    (ServerError, "server_error"),
+    (Unreachable, "unreachable"),
+    (Garbled, "garbled"),
+    (_ListBehind, "behind"),
+)
