@@ -60,11 +60,21 @@ def _collect(distributions: Iterable[IDistribution], active: Callable[[str], IDi
     for distribution in distributions:
         try:
             if distribution.entry_points.select(group=ENTRY_POINT_GROUP):
-                for plugin in _plugins_of(active(distribution.name)):
+                for plugin in _plugins_of(_first(distribution, active)):
                     plugins[plugin.distribution, plugin.name, plugin.value] = plugin
         except Exception as exc:  # noqa: BLE001 - metadata written by others: any way of being broken is reported
             broken.append(f"{_location(distribution)} ({type(exc).__name__}: {exc})")
     return Found(tuple(plugins.values()), tuple(sorted(set(broken))))
+
+
+def _first(distribution: IDistribution, active: Callable[[str], IDistribution]) -> IDistribution:
+    """The distribution of the same name that comes first on sys.path, which may be a newer one."""
+    import importlib_metadata
+
+    try:
+        return active(distribution.name)
+    except importlib_metadata.PackageNotFoundError:  # its directory is named in a way that a look-up does not find
+        return distribution
 
 
 def _plugins_of(distribution: IDistribution) -> list[Plugin]:

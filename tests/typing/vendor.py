@@ -1,4 +1,4 @@
-"""A provider as a vendor would write it: never run, but type-checked by tests/unit/cloudprovider/test_typing.py.
+"""A provider as a vendor would write it, type-checked and tried by tests/unit/cloudprovider/test_typing.py.
 
 It uses every capability in the ways that the docs suggest. What is written here must go on passing mypy --strict: a
 change of the contract that breaks it breaks vendors.

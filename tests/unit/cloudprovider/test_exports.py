@@ -1,0 +1,137 @@
+"""The public names: complete, documented, and as light to import as they claim."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cloudprovider
+from cloudprovider import errors, helpers, wellknown
+
+PACKAGE = Path(cloudprovider.__file__).parent
+MODULES = [
+    importlib.import_module(".".join(("cloudprovider", *path.relative_to(PACKAGE).with_suffix("").parts)))
+    for path in sorted((*PACKAGE.glob("[a-z]*.py"), *(PACKAGE / "helpers").glob("[a-z]*.py")))
+]
+INTERNAL = {"cloudprovider.masking", "cloudprovider.plugins"}
+NOT_FLAT = {"Registry"}  # for tests of the registry itself
+
+
+def public_names(module: types.ModuleType) -> set[str]:
+    """What a module defines or re-exports under a public name; submodules and imports of others' names aside."""
+    return {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and not (isinstance(value, types.ModuleType) and name not in module.__all__)
+        and name != "annotations"
+    }
+
+
+@pytest.mark.parametrize("module", [cloudprovider, helpers], ids=lambda module: module.__name__)
+def test_all_is_exactly_what_the_package_offers(module: types.ModuleType) -> None:
+    assert len(module.__all__) == len(set(module.__all__))
+    assert set(module.__all__) == public_names(module)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_each_modules_all_is_what_it_defines(module: types.ModuleType) -> None:
+    defined = {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and inspect.getmodule(value) is module
+        and not isinstance(value, types.ModuleType)
+        and (inspect.isclass(value) or inspect.isfunction(value))
+    }
+    assert defined <= set(module.__all__)
+    assert set(module.__all__) <= set(vars(module))
+
+
+def test_the_flat_namespace_holds_every_public_name_of_the_contract() -> None:
+    contract = [
+        module
+        for module in MODULES
+        if not module.__name__.startswith("cloudprovider.helpers")
+        and module.__name__ not in INTERNAL | {"cloudprovider.wellknown"}
+    ]
+    wanted = {name for module in contract for name in module.__all__} - NOT_FLAT
+    assert wanted | {"helpers", "wellknown"} == set(cloudprovider.__all__)
+
+
+def test_the_helpers_are_flat_too() -> None:
+    parts = [module for module in MODULES if module.__name__.startswith("cloudprovider.helpers.")]
+    assert len(parts) >= 7
+    assert {name for module in parts for name in module.__all__} == set(helpers.__all__)
+
+
+def test_every_well_known_string_is_exported() -> None:
+    constants = {name for name in vars(wellknown) if name.isupper()}
+    assert constants == set(wellknown.__all__)
+    values = [value for name in constants if isinstance(value := getattr(wellknown, name), str)]
+    assert len(values) == len(set(values)), "two names for one string"
+
+
+def walk() -> Iterator[tuple[str, object]]:
+    for module in MODULES:
+        yield module.__name__, module
+        for name in module.__all__:
+            value = getattr(module, name)
+            if not (inspect.isclass(value) or inspect.isfunction(value)) or inspect.getmodule(value) is not module:
+                continue
+            yield f"{module.__name__}.{name}", value
+            if inspect.isclass(value):
+                for method_name, method in vars(value).items():
+                    target = method.fget if isinstance(method, property) else getattr(method, "__func__", method)
+                    if not method_name.startswith("_") and inspect.isfunction(target):
+                        yield f"{module.__name__}.{name}.{method_name}", target
+
+
+def test_every_public_name_is_documented() -> None:
+    names = dict(walk())
+    assert len(names) > 200
+    assert [name for name, value in names.items() if len((getattr(value, "__doc__", None) or "").split()) < 2] == []
+
+
+def tree(root: type[BaseException], classes: list[type[BaseException]], indent: str = "") -> Iterator[str]:
+    """The exception tree as the docstring of `errors` draws it."""
+    children = [one for one in classes if root in one.__bases__]
+    for child in children:
+        last = child is children[-1]
+        yield f"{indent}{'└── ' if last else '├── '}{child.__name__}"
+        yield from tree(child, classes, indent + ("    " if last else "│   "))
+
+
+def test_the_drawn_exception_tree_is_the_real_one() -> None:
+    classes = [getattr(errors, name) for name in errors.__all__]
+    assert all(issubclass(one, errors.CloudProviderError) for one in classes)
+    drawn = [line.strip("\n") for line in inspect.cleandoc(errors.__doc__ or "").splitlines()]
+    start = next(index for index, line in enumerate(drawn) if line.strip() == "Exception")
+    block = drawn[start : drawn.index("", start)]
+    indent = len(block[0]) - len(block[0].lstrip())
+    assert [line[indent:] for line in block] == ["Exception", *tree(Exception, classes)]
+
+
+def imported_by(statement: str) -> set[str]:
+    code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
+    return set(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split())
+
+
+def test_importing_the_contract_leaves_the_official_client_alone() -> None:
+    modules = imported_by("import cloudprovider")
+    assert "cloudprovider.helpers.addresses" in modules
+    heavy = {"kubernetes", "pydantic", "urllib3", "importlib_metadata", "asyncio", "controllers"}
+    assert not heavy & modules
+    assert "cloudprovider.testing" not in modules
+
+
+def test_importing_and_listing_imports_no_plugin() -> None:
+    modules = imported_by("import cloudprovider\nassert 'fake' in cloudprovider.cloud_providers()")
+    assert not any(name.startswith("cloudprovider.testing") for name in modules)

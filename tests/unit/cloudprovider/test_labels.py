@@ -1,0 +1,253 @@
+"""Labels: syntax as the API server has it, pairs of stable and deprecated keys, zones of nodes."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kubernetes.client.models import V1Node, V1ObjectMeta
+
+from cloudprovider import Zone, wellknown
+from cloudprovider.helpers import (
+    LABEL_PAIRS,
+    instance_labels,
+    is_kubernetes_label,
+    label_key_problems,
+    label_problems,
+    label_value_problems,
+    missing_twins,
+    node_zone,
+    split_additional_labels,
+    zone_key,
+)
+
+ALNUM = string.ascii_letters + string.digits
+NAMES = st.builds(
+    lambda first, middle, last: first + middle + last,
+    st.sampled_from(ALNUM),
+    st.text(ALNUM + "-_.", max_size=61),
+    st.sampled_from(ALNUM),
+) | st.sampled_from(list(ALNUM))
+
+
+def node(**labels: str) -> V1Node:
+    return V1Node(metadata=V1ObjectMeta(labels={key.replace("__", "/"): value for key, value in labels.items()}))
+
+
+# Syntax. The cases are those of k8s.io/apimachinery pkg/api/validate/content/kube_test.go.
+
+GOOD_KEYS = [
+    "simple",
+    "now-with-dashes",
+    "1-starts-with-num",
+    "1234",
+    "simple/simple",
+    "now-with-dashes/simple",
+    "now-with-dashes/now-with-dashes",
+    "now.with.dots/simple",
+    "now-with.dashes-and.dots/simple",
+    "1-num.2-num/3-num",
+    "1234/5678",
+    "1.2.3.4/5678",
+    "Uppercase_Is_OK_123",
+    "example.com/Uppercase_Is_OK_123",
+    "requests.storage-foo",
+    "a" * 63,
+    "a" * 253 + "/" + "b" * 63,
+]
+BAD_KEYS = [
+    "nospecialchars%^=@",
+    "cantendwithadash-",
+    "-cantstartwithadash-",
+    "only/one/slash",
+    "Example.com/abc",
+    "example_com/abc",
+    "example.com/",
+    "/simple",
+    "a" * 64,
+    "a" * 254 + "/abc",
+    "abc/" + "a" * 64,
+    "",
+    "/",
+    "a\n",
+    "a.com\n/b",
+    "ä",
+    "a..b/c",
+    "-a/b",
+    "a-/b",
+]
+GOOD_VALUES = ["simple", "now-with-dashes", "1-starts-with-num", "end-with-num-1", "1234", "a" * 63, ""]
+BAD_VALUES = [
+    "nospecialchars%^=@",
+    "Tama-nui-te-rā.is.Māori.sun",
+    r"\backslashes\are\bad",
+    "-starts-with-dash",
+    "ends-with-dash-",
+    ".starts.with.dot",
+    "ends.with.dot.",
+    "a" * 64,
+    "only/one",
+    "a\n",
+    " ",
+]
+
+
+@pytest.mark.parametrize("key", GOOD_KEYS)
+def test_good_keys(key: str) -> None:
+    assert label_key_problems(key) == ()
+
+
+@pytest.mark.parametrize("key", BAD_KEYS)
+def test_bad_keys_are_told_with_the_key(key: str) -> None:
+    problems = label_key_problems(key)
+    assert problems
+    assert all(repr(key) in problem for problem in problems)
+
+
+@pytest.mark.parametrize("value", GOOD_VALUES)
+def test_good_values(value: str) -> None:
+    assert label_value_problems(value) == ()
+
+
+@pytest.mark.parametrize("value", BAD_VALUES)
+def test_bad_values_are_told_with_the_value(value: str) -> None:
+    (problem,) = label_value_problems(value)
+    assert repr(value) in problem
+
+
+@given(NAMES)
+def test_every_well_formed_name_is_a_key_and_a_value(name: str) -> None:
+    assert label_key_problems(name) == label_value_problems(name) == label_key_problems(f"a.b-c.d/{name}") == ()
+
+
+@given(NAMES, st.characters(exclude_characters=ALNUM + "-_./"), st.integers(0, 63))
+def test_one_wrong_character_anywhere_is_noticed(name: str, wrong: str, at: int) -> None:
+    broken = name[:at] + wrong + name[at:]
+    assert label_value_problems(broken)
+    assert label_key_problems(broken)
+
+
+@given(NAMES, st.sampled_from("-_."), st.booleans())
+def test_a_separator_at_an_end_is_noticed(name: str, separator: str, front: bool) -> None:
+    broken = separator + name if front else name + separator
+    assert label_value_problems(broken)
+    assert label_key_problems(f"a.b/{broken}")
+
+
+def test_every_problem_of_every_label_is_told() -> None:
+    problems = label_problems({"b": "-", "a/": "", "ok": "ok"})
+    assert len(problems) == 2
+    assert "'a/' has an empty name" in problems[0]
+    assert "label b: the value '-'" in problems[1]
+
+
+# Namespaces
+
+
+@pytest.mark.parametrize(
+    "key", ["kubernetes.io/a", "k8s.io/a", "node.kubernetes.io/a", "x.y.k8s.io/a", "node-role.kubernetes.io/worker"]
+)
+def test_kubernetes_namespaces(key: str) -> None:
+    assert is_kubernetes_label(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["a", "kubernetes.io", "notkubernetes.io/a", "kubernetes.io.example/a", "example.com/kubernetes.io", "xk8s.io/a"],
+)
+def test_other_namespaces(key: str) -> None:
+    assert not is_kubernetes_label(key)
+
+
+def test_additional_labels_are_split() -> None:
+    labels = {"example.com/rack": "r7", "x.kubernetes.io/a": "b", "bad key": "c", "fine": "not fine", "empty": ""}
+    allowed, refused = split_additional_labels(labels)
+    assert allowed == {"example.com/rack": "r7", "empty": ""}
+    assert refused.keys() == {"x.kubernetes.io/a", "bad key", "fine"}
+    assert "namespace of Kubernetes" in refused["x.kubernetes.io/a"]
+    assert "'not fine'" in refused["fine"]
+
+
+@given(st.dictionaries(st.text(max_size=5) | st.sampled_from(GOOD_KEYS + BAD_KEYS), st.text(max_size=5)))
+def test_splitting_loses_nothing_and_lets_nothing_bad_through(labels: dict[str, str]) -> None:
+    allowed, refused = split_additional_labels(labels)
+    assert {**allowed, **{key: labels[key] for key in refused}} == labels
+    assert not allowed.keys() & refused.keys()
+    assert label_problems(allowed) == ()
+    assert not any(is_kubernetes_label(key) for key in allowed)
+    assert all(refused.values())
+
+
+# Pairs
+
+
+def test_an_instance_is_labelled_under_both_keys() -> None:
+    assert instance_labels("m5", "eu-1a", "eu-1") == {
+        "node.kubernetes.io/instance-type": "m5",
+        "beta.kubernetes.io/instance-type": "m5",
+        "topology.kubernetes.io/zone": "eu-1a",
+        "failure-domain.beta.kubernetes.io/zone": "eu-1a",
+        "topology.kubernetes.io/region": "eu-1",
+        "failure-domain.beta.kubernetes.io/region": "eu-1",
+    }
+    assert instance_labels(zone="z") == {
+        "topology.kubernetes.io/zone": "z",
+        "failure-domain.beta.kubernetes.io/zone": "z",
+    }
+    assert instance_labels() == {}
+
+
+@pytest.mark.row("N11")
+@pytest.mark.parametrize(("stable", "beta"), LABEL_PAIRS)
+def test_the_stable_key_wins(stable: str, beta: str) -> None:
+    assert missing_twins({stable: "new", beta: "old"}) == {beta: "new"}
+    assert missing_twins({stable: "new"}) == {beta: "new"}
+    assert missing_twins({beta: "old"}) == {stable: "old"}
+    assert missing_twins({stable: "", beta: "old"}) == {beta: ""}
+    assert missing_twins({stable: "same", beta: "same"}) == {}
+    assert missing_twins({"other": "x"}) == {}
+
+
+@pytest.mark.row("N11")
+@given(
+    st.dictionaries(st.sampled_from([key for pair in LABEL_PAIRS for key in pair] + ["other"]), st.sampled_from("ab"))
+)
+def test_pairs_agree_once_the_changes_are_made(labels: dict[str, str]) -> None:
+    after = {**labels, **missing_twins(labels)}
+    assert missing_twins(after) == {}
+    for stable, beta in LABEL_PAIRS:
+        assert after.get(stable) == after.get(beta) == labels.get(stable, labels.get(beta))
+
+
+# Zones of nodes
+
+
+def test_zone_and_region_come_from_the_stable_labels_first() -> None:
+    both = V1Node(
+        metadata=V1ObjectMeta(
+            labels={
+                wellknown.LABEL_TOPOLOGY_ZONE: "z",
+                wellknown.LABEL_ZONE_BETA: "old-z",
+                wellknown.LABEL_REGION_BETA: "old-r",
+            }
+        )
+    )
+    assert node_zone(both) == Zone(failure_domain="z", region="old-r")
+    assert node_zone(V1Node()) == node_zone(V1Node(metadata=V1ObjectMeta())) == Zone()
+
+
+def test_zone_keys_tell_places_apart() -> None:
+    zone = wellknown.LABEL_TOPOLOGY_ZONE.replace("/", "__")
+    region = wellknown.LABEL_TOPOLOGY_REGION.replace("/", "__")
+    keys = [
+        zone_key(node(**{zone: "a", region: "b"})),
+        zone_key(node(**{zone: "b", region: "a"})),
+        zone_key(node(**{zone: "a"})),
+        zone_key(node(**{region: "a"})),
+        zone_key(node()),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert keys[-1] == ""
+    assert keys[0] == "b:\x00:a"

@@ -1,0 +1,106 @@
+"""Masking: what of a config file may never appear in a message, whatever the file's syntax."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudprovider.masking import MaskedCause, config_values, mask, safe_cause
+
+SECRET = "s3cr3t-Value"
+SYNTAXES = [
+    f"password: {SECRET}",
+    f"[global]\npassword = {SECRET}\n",
+    f"PASSWORD='{SECRET}'",
+    json.dumps({"auth": {"user": "me", "password": SECRET}}),
+    f"url: https://me:{SECRET}@cloud.example/v3",
+    f"- {SECRET}\n- other",
+    SECRET,
+    f'password = "{SECRET}" # a comment',
+    f"auth:\n  - password: {SECRET}",
+]
+
+
+@pytest.mark.parametrize("config", SYNTAXES)
+def test_a_secret_is_masked_whatever_the_syntax(config: str) -> None:
+    values = config_values(config.encode())
+    told = mask(f"cannot log in with {SECRET!r} (prefix-{SECRET}), nor {SECRET[2:]}", values)
+    assert SECRET not in told
+    assert SECRET[2:] not in told
+    assert told.startswith("cannot log in with '***'")
+
+
+def test_names_of_settings_stay_readable() -> None:
+    values = config_values(b"password: abcdef\nauth-url: https://x\n[section]\n")
+    assert mask("password is missing, auth-url too", values) == "password is missing, auth-url too"
+
+
+def test_a_short_word_is_masked_only_where_it_stands_alone() -> None:
+    values = config_values(b"mode: main")
+    assert mask("mode main: the domain remains", values) == "mode ***: the domain remains"
+
+
+def test_tiny_values_are_left() -> None:
+    assert mask("retry 3 times on an error", config_values(b"retries: 3\nlang: en")) == "retry 3 times on an error"
+
+
+def test_a_piece_of_a_long_secret_gives_it_away() -> None:
+    values = config_values(b"token: eyJhbGciOiJSUzI1NiIsImtpZCI6")
+    assert mask("near ...RSzI1, ...JSUzI1NiIs...", values) == "near ...RSzI1, ...***..."
+
+
+def test_the_last_line_of_a_key_is_no_setting() -> None:
+    line = base64.b64encode(b"key material of a private kind!").decode()
+    assert line.endswith("=")
+    assert line not in mask(f"bad: {line}", config_values(f"-----BEGIN KEY-----\n{line}\n-----END".encode()))
+
+
+def test_bytes_that_are_no_text_are_no_obstacle() -> None:
+    assert mask("abcdefgh", config_values(b"\xff\xfe key=abcdefgh")) == "***"
+
+
+@given(
+    secret=st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=8, max_size=40),
+    before=st.text(max_size=20),
+    after=st.text(max_size=20),
+    template=st.sampled_from(["password: {}", '{{"password": "{}"}}', "password={}", "{}"]),
+)
+def test_no_long_secret_survives(secret: str, before: str, after: str, template: str) -> None:
+    values = config_values(template.format(secret).encode())
+    assert secret not in mask(before + secret + after, values).replace("***", "\0")
+
+
+@given(text=st.text(), config=st.binary(max_size=60))
+def test_what_is_not_masked_stays_as_it_was(text: str, config: bytes) -> None:
+    rest = iter(text)
+    kept = mask(text, config_values(config)).replace("***", "") if "*" not in text else ""
+    assert all(letter in rest for letter in kept)  # in the same order
+    assert mask(text, frozenset()) == text
+
+
+def test_safe_cause_keeps_the_traceback_but_not_the_text() -> None:
+    with pytest.raises(ValueError, match="cannot parse") as caught:
+        raise ValueError(f"cannot parse {SECRET}")
+    error = caught.value
+    told, cause = safe_cause(error, SYNTAXES[0].encode())
+    assert told == "ValueError: cannot parse ***"
+    assert isinstance(cause, MaskedCause)
+    assert str(cause) == told
+    assert cause.__traceback__ is error.__traceback__ is not None
+    assert safe_cause(error, None) == (f"ValueError: cannot parse {SECRET}", error)
+    assert safe_cause(error, b"region: north") == (f"ValueError: cannot parse {SECRET}", error)
+
+
+def test_safe_cause_looks_at_notes_and_at_what_an_error_is_chained_to() -> None:
+    hidden = ValueError("harmless")
+    hidden.__cause__ = KeyError(SECRET)
+    noted = ValueError("harmless")
+    noted.add_note(f"with {SECRET}")
+    for error in (hidden, noted):
+        told, cause = safe_cause(error, SYNTAXES[0].encode())
+        assert told == "ValueError: harmless"
+        assert isinstance(cause, MaskedCause)
