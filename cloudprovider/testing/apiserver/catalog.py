@@ -5,25 +5,39 @@ Built by `server` at construction.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
+from cloudprovider.testing.apiserver import events, services
 from cloudprovider.testing.apiserver.errors import JSON
-from cloudprovider.testing.apiserver.kinds import NAME_FIELDS, Kind, Strategy, read
+from cloudprovider.testing.apiserver.events import EventStrategy
+from cloudprovider.testing.apiserver.kinds import NAME_FIELDS, FieldGetter, Kind, read
+from cloudprovider.testing.apiserver.leases import LeaseStrategy
+from cloudprovider.testing.apiserver.namespaces import NamespaceStrategy
 from cloudprovider.testing.apiserver.nodes import NodeStrategy
+from cloudprovider.testing.apiserver.services import ServiceStrategy
+from cloudprovider.testing.apiserver.volumes import VolumeStrategy
+
+NAME_ONLY: Final[Mapping[str, FieldGetter]] = NAME_FIELDS
+NODE_FIELDS: Final[Mapping[str, FieldGetter]] = {
+    **NAME_FIELDS,
+    "spec.unschedulable": read("spec", "unschedulable", default="false"),
+}
+NAMESPACE_FIELDS: Final[Mapping[str, FieldGetter]] = {**NAME_FIELDS, "status.phase": read("status", "phase")}
 
 
 def kinds(service_cidr: str) -> list[Kind]:
     """All resources, with strategies of their own."""
+    status = ("status",)
     return [
+        Kind("", "v1", "nodes", "Node", False, NodeStrategy(), NODE_FIELDS, status, ("no",)),
+        Kind("", "v1", "services", "Service", True, ServiceStrategy(service_cidr), services.FIELDS, status, ("svc",)),
+        Kind("", "v1", "persistentvolumes", "PersistentVolume", False, VolumeStrategy(), NAME_ONLY, status, ("pv",)),
+        Kind("", "v1", "events", "Event", True, EventStrategy(), events.FIELDS, (), ("ev",)),
         Kind(
-            "", "v1", "nodes", "Node", False, NodeStrategy(),
-            fields={"metadata.name": NAME_FIELDS["metadata.name"],
-                    "spec.unschedulable": read("spec", "unschedulable", default="false")},
-            subresources=("status",), short_names=("no",),
+            "", "v1", "namespaces", "Namespace", False, NamespaceStrategy(), NAMESPACE_FIELDS, ("status", "finalize"), ("ns",)
         ),
-        Kind("", "v1", "services", "Service", True, Strategy(), subresources=("status",), short_names=("svc",)),
-        Kind("", "v1", "persistentvolumes", "PersistentVolume", False, Strategy(), subresources=("status",), short_names=("pv",)),
-        Kind("", "v1", "events", "Event", True, Strategy(), short_names=("ev",)),
-        Kind("", "v1", "namespaces", "Namespace", False, Strategy(), subresources=("status",), short_names=("ns",)),
-        Kind("coordination.k8s.io", "v1", "leases", "Lease", True, Strategy()),
+        Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy()),
     ]  # fmt: skip
 
 

@@ -18,10 +18,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from cloudprovider.testing.apiserver import errors
-from cloudprovider.testing.apiserver.api import BODY_LIMIT, API, Answer, Request, Wrong, failure
+from cloudprovider.testing.apiserver.api import API, BODY_LIMIT, Answer, Request, Wrong, failure
 from cloudprovider.testing.apiserver.errors import StatusError
-from cloudprovider.testing.apiserver.faults import Action, Fault, Faults
-from cloudprovider.testing.apiserver.watchstream import STOP, WatchStream, error_line
+from cloudprovider.testing.apiserver.faults import Action, Fault
+from cloudprovider.testing.apiserver.watchstream import WatchStream, error_line
 
 if TYPE_CHECKING:
     from cloudprovider.testing.apiserver.listener import Listener
@@ -169,7 +169,7 @@ class Handler(socketserver.StreamRequestHandler):
     def _answer(api: API, request: Request, wrong: Wrong) -> Answer | WatchStream:
         try:
             return api.handle(request, wrong)
-        except Exception as error:  # noqa: BLE001 - the top of the connection's loop: a bug here must be seen by the client
+        except Exception as error:
             _LOG.exception("%s %s failed inside the embedded API server", request.method, request.target)
             return failure(
                 StatusError(500, "InternalError", f"Internal error occurred: {type(error).__name__}: {error}")

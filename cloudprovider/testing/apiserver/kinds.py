@@ -28,6 +28,8 @@ class Strategy:
     """PUT without resourceVersion replaces whatever is there."""
     returns_deleted_object = False
     """DELETE answers with the object instead of a Status."""
+    has_spec_finalizers = False
+    """`spec.finalizers` hold a deletion too."""
 
     def default(self, obj: JSON) -> None:
         """Fill in what the API's defaulting fills in at every write."""
@@ -62,8 +64,20 @@ class Strategy:
         """Why this is no name for the kind; empty if it is one."""
         return []
 
+    def prepare_finalize(self, obj: JSON, old: JSON) -> None:
+        """Take from the old object what an update of /finalize may not change."""
+
+    def admit_delete(self, obj: JSON) -> None:
+        """Refuse a deletion as the default admission plugins do, by raising StatusError."""
+
+    def mark_deleted(self, obj: JSON) -> None:
+        """Change an object whose deletion begins, beside its metadata."""
+
     def created(self, obj: JSON) -> None:
         """The object is stored now."""
+
+    def updated(self, obj: JSON, old: JSON) -> None:
+        """The object is stored now in place of `old`."""
 
     def deleted(self, obj: JSON) -> None:
         """The object is gone now; free what it held."""

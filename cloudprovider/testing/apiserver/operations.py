@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import attrs
@@ -54,11 +54,11 @@ class Operations:
 
     def __init__(self, store: Store, now: Callable[[], datetime] | None = None) -> None:
         self._store = store
-        self._now = now or (lambda: datetime.now(timezone.utc))
+        self._now = now or (lambda: datetime.now(UTC))
 
     # -- create ------------------------------------------------------------------------------------------------------
 
-    def create(self, kind: Kind, namespace: str, body: Any, options: Options = Options()) -> Outcome:  # noqa: B008
+    def create(self, kind: Kind, namespace: str, body: Any, options: Options = Options()) -> Outcome:
         """Store a new object. Raises StatusError."""
         obj, warnings = self._decode(kind, body, None, options)
         self._check_namespace(kind, namespace, obj)
@@ -80,7 +80,7 @@ class Operations:
             self._check_namespace_open(kind, meta)
         key = kind.key(meta.get("namespace", ""), meta.get("name", ""))
         kind.strategy.prepare_create(obj)
-        causes = kind.strategy.validate(obj) or metadata.validate(meta, kind)
+        causes = metadata.validate(meta, kind) + kind.strategy.validate(obj)
         if causes:
             raise errors.invalid(kind.group, kind.kind, meta.get("name", ""), causes)
         if self._store.get(kind.plural, key) is not None:
@@ -107,7 +107,7 @@ class Operations:
 
     # -- update and patch --------------------------------------------------------------------------------------------
 
-    def update(self, kind: Kind, namespace: str, name: str, body: Any, options: Options = Options()) -> Outcome:  # noqa: B008
+    def update(self, kind: Kind, namespace: str, name: str, body: Any, options: Options = Options()) -> Outcome:
         """Replace an object (PUT), or create it where the kind allows that. Raises StatusError."""
         with self._store.lock:
             old = self._store.get(kind.plural, kind.key(namespace, name))
@@ -136,7 +136,7 @@ class Operations:
         name: str,
         body: Any,
         content_type: str,
-        options: Options = Options(),  # noqa: B008
+        options: Options = Options(),
     ) -> Outcome:
         """Apply a patch of one of the three kinds. Raises StatusError."""
         with self._store.lock:
@@ -190,19 +190,23 @@ class Operations:
         metadata.carry_over(meta, old.object["metadata"])
         if options.subresource == "status":
             strategy.prepare_status(obj, old.object)
-            causes = metadata.validate_update(meta, old.object["metadata"], kind)
-            causes += strategy.validate_status(obj, old.object)
+            causes = strategy.validate_status(obj, old.object)
+        elif options.subresource == "finalize":
+            strategy.prepare_finalize(obj, old.object)
+            causes = strategy.validate(obj)
         else:
             strategy.prepare_update(obj, old.object)
-            causes = metadata.validate_update(meta, old.object["metadata"], kind)
-            causes += strategy.validate_update(obj, old.object)
+            causes = strategy.validate_update(obj, old.object)
+        causes = metadata.validate_update(meta, old.object["metadata"], kind) + causes
         if causes:
             raise errors.invalid(kind.group, kind.kind, name, causes)
         if obj == old.object:
             return Outcome(200, old)
-        if self._ends_deletion(obj, old.object):
+        if self._ends_deletion(kind, obj, old.object):
             return Outcome(200, self._remove(kind, old, obj))
-        return Outcome(200, self._store.put(kind.plural, old.key, obj))
+        stored = self._store.put(kind.plural, old.key, obj)
+        strategy.updated(stored.object, old.object)
+        return Outcome(200, stored)
 
     @staticmethod
     def _check_version_syntax(kind: Kind, version: str, name: str) -> None:
@@ -219,13 +223,11 @@ class Operations:
             )
 
     @staticmethod
-    def _ends_deletion(obj: JSON, old: JSON) -> bool:
-        meta = obj["metadata"]
-        return (
-            bool(old["metadata"].get("deletionTimestamp"))
-            and not meta.get("finalizers")
-            and not obj.get("spec", {}).get("finalizers")
-        )
+    def _ends_deletion(kind: Kind, obj: JSON, old: JSON) -> bool:
+        """Did this update take the last finalizer off an object that is being deleted?"""
+        if not old["metadata"].get("deletionTimestamp") or obj["metadata"].get("finalizers"):
+            return False
+        return not (kind.strategy.has_spec_finalizers and obj["spec"].get("finalizers"))
 
     # -- delete ------------------------------------------------------------------------------------------------------
 
@@ -237,11 +239,13 @@ class Operations:
             if old is None:
                 raise errors.not_found(kind.group, kind.plural, name)
             self._check_preconditions(kind, old, options.get("preconditions") or {})
-            meta = old.object["metadata"]
-            finalizers = [*(meta.get("finalizers") or ()), *(old.object.get("spec", {}).get("finalizers") or ())]
-            policy = options.get("propagationPolicy")
-            added = {"Foreground": ["foregroundDeletion"], "Orphan": ["orphan"]}.get(policy or "", [])
-            if finalizers or added:
+            kind.strategy.admit_delete(old.object)
+            held = bool(old.object["metadata"].get("finalizers"))
+            if kind.strategy.has_spec_finalizers:
+                held = held or bool(old.object["spec"].get("finalizers"))
+            policy = options.get("propagationPolicy") or ""
+            added = {"Foreground": ["foregroundDeletion"], "Orphan": ["orphan"]}.get(policy, [])
+            if held or added:
                 return Outcome(200, self._mark_deleted(kind, old, added))
             removed = self._remove(kind, old, None)
             if kind.strategy.returns_deleted_object:
@@ -277,8 +281,7 @@ class Operations:
             meta["deletionTimestamp"] = format_time(self._now())
             meta["deletionGracePeriodSeconds"] = 0
         obj = {**old.object, "metadata": meta}
-        if kind.plural == "namespaces":
-            obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
+        kind.strategy.mark_deleted(obj)
         return self._store.put(kind.plural, old.key, obj)
 
     def _remove(self, kind: Kind, old: Stored, last: JSON | None) -> Stored:

@@ -15,7 +15,7 @@ import binascii
 import json
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -169,7 +169,7 @@ def parse_time(text: str) -> datetime:
     year, month, day, hour, minute, second, fraction, zulu, sign, off_h, off_m = match.groups()
     micro = int(((fraction or "") + "000000")[:6])
     try:
-        moment = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), micro, timezone.utc)
+        moment = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), micro, UTC)
     except ValueError as error:
         raise DecodeError(f'parsing time "{text}": {error}') from error
     if zulu:

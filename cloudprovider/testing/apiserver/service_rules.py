@@ -1,0 +1,370 @@
+"""Validation of services. Pure; called by `services`.
+
+Follows validateService and its helpers in pkg/apis/core/validation/validation.go of k8s.io/kubernetes.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from cloudprovider.testing.apiserver.addresses import cidr_problem, ip_problem, is_ipv6
+from cloudprovider.testing.apiserver.errors import (
+    JSON,
+    Cause,
+    duplicate,
+    forbidden_value,
+    invalid_value,
+    not_supported,
+    required,
+)
+from cloudprovider.testing.apiserver.metadata import validate_labels
+from cloudprovider.testing.apiserver.names import dns_label, dns_subdomain, qualified_name
+
+_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_SOURCE_RANGES: Final = "service.beta.kubernetes.io/load-balancer-source-ranges"
+_ONLY_BALANCER: Final = "may only be used when `type` is 'LoadBalancer'"
+_PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
+_SET_ONCE: Final = "may not change once set"
+
+
+def is_none(spec: JSON) -> bool:
+    """Was no cluster IP wished for?"""
+    return bool(spec.get("clusterIP") == "None")
+
+
+def is_headless(spec: JSON) -> bool:
+    """Has the service no cluster IP by wish?"""
+    return spec.get("clusterIPs") == ["None"]
+
+
+def externally_accessible(spec: JSON) -> bool:
+    """Can traffic from outside the cluster reach it?"""
+    kind = spec.get("type")
+    return kind in ("NodePort", "LoadBalancer") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
+
+
+def needs_health_check(spec: JSON) -> bool:
+    """Does it need a health check node port?"""
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def validate(obj: JSON, old: JSON | None) -> list[Cause]:
+    """What is wrong with a service; values that the old one had already are not looked at again."""
+    spec = obj["spec"]
+    causes: list[Cause] = []
+    kind = spec["type"]
+    ports = spec.get("ports") or []
+    if not ports and not is_headless(spec) and kind != "ExternalName":
+        causes.append(required("spec.ports"))
+    if kind in ("LoadBalancer", "NodePort") and is_headless(spec):
+        causes.append(invalid_value("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
+    if kind == "ExternalName":
+        causes += _external_name(spec)
+    names: set[str] = set()
+    for at, port in enumerate(ports):
+        causes += _port(port, f"spec.ports[{at}]", len(ports) > 1, names)
+    causes += validate_labels(spec.get("selector") or {}, "spec.selector")
+    causes += _affinity(spec)
+    if kind != "ExternalName":
+        causes += cluster_ip_fields(spec)
+    before = old["spec"] if old is not None else {}
+    for at, address in enumerate(spec.get("externalIPs") or ()):
+        if address not in (before.get("externalIPs") or ()):
+            causes += _external_ip(address, f"spec.externalIPs[{at}]")
+    if kind not in _TYPES:
+        causes.append(not_supported("spec.type", kind, _TYPES))
+    if kind == "ClusterIP":
+        causes += [
+            forbidden_value(f"spec.ports[{at}].nodePort", "may not be used when `type` is 'ClusterIP'")
+            for at, port in enumerate(ports)
+            if port.get("nodePort")
+        ]
+    causes += _duplicate_ports(ports)
+    causes += _source_ranges(obj, old)
+    if "allocateLoadBalancerNodePorts" in spec and kind != "LoadBalancer":
+        causes.append(forbidden_value("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCER))
+    causes += _balancer_class(spec)
+    causes += _traffic(spec)
+    return causes
+
+
+def validate_step(spec: JSON, before: JSON) -> list[Cause]:
+    """What may not change from one spec to the next."""
+    causes: list[Cause] = []
+    if "ExternalName" not in (spec["type"], before["type"]):
+        causes += _address_step(spec, before)
+    if spec["type"] == before["type"] == "LoadBalancer" and spec.get("loadBalancerClass") != before.get(
+        "loadBalancerClass"
+    ):
+        causes.append(invalid_value("spec.loadBalancerClass", spec.get("loadBalancerClass"), _SET_ONCE))
+    if needs_health_check(spec) and needs_health_check(before):
+        if spec.get("healthCheckNodePort") != before.get("healthCheckNodePort"):
+            causes.append(forbidden_value("spec.healthCheckNodePort", "field is immutable"))
+    return causes
+
+
+def _address_step(spec: JSON, before: JSON) -> list[Cause]:
+    causes: list[Cause] = []
+    new, old = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
+    if not (is_headless(spec) and is_headless(before)):
+        if len(old) > len(new):
+            if not new:
+                causes.append(invalid_value("spec.clusterIPs[0]", new, "primary clusterIP can not be unset"))
+            elif new[0] != old[0]:
+                causes.append(invalid_value("spec.clusterIPs[0]", new, _SET_ONCE))
+        elif len(old) == len(new):
+            causes += [
+                invalid_value(f"spec.clusterIPs[{at}]", new, _SET_ONCE)
+                for at, address in enumerate(old)
+                if address != new[at]
+            ]
+        elif old and new[0] != old[0]:
+            causes.append(invalid_value("spec.clusterIPs[0]", new, _SET_ONCE))
+    if not is_headless(spec) and not is_headless(before):
+        families, held = spec.get("ipFamilies") or [], before.get("ipFamilies") or []
+        if families and held and families[0] != held[0]:
+            causes.append(invalid_value("spec.ipFamilies[0]", families, _SET_ONCE))
+    return causes
+
+
+def validate_ingress(status: JSON, spec: JSON) -> list[Cause]:
+    """What is wrong with `status.loadBalancer.ingress`."""
+    ingress: Sequence[JSON] = status.get("loadBalancer", {}).get("ingress") or ()
+    path = "status.loadBalancer.ingress"
+    if spec["type"] != "LoadBalancer" and ingress:
+        return [forbidden_value(path, "may only be used when `spec.type` is 'LoadBalancer'")]
+    causes: list[Cause] = []
+    for at, point in enumerate(ingress):
+        here = f"{path}[{at}]"
+        address, mode, hostname = point.get("ip", ""), point.get("ipMode"), point.get("hostname", "")
+        if address:
+            causes += [invalid_value(f"{here}.ip", address, why) for why in ip_problem(address)]
+        if mode is None and address:
+            causes.append(required(f"{here}.ipMode", "must be specified when `ip` is set"))
+        elif mode is not None and not address:
+            causes.append(forbidden_value(f"{here}.ipMode", "may not be specified when `ip` is not set"))
+        elif mode is not None and mode not in ("Proxy", "VIP"):
+            causes.append(not_supported(f"{here}.ipMode", mode, ["Proxy", "VIP"]))
+        if hostname:
+            causes += [invalid_value(f"{here}.hostname", hostname, why) for why in dns_subdomain(hostname)]
+            if not ip_problem(hostname):
+                causes.append(invalid_value(f"{here}.hostname", hostname, "must be a DNS name, not an IP address"))
+    return causes
+
+
+def cluster_ip_fields(spec: JSON) -> list[Cause]:
+    """clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy must fit each other."""
+    causes: list[Cause] = []
+    single, several = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
+    path = "spec.clusterIPs"
+    if single and not several:
+        causes.append(required(path))
+    elif single and several[0] != single:
+        causes.append(invalid_value(path, several, "first value must match `clusterIP`"))
+    elif not single and several:
+        causes.append(invalid_value(path, several, "must be empty when `clusterIP` is not specified"))
+    families = spec.get("ipFamilies") or []
+    for at, family in enumerate(families):
+        if family not in ("IPv4", "IPv6"):
+            causes.append(not_supported(f"spec.ipFamilies[{at}]", family, ["IPv4", "IPv6"]))
+        if family in families[:at]:
+            causes.append(duplicate(f"spec.ipFamilies[{at}]", family))
+    policy = spec.get("ipFamilyPolicy")
+    if policy is not None and policy not in ("PreferDualStack", "RequireDualStack", "SingleStack"):
+        causes.append(
+            not_supported("spec.ipFamilyPolicy", policy, ["PreferDualStack", "RequireDualStack", "SingleStack"])
+        )
+    wrong = _cluster_ips(several, path)
+    if wrong:
+        return causes + wrong
+    if len(several) > 2:
+        causes.append(invalid_value(path, several, "may only hold up to 2 values"))
+    if len(several) > 1 and len({is_ipv6(one) for one in several}) < 2:
+        causes.append(invalid_value(path, several, "may specify no more than one IP for each IP family"))
+    if not is_headless(spec):
+        for at, (address, family) in enumerate(zip(several, families, strict=False)):
+            if is_ipv6(address) != (family == "IPv6"):
+                why = f"expected an {family} value as indicated by `ipFamilies[{at}]`"
+                causes.append(invalid_value(f"{path}[{at}]", address, why))
+    return causes
+
+
+def _cluster_ips(several: Sequence[str], path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for at, address in enumerate(several):
+        if at == 0 and address == "None":
+            if len(several) > 1:
+                causes.append(invalid_value(path, list(several), "'None' must be the first and only value"))
+            continue
+        causes += [invalid_value(f"{path}[{at}]", address, why) for why in ip_problem(address)]
+    return causes
+
+
+def _external_name(spec: JSON) -> list[Cause]:
+    causes = [
+        forbidden_value(f"spec.{field}", "may not be set for ExternalName services")
+        for field in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
+        if spec.get(field)
+    ]
+    name = spec.get("externalName", "").removesuffix(".")
+    if not name:
+        return [*causes, required("spec.externalName")]
+    return causes + [invalid_value("spec.externalName", name, why) for why in dns_subdomain(name)]
+
+
+def _port(port: JSON, path: str, needs_name: bool, names: set[str]) -> list[Cause]:
+    causes: list[Cause] = []
+    name, number, protocol, target = (
+        port.get("name", ""),
+        port["port"],
+        port.get("protocol", ""),
+        port.get("targetPort"),
+    )
+    if needs_name and not name:
+        causes.append(required(f"{path}.name"))
+    elif name:
+        causes += [invalid_value(f"{path}.name", name, why) for why in dns_label(name)]
+        if name in names:
+            causes.append(duplicate(f"{path}.name", name))
+        names.add(name)
+    if not 1 <= number <= 65535:
+        causes.append(invalid_value(f"{path}.port", number, _PORT_RANGE))
+    if protocol not in ("SCTP", "TCP", "UDP"):
+        causes.append(not_supported(f"{path}.protocol", protocol, ["SCTP", "TCP", "UDP"]))
+    if isinstance(target, str):
+        causes += [invalid_value(f"{path}.targetPort", target, why) for why in _port_name(target)]
+    elif not 1 <= (target or 0) <= 65535:
+        causes.append(invalid_value(f"{path}.targetPort", target, _PORT_RANGE))
+    protocol_name = port.get("appProtocol")
+    if protocol_name is not None:
+        causes += [invalid_value(f"{path}.appProtocol", protocol_name, why) for why in qualified_name(protocol_name)]
+    return causes
+
+
+def _port_name(name: str) -> list[str]:
+    found = []
+    if len(name) > 15:
+        found.append("must be no more than 15 bytes")
+    if not re.fullmatch(r"[-a-z0-9]+", name):
+        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search(r"[a-z]", name):
+        found.append("must contain at least one letter (a-z)")
+    if "--" in name:
+        found.append("must not contain consecutive hyphens")
+    if name.startswith("-") or name.endswith("-"):
+        found.append("must not begin or end with a hyphen")
+    return found
+
+
+def _affinity(spec: JSON) -> list[Cause]:
+    affinity, config = spec["sessionAffinity"], spec.get("sessionAffinityConfig")
+    if affinity not in ("ClientIP", "None"):
+        return [not_supported("spec.sessionAffinity", affinity, ["ClientIP", "None"])]
+    if affinity == "ClientIP":
+        timeout = (config or {}).get("clientIP", {}).get("timeoutSeconds", 0)
+        if not 0 < timeout <= 86400:
+            path = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
+            return [invalid_value(path, timeout, "must be greater than 0 and less than 86400")]
+    return []
+
+
+def _external_ip(address: str, path: str) -> list[Cause]:
+    wrong = ip_problem(address)
+    if wrong:
+        return [invalid_value(path, address, why) for why in wrong]
+    parsed = ipaddress.ip_address(address)
+    found = []
+    if parsed.is_unspecified:
+        found.append(f"may not be unspecified ({address})")
+    if parsed.is_loopback:
+        found.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
+    if parsed.is_link_local:
+        found.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+    if parsed in ipaddress.ip_network("224.0.0.0/24" if parsed.version == 4 else "ff02::/16"):
+        found.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+    return [invalid_value(path, address, why) for why in found]
+
+
+def _duplicate_ports(ports: Sequence[JSON]) -> list[Cause]:
+    causes: list[Cause] = []
+    node_ports: set[tuple[Any, Any]] = set()
+    for at, port in enumerate(ports):
+        if port.get("nodePort"):
+            pair = (port.get("protocol"), port["nodePort"])
+            if pair in node_ports:
+                causes.append(duplicate(f"spec.ports[{at}].nodePort", port["nodePort"]))
+            node_ports.add(pair)
+    numbers: set[tuple[Any, Any]] = set()
+    for at, port in enumerate(ports):
+        pair = (port.get("protocol"), port["port"])
+        if pair in numbers:
+            shown = (
+                f'{{"Name":"","Protocol":"{pair[0]}","AppProtocol":null,"Port":{pair[1]},"TargetPort":0,"NodePort":0}}'
+            )
+            causes.append(Cause("FieldValueDuplicate", f"Duplicate value: {shown}", f"spec.ports[{at}]"))
+        numbers.add(pair)
+    return causes
+
+
+def _source_ranges(obj: JSON, old: JSON | None) -> list[Cause]:
+    spec = obj["spec"]
+    ranges = spec.get("loadBalancerSourceRanges") or []
+    causes: list[Cause] = []
+    if ranges:
+        path = "spec.LoadBalancerSourceRanges"
+        known = [one.strip() for one in (old["spec"].get("loadBalancerSourceRanges") or [])] if old is not None else []
+        if spec["type"] != "LoadBalancer":
+            causes.append(forbidden_value(path, _ONLY_BALANCER))
+        for at, one in enumerate(text.strip() for text in ranges):
+            if one not in known:
+                causes += [invalid_value(f"{path}[{at}]", one, why) for why in cidr_problem(one)]
+        return causes
+    annotation = (obj["metadata"].get("annotations") or {}).get(_SOURCE_RANGES)
+    if annotation is None:
+        return causes
+    path = f"metadata.annotations[{_SOURCE_RANGES}]"
+    if spec["type"] != "LoadBalancer":
+        causes.append(forbidden_value(path, _ONLY_BALANCER))
+    before = (old["metadata"].get("annotations") or {}).get(_SOURCE_RANGES) if old is not None else None
+    if annotation != before and annotation.strip():
+        for one in (part.strip() for part in annotation.split(",")):
+            causes += [invalid_value(path, one, why) for why in cidr_problem(one)]
+    return causes
+
+
+def _balancer_class(spec: JSON) -> list[Cause]:
+    name = spec.get("loadBalancerClass")
+    if name is None:
+        return []
+    if spec["type"] != "LoadBalancer":
+        return [forbidden_value("spec.loadBalancerClass", _ONLY_BALANCER)]
+    return [invalid_value("spec.loadBalancerClass", name, why) for why in qualified_name(name)]
+
+
+def _traffic(spec: JSON) -> list[Cause]:
+    causes: list[Cause] = []
+    policy, port = spec.get("externalTrafficPolicy", ""), spec.get("healthCheckNodePort", 0)
+    path = "spec.externalTrafficPolicy"
+    if not externally_accessible(spec):
+        if policy:
+            causes.append(invalid_value(path, policy, "may only be set for externally-accessible services"))
+    elif policy not in ("Cluster", "Local"):
+        causes.append(not_supported(path, policy, ["Cluster", "Local"]) if policy else required(path))
+    if not needs_health_check(spec):
+        if port:
+            why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+            causes.append(invalid_value("spec.healthCheckNodePort", port, why))
+    elif not port:
+        causes.append(required("spec.healthCheckNodePort"))
+    internal = spec.get("internalTrafficPolicy")
+    if internal is not None and internal not in ("Cluster", "Local"):
+        causes.append(not_supported("spec.internalTrafficPolicy", internal, ["Cluster", "Local"]))
+    distribution = spec.get("trafficDistribution")
+    if distribution is not None and distribution not in ("PreferClose", "PreferSameNode", "PreferSameZone"):
+        causes.append(
+            not_supported("spec.trafficDistribution", distribution, ["PreferClose", "PreferSameZone", "PreferSameNode"])
+        )
+    return causes

@@ -1,0 +1,216 @@
+"""PersistentVolumes: defaults, validation, the protection finalizer.
+
+Follows pkg/apis/core/validation/validation.go, pkg/registry/core/persistentvolume and
+plugin/pkg/admission/storage/storageobjectinuseprotection of k8s.io/kubernetes. Volume sources whose rules are not known here are
+refused with 501.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from cloudprovider.testing.apiserver.errors import (
+    JSON,
+    Cause,
+    forbidden_value,
+    invalid_value,
+    not_implemented,
+    not_supported,
+    required,
+)
+from cloudprovider.testing.apiserver.kinds import Strategy
+from cloudprovider.testing.apiserver.metadata import IMMUTABLE
+from cloudprovider.testing.apiserver.names import dns_subdomain, qualified_name
+from cloudprovider.testing.apiserver.quantity import amount
+from cloudprovider.testing.apiserver.schema import format_time
+
+PROTECTION: Final = "kubernetes.io/pv-protection"
+_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_POLICIES: Final = ("Delete", "Recycle", "Retain")
+_PLAIN: Final = frozenset(
+    "accessModes capacity claimRef mountOptions nodeAffinity persistentVolumeReclaimPolicy storageClassName "
+    "volumeAttributesClassName volumeMode".split()
+)
+_REQUIRED: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
+    "awsElasticBlockStore": ("awsElasticBlockStore", ("volumeID",)),
+    "azureDisk": ("azureDisk", ("diskName", "diskURI")),
+    "cinder": ("cinder", ("volumeID",)),
+    "csi": ("csi", ("driver", "volumeHandle")),
+    "gcePersistentDisk": ("persistentDisk", ("pdName",)),
+    "hostPath": ("hostPath", ("path",)),
+    "local": ("local", ("path",)),
+    "nfs": ("nfs", ("server", "path")),
+    "vsphereVolume": ("vsphereVolume", ("volumePath",)),
+}
+"""Volume sources: the name in error paths, and the fields that must not be empty."""
+
+
+def _now() -> str:
+    return format_time(datetime.now(UTC))
+
+
+class VolumeStrategy(Strategy):
+    """Rules of PersistentVolumes."""
+
+    returns_deleted_object = True
+
+    def __init__(self, now: Callable[[], str] = _now) -> None:
+        self._now = now
+
+    def default(self, obj: JSON) -> None:
+        """Phase, reclaim policy, volume mode, host path type."""
+        spec, status = obj["spec"], obj["status"]
+        if "phase" not in status:
+            obj["status"] = {**status, "phase": "Pending"}
+        defaults: JSON = {}
+        if "persistentVolumeReclaimPolicy" not in spec:
+            defaults["persistentVolumeReclaimPolicy"] = "Retain"
+        if "volumeMode" not in spec:
+            defaults["volumeMode"] = "Filesystem"
+        if "hostPath" in spec and "type" not in spec["hostPath"]:
+            defaults["hostPath"] = {**spec["hostPath"], "type": ""}
+        reference = spec.get("claimRef")
+        if reference is not None and ("kind" not in reference or "apiVersion" not in reference):
+            defaults["claimRef"] = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **reference}
+        if defaults:
+            obj["spec"] = {**spec, **defaults}
+
+    def admit(self, obj: JSON) -> None:
+        """A volume is protected from deletion while it is in use."""
+        finalizers = obj["metadata"].get("finalizers") or []
+        if PROTECTION not in finalizers:
+            obj["metadata"]["finalizers"] = [*finalizers, PROTECTION]
+
+    def prepare_create(self, obj: JSON) -> None:
+        """New volumes are pending."""
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": self._now()}
+
+    def prepare_status(self, obj: JSON, old: JSON) -> None:
+        """The spec stays; a new phase gets its time."""
+        obj["spec"] = old["spec"]
+        status, before = obj["status"], old["status"]
+        if status.get("phase") == before.get("phase"):
+            if "lastPhaseTransitionTime" in before and "lastPhaseTransitionTime" not in status:
+                obj["status"] = {**status, "lastPhaseTransitionTime": before["lastPhaseTransitionTime"]}
+        elif status.get("lastPhaseTransitionTime") == before.get("lastPhaseTransitionTime"):
+            obj["status"] = {**status, "lastPhaseTransitionTime": self._now()}
+
+    def validate(self, obj: JSON) -> list[Cause]:
+        """Access modes, capacity, policy, exactly one volume source."""
+        spec = obj["spec"]
+        causes = _access_modes(spec.get("accessModes") or ()) + _capacity(spec.get("capacity") or {})
+        policy = spec.get("persistentVolumeReclaimPolicy")
+        if policy and policy not in _POLICIES:
+            causes.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _POLICIES))
+        affinity = spec.get("nodeAffinity")
+        if affinity is not None:
+            causes += _node_affinity(affinity)
+        causes += _sources(spec)
+        storage_class = spec.get("storageClassName", "")
+        if storage_class:
+            causes += [
+                invalid_value("spec.storageClassName", storage_class, why) for why in dns_subdomain(storage_class)
+            ]
+        mode = spec.get("volumeMode")
+        if mode is not None and mode not in ("Block", "Filesystem"):
+            causes.append(not_supported("spec.volumeMode", mode, ["Block", "Filesystem"]))
+        return causes
+
+    def validate_update(self, obj: JSON, old: JSON) -> list[Cause]:
+        """The source of a volume does not change."""
+        causes = self.validate(obj)
+        spec, before = obj["spec"], old["spec"]
+        if {key: spec[key] for key in spec if key not in _PLAIN} != {
+            key: before[key] for key in before if key not in _PLAIN
+        }:
+            causes.append(
+                forbidden_value(
+                    "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation\n"
+                )
+            )
+        if spec.get("volumeMode") != before.get("volumeMode"):
+            causes.append(invalid_value("volumeMode", spec.get("volumeMode"), IMMUTABLE))
+        if before.get("nodeAffinity") is not None and spec.get("nodeAffinity") != before["nodeAffinity"]:
+            raise not_implemented("changes of a volume's nodeAffinity")
+        return causes
+
+    def validate_name(self, name: str) -> list[str]:
+        """A DNS subdomain."""
+        return dns_subdomain(name)
+
+
+def _access_modes(modes: Sequence[str]) -> list[Cause]:
+    path = "spec.accessModes"
+    if not modes:
+        return [required(path)]
+    causes = [not_supported(path, mode, _MODES) for mode in modes if mode not in _MODES]
+    if "ReadWriteOncePod" in modes and any(mode in _MODES and mode != "ReadWriteOncePod" for mode in modes):
+        causes.append(forbidden_value(path, "may not use ReadWriteOncePod with other access modes"))
+    return causes
+
+
+def _capacity(capacity: Mapping[str, str]) -> list[Cause]:
+    path = "spec.capacity"
+    causes = [] if capacity else [required(path)]
+    if set(capacity) != {"storage"}:
+        causes.append(not_supported(path, dict(capacity), ["storage"]))
+    for name, text in capacity.items():
+        if amount(text) <= 0:
+            causes.append(invalid_value(f"{path}[{name}]", text, "must be greater than zero"))
+    return causes
+
+
+def _sources(spec: JSON) -> list[Cause]:
+    found = [name for name in spec if name not in _PLAIN]
+    for name in found:
+        if name not in _REQUIRED:
+            raise not_implemented(f"volumes of the kind {name}")
+    if not found:
+        return [required("spec", "must specify a volume type")]
+    causes = [forbidden_value(f"spec.{name}", "may not specify more than 1 volume type") for name in sorted(found)[1:]]
+    name = sorted(found)[0]
+    shown, fields = _REQUIRED[name]
+    for field in fields:
+        if not spec[name].get(field):
+            causes.append(required(f"spec.{shown}.{field}"))
+    if name in ("hostPath", "local") and ".." in spec[name].get("path", "").split("/"):
+        causes.append(invalid_value(f"spec.{shown}.path", spec[name]["path"], "must not contain '..'"))
+    if name == "local" and spec.get("nodeAffinity") is None:
+        causes.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
+    return causes
+
+
+def _node_affinity(affinity: JSON) -> list[Cause]:
+    path = "spec.nodeAffinity.required"
+    wanted = affinity.get("required")
+    if wanted is None:
+        return [required(path, "must specify required node constraints")]
+    terms = wanted.get("nodeSelectorTerms") or []
+    if not terms:
+        return [required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")]
+    causes: list[Cause] = []
+    for at, term in enumerate(terms):
+        if term.get("matchFields"):
+            raise not_implemented("matchFields in a volume's nodeAffinity")
+        for place, expression in enumerate(term.get("matchExpressions") or ()):
+            here = f"{path}.nodeSelectorTerms[{at}].matchExpressions[{place}]"
+            causes += _expression(here, expression)
+    return causes
+
+
+def _expression(path: str, expression: JSON) -> list[Cause]:
+    operator, values, key = expression["operator"], expression.get("values") or (), expression["key"]
+    causes: list[Cause] = []
+    if operator in ("In", "NotIn") and not values:
+        causes.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+    elif operator in ("Exists", "DoesNotExist") and values:
+        causes.append(
+            forbidden_value(f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+        )
+    elif operator in ("Gt", "Lt") and len(values) != 1:
+        causes.append(required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+    elif operator not in ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"):
+        causes.append(invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
+    return causes + [invalid_value(f"{path}.key", key, why) for why in qualified_name(key)]
