@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 COMBINED_PREFIX: Final = "(combined from similar events): "
 SIMILAR_LIMIT: Final = 10
@@ -112,10 +112,10 @@ class Happening:
     first_at: float  # unix seconds
     last_at: float
     count: int = 1
+    key: tuple[Hashable, ...] = field(init=False)
 
-    @property
-    def key(self) -> tuple[Hashable, ...]:
-        return (self.ref.identity, self.type, self.reason, self.message)
+    def __attrs_post_init__(self) -> None:
+        self.key = (self.ref.identity, self.type, self.reason, self.message)
 
 
 @define(eq=False)
@@ -253,7 +253,10 @@ class _Recent(Generic[V]):
         self._items: OrderedDict[Hashable, V] = OrderedDict()
 
     def get(self, key: Hashable) -> V | None:
-        return self._items.get(key)
+        value = self._items.get(key)
+        if value is not None:
+            self._items.move_to_end(key)
+        return value
 
     def put(self, key: Hashable, value: V) -> None:
         self._items[key] = value
