@@ -18,17 +18,14 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, cast
 
 from attrs import frozen
-from kubernetes.client.models.v1_node import V1Node
-from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
-from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider.host import StopSignal
 from controllers.runtime.cache import Cache, Change, ChangeKind, Lister
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.handlers import Delivery, Handlers
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES, PERSISTENT_VOLUMES, SERVICES, Resource, T, key_of
-from controllers.runtime.signals import Bookmark, Listed, Signal, Streams, Watched, WatchOptions
+from controllers.runtime.resources import Resource, T, key_of
+from controllers.runtime.signals import Bookmark, Listed, Rest, Signal, Watched, WatchOptions
 from controllers.runtime.watch import ListWatch
 
 __all__ = ["DEFAULT_RESYNC", "Informer", "InformerFactory", "InformerHealth", "Registration"]
@@ -90,7 +87,7 @@ class Informer(Generic[T]):
 
     def __init__(
         self,
-        streams: Streams,
+        rest: Rest,
         resource: Resource[T],
         *,
         metrics: Metrics,
@@ -107,7 +104,7 @@ class Informer(Generic[T]):
         self._cache = Cache(resource, metrics)
         self.lister = Lister(self._cache)
         self._source = ListWatch(
-            streams,
+            rest,
             resource,
             self._cache.read,
             lambda: self._cache.version,
@@ -291,11 +288,11 @@ class Informer(Generic[T]):
 
 
 class InformerFactory:
-    """One informer per kind, shared by all who ask. Thread-safe. Serves as `cloudprovider.host.Listers`."""
+    """One informer per kind, shared by all who ask. Thread-safe."""
 
     def __init__(
         self,
-        rest: Streams,
+        rest: Rest,
         *,
         metrics: Metrics,
         clock: Clock = SYSTEM_CLOCK,
@@ -355,21 +352,6 @@ class InformerFactory:
     def health(self) -> list[InformerHealth]:
         """How each informer does."""
         return [informer.health() for informer in self._all()]
-
-    @property
-    def nodes(self) -> Lister[V1Node]:
-        """Nodes, by name."""
-        return self.informer(NODES).lister
-
-    @property
-    def services(self) -> Lister[V1Service]:
-        """Services, by "namespace/name"."""
-        return self.informer(SERVICES).lister
-
-    @property
-    def persistent_volumes(self) -> Lister[V1PersistentVolume]:
-        """Persistent volumes, by name."""
-        return self.informer(PERSISTENT_VOLUMES).lister
 
     def _all(self) -> list[Informer[Any]]:
         with self._lock:

@@ -9,6 +9,7 @@ client-go's pager and reflector.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic
 
@@ -19,7 +20,7 @@ from controllers.runtime.cache import Item
 from controllers.runtime.decode import Garbled, read_list
 from controllers.runtime.resources import T
 
-__all__ = ["Fetch", "Listing", "fetch_list", "is_too_large"]
+__all__ = ["Abandoned", "Fetch", "Listing", "PageRequest", "fetch_list", "is_too_large"]
 
 Fetch = Callable[[Mapping[str, str]], bytes]
 """Makes one list request with this query and returns the body; raises ApiError."""
@@ -57,6 +58,46 @@ def fetch_list(
     if listing is None:
         raise Gone(f"the list of {kind} objects expired between its pages, time and again", status=410)
     return listing
+
+
+class Abandoned(Exception):
+    """The request was closed while its answer was awaited."""
+
+
+class PageRequest:
+    """One request whose answer need not be awaited: `close` from another thread lets `fetch` return at once.
+
+    The request itself has a thread of its own, which lives on until its answer, its timeout or its client's end, and is
+    then forgotten; so a stop never waits for a server that does not answer.
+    """
+
+    def __init__(self, send: Callable[[], bytes]) -> None:
+        self._send = send
+        self._ended = threading.Event()
+        self._data: bytes | None = None
+        self._error: BaseException | None = None
+
+    def fetch(self) -> bytes:
+        """Send, wait, and return the body; once. Raises what `send` raises, or Abandoned."""
+        threading.Thread(target=self._run, name="informer-list", daemon=True).start()
+        self._ended.wait()
+        if self._error is not None:
+            raise self._error
+        if self._data is None:
+            raise Abandoned
+        return self._data
+
+    def close(self) -> None:
+        """Don't wait any longer. From any thread, any number of times."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        try:
+            self._data = self._send()
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
+            self._error = error
+        finally:
+            self._ended.set()
 
 
 def is_too_large(error: ApiError) -> bool:

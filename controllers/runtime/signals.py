@@ -10,7 +10,7 @@ from attrs import field, frozen, validators
 from controllers.runtime.cache import Item
 from controllers.runtime.resources import T
 
-__all__ = ["Bookmark", "Lines", "Listed", "Signal", "Streams", "Watched", "WatchOptions"]
+__all__ = ["Body", "Bookmark", "Lines", "Listed", "Rest", "Signal", "Watched", "WatchOptions"]
 
 
 class Lines(Protocol):
@@ -21,8 +21,19 @@ class Lines(Protocol):
     def close(self) -> None: ...
 
 
-class Streams(Protocol):
+class Body(Protocol):
+    """What is needed of a Response (clients.py)."""
+
+    @property
+    def data(self) -> bytes: ...
+
+
+class Rest(Protocol):
     """What is needed of a RestClient (clients.py)."""
+
+    def request(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None
+    ) -> Body: ...
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> Lines: ...
 
@@ -36,8 +47,8 @@ class WatchOptions:
     """The server ends a watch after a time drawn from this range, so that watches spread over its replicas."""
     silence: float = field(default=90.0, validator=validators.gt(0))
     """No byte for so long: the watch counts as half-open. More than the minute between two bookmarks."""
-    list_silence: float = field(default=60.0, validator=validators.gt(0))
-    """No byte for so long while listing: the request counts as failed."""
+    list_timeout: float = field(default=60.0, validator=validators.gt(0))
+    """For one page of a list, from the request to its last byte."""
     first_delay: float = field(default=0.8, validator=validators.gt(0))
     longest_delay: float = field(default=30.0, validator=validators.gt(0))
     longest_retry_after: float = 300.0

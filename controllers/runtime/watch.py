@@ -1,6 +1,6 @@
 """List, then watch, for ever (stage 1): the API server's side of one informer.
 
-Bytes come from `RestClient.stream`; `ListWatch.signals` yields complete lists, events and bookmarks in the order in
+Bytes come from `RestClient`; `ListWatch.signals` yields complete lists, events and bookmarks in the order in
 which the cache must apply them. All that may go wrong on the way is settled here, so the informer sees signals only:
 
 | what happens                                    | what is done                                                  |
@@ -37,7 +37,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, Protocol
 
 from controllers.runtime.apierrors import (
     ApiError,
@@ -53,10 +53,10 @@ from controllers.runtime.apierrors import (
 from controllers.runtime.cache import EVENT_TYPES, Item
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.decode import Garbled, read_watch_line
-from controllers.runtime.listing import fetch_list, is_too_large
+from controllers.runtime.listing import Abandoned, PageRequest, fetch_list, is_too_large
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import Resource, T, is_newer
-from controllers.runtime.signals import Bookmark, Lines, Listed, Signal, Streams, Watched, WatchOptions
+from controllers.runtime.signals import Bookmark, Listed, Rest, Signal, Watched, WatchOptions
 
 __all__ = ["ListWatch"]
 
@@ -67,6 +67,10 @@ _FRUITLESS_LIMIT: Final = 5
 _TOO_LARGE_LIMIT: Final = 3
 _SILENCES_LIMIT: Final = 3
 _MARGIN: Final = 0.9  # a share of `silence`: the read's own timer and our clock need not agree to the millisecond
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
 
 
 class _Stopped(Exception):
@@ -86,7 +90,7 @@ class ListWatch(Generic[T]):
 
     def __init__(
         self,
-        streams: Streams,
+        rest: Rest,
         resource: Resource[T],
         read: Callable[[Any], Item[T]],
         version: Callable[[], str],
@@ -97,7 +101,7 @@ class ListWatch(Generic[T]):
         options: WatchOptions | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        self._streams = streams
+        self._rest = rest
         self._resource = resource
         self._path = resource.path(namespace)
         self._read = read
@@ -106,7 +110,7 @@ class ListWatch(Generic[T]):
         self._options = options or WatchOptions()
         self._rng = rng or random.Random()
         self._lock = threading.Lock()
-        self._current: Lines | None = None
+        self._current: _Closable | None = None
         self._stop = ClockEvent(clock)
         self._relist_cause = "start"
         self._quorum = False
@@ -196,14 +200,15 @@ class ListWatch(Generic[T]):
         return self._read(raw)
 
     def _fetch(self, query: Mapping[str, str]) -> bytes:
-        lines = self._begin(query, self._options.list_silence)
+        timeout = self._options.list_timeout
+        request = PageRequest(lambda: self._rest.request("GET", self._path, query=query, timeout=timeout).data)
+        self._begin(request)
         try:
-            data = b"\n".join(lines)
+            return request.fetch()
+        except Abandoned:
+            raise _Stopped from None
         finally:
-            self._finish(lines)
-        if self._stop.is_set():
-            raise _Stopped  # a closed stream ends like a complete one
-        return data
+            self._finish(request)
 
     def _list_failed(self, error: Exception) -> float:
         cause = _cause(error)
@@ -228,7 +233,8 @@ class ListWatch(Generic[T]):
             "resourceVersion": self._version(),
             "timeoutSeconds": str(int(self._rng.uniform(low, high))),
         }
-        lines = self._begin(query, self._options.silence)
+        lines = self._rest.stream(self._path, query=query, read_timeout=self._options.silence)
+        self._begin(lines)
         useful = False
         self._open_since = None
         try:
@@ -306,19 +312,19 @@ class ListWatch(Generic[T]):
 
     # Both
 
-    def _begin(self, query: Mapping[str, str], silence: float) -> Lines:
-        lines = self._streams.stream(self._path, query=query, read_timeout=silence)
+    def _begin(self, work: _Closable) -> None:
+        """Let `stop` close what is about to begin."""
         with self._lock:
             if not self._stop.is_set():
-                self._current = lines
-                return lines
-        lines.close()
+                self._current = work
+                return
+        work.close()
         raise _Stopped
 
-    def _finish(self, lines: Lines) -> None:
+    def _finish(self, work: _Closable) -> None:
         with self._lock:
             self._current = None
-        lines.close()
+        work.close()
 
     def _hear(self) -> None:
         self._heard = self._quiet_since = self._clock.monotonic()
