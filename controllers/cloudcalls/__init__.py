@@ -1,0 +1,41 @@
+"""The gateway to the cloud (stage 5, cloud call): the only caller of vendor code.
+
+Controllers hold a :class:`CloudCalls`. Behind it: `gateway`, `pool` and `jobs` (threads, deadlines, parked keys),
+`limits` (rate and priorities), `fetch`, `batching`, `answers` and `instances` (questions about nodes), `validate` and
+`snapshots` (what passes in and out), `capabilities` (typed wrappers), `errors` (what a call can end in), `measures`
+(metrics), `options`.
+"""
+
+from controllers.cloudcalls.cloudcalls import CloudCalls
+from controllers.cloudcalls.errors import (
+    AnswerMissing,
+    CallAborted,
+    CallFailed,
+    CallOverdue,
+    CallsClosed,
+    CloudCallError,
+    InvalidAnswer,
+)
+from controllers.cloudcalls.gateway import CallHealth, OverdueCall
+from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
+from controllers.cloudcalls.options import CloudCallOptions
+
+__all__ = [
+    "CloudCalls",
+    "CloudCallOptions",
+    "CallHealth",
+    "OverdueCall",
+    # priorities
+    "PRIORITY_DELETE",
+    "PRIORITY_NEW",
+    "PRIORITY_NORMAL",
+    "PRIORITY_SWEEP",
+    # errors
+    "CloudCallError",
+    "CallFailed",
+    "CallAborted",
+    "InvalidAnswer",
+    "AnswerMissing",
+    "CallsClosed",
+    "CallOverdue",
+]

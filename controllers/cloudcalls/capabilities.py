@@ -1,0 +1,200 @@
+"""The vendor's capabilities as controllers call them (stage 5, cloud call): typed, and each call through the gate.
+
+One small class per capability; nothing is decided here. Every method blocks until the answer or the deadline, may be
+called from many threads, and raises what the method of the contract raises, and besides: CallOverdue, InvalidAnswer,
+CallFailed (see `controllers.cloudcalls.errors`), and for methods that change the cloud, what the guard raises. A
+Service, a route destination, a volume is a key: while an overdue call for it runs, no other one is made, of no method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+from kubernetes.client.models.v1_service import V1Service
+
+from cloudprovider import (
+    ClientBuilder,
+    InformerUser,
+    Listers,
+    Route,
+    StopSignal,
+    Zone,
+)
+from controllers.cloudcalls import validate
+from controllers.cloudcalls.gateway import Ask, Gateway
+from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NORMAL
+from controllers.runtime.resources import key_of
+
+__all__ = [
+    "ClusterCalls",
+    "InstanceCalls",
+    "LoadBalancerCalls",
+    "PVLabelerCalls",
+    "ProviderCalls",
+    "RouteCalls",
+    "ZoneCalls",
+]
+
+R = TypeVar("R")
+
+
+class _Calls:
+    def __init__(self, gateway: Gateway, capability: Any) -> None:
+        self._gateway = gateway
+        self._capability = capability
+
+    def _call(
+        self,
+        method: str,
+        check: Callable[..., R],
+        key: str,
+        *args: Any,
+        mutating: bool = False,
+        priority: int = PRIORITY_NORMAL,
+    ) -> R:
+        fn = getattr(self._capability, method)
+        return self._gateway.call(Ask(method, fn, args, key, partial(check, method=method), mutating, priority))
+
+
+class ProviderCalls(_Calls):
+    """The methods of `Interface` itself."""
+
+    def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
+        """Start the provider. To be called once, before anything else."""
+        self._call("initialize", validate.no_answer, "provider", client_builder, stop)
+
+    def set_informers(self, informers: Listers) -> bool:
+        """Give the host's caches to a provider that wants them; False when it does not."""
+        if not isinstance(self._capability, InformerUser):
+            return False
+        self._call("set_informers", validate.no_answer, "provider", informers)
+        return True
+
+    def has_cluster_id(self) -> bool:
+        """Whether the cloud has the cluster ID that it needs."""
+        return self._call("has_cluster_id", validate.flag, "provider")
+
+    def provider_id_prefixes(self) -> tuple[str, ...]:
+        """How this provider's IDs begin; empty without provider IDs."""
+        return self._call("provider_id_prefixes", validate.prefixes, "provider")
+
+
+class LoadBalancerCalls(_Calls):
+    """Load balancers. The Service is the key."""
+
+    def get(
+        self, cluster_name: str, service: V1Service, *, priority: int = PRIORITY_NORMAL
+    ) -> V1LoadBalancerStatus | None:
+        """The status; None when the cloud has none."""
+        return self._call(
+            "get_load_balancer", _or_none, _service_key(service), cluster_name, service, priority=priority
+        )
+
+    def name(self, cluster_name: str, service: V1Service) -> str:
+        """The load balancer's name in the cloud."""
+        return self._call(
+            "get_load_balancer_name", validate.load_balancer_name, _service_key(service), cluster_name, service
+        )
+
+    def ensure(
+        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = PRIORITY_NORMAL
+    ) -> V1LoadBalancerStatus:
+        """Create or repair it. Use PRIORITY_NEW for a Service that has none yet."""
+        key, check = _service_key(service), validate.load_balancer_status
+        return self._call(
+            "ensure_load_balancer", check, key, cluster_name, service, nodes, mutating=True, priority=priority
+        )
+
+    def update(
+        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = PRIORITY_NORMAL
+    ) -> None:
+        """Set its targets."""
+        key, check = _service_key(service), validate.no_answer
+        self._call("update_load_balancer", check, key, cluster_name, service, nodes, mutating=True, priority=priority)
+
+    def ensure_deleted(self, cluster_name: str, service: V1Service, *, priority: int = PRIORITY_DELETE) -> None:
+        """Delete it. Returning means that the cloud confirmed."""
+        key, check = _service_key(service), validate.no_answer
+        self._call("ensure_load_balancer_deleted", check, key, cluster_name, service, mutating=True, priority=priority)
+
+
+class RouteCalls(_Calls):
+    """Routes. A destination is a key, and so is the list."""
+
+    def list(self, cluster_name: str, *, priority: int = PRIORITY_NORMAL) -> tuple[Route, ...]:
+        """Every route of the cluster. Never a part: a junk item fails the whole."""
+        return self._call("list_routes", validate.routes, f"routes/{cluster_name}", cluster_name, priority=priority)
+
+    def create(self, cluster_name: str, name_hint: str, route: Route, *, priority: int = PRIORITY_NORMAL) -> None:
+        """Create a route."""
+        key = f"route/{route.destination_cidr}"
+        self._call(
+            "create_route", validate.no_answer, key, cluster_name, name_hint, route, mutating=True, priority=priority
+        )
+
+    def delete(self, cluster_name: str, route: Route, *, priority: int = PRIORITY_DELETE) -> None:
+        """Delete a route, as `list` gave it."""
+        key = f"route/{route.destination_cidr}"
+        self._call("delete_route", validate.no_answer, key, cluster_name, route, mutating=True, priority=priority)
+
+
+class ZoneCalls(_Calls):
+    """Zones by provider ID or node name (metadata asks for them by itself)."""
+
+    def here(self) -> Zone:
+        """The zone that the program runs in."""
+        return self._call("get_zone", validate.zone, "zone")
+
+    def by_provider_id(self, provider_id: str) -> Zone:
+        """The zone of an instance."""
+        return self._call("get_zone_by_provider_id", validate.zone, f"instance/{provider_id}", provider_id)
+
+    def by_node_name(self, node_name: str) -> Zone:
+        """The zone of a node's instance."""
+        return self._call("get_zone_by_node_name", validate.zone, f"node/{node_name}", node_name)
+
+
+class ClusterCalls(_Calls):
+    """The clusters in the cloud account."""
+
+    def list(self) -> tuple[str, ...]:
+        """Their names."""
+        return self._call("list_clusters", validate.texts, "clusters")
+
+    def master(self, cluster_name: str) -> str:
+        """The address of one's control plane."""
+        return self._call("master", validate.text, f"cluster/{cluster_name}", cluster_name)
+
+
+class PVLabelerCalls(_Calls):
+    """Labels of volumes. The volume is the key."""
+
+    def labels(self, pv: V1PersistentVolume, *, priority: int = PRIORITY_NORMAL) -> dict[str, str]:
+        """The labels that the volume should carry."""
+        key = f"persistentvolume/{key_of(pv)}"
+        return self._call("get_labels_for_volume", validate.labels, key, pv, priority=priority)
+
+
+class InstanceCalls(_Calls):
+    """What the older Instances can do besides answering about nodes."""
+
+    def add_ssh_key(self, user: str, key_data: bytes) -> None:
+        """Let a user log in on all instances."""
+        self._call("add_ssh_key_to_all_instances", validate.no_answer, "ssh-keys", user, key_data, mutating=True)
+
+    def current_node_name(self, hostname: str) -> str:
+        """The node name of the machine with this host name."""
+        return self._call("current_node_name", validate.text, "instances", hostname)
+
+
+def _service_key(service: V1Service) -> str:
+    return f"service/{key_of(service)}"
+
+
+def _or_none(answer: object, *, method: str) -> V1LoadBalancerStatus | None:
+    return None if answer is None else validate.load_balancer_status(answer, method=method)

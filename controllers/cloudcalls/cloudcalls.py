@@ -1,0 +1,307 @@
+"""CloudCalls: what controllers hold of a provider (stage 5, cloud call).
+
+Made by the manager (or by a program of one controller) around a provider, and handed to every controller. Nodes and
+Services come in from the reconcilers (stage 4), validated answers go back to them. No controller calls vendor code in
+any other way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider import InstanceMetadata, InstanceState, Interface, NotImplementedByProvider
+from controllers.cloudcalls import instances, validate
+from controllers.cloudcalls.answers import Answers
+from controllers.cloudcalls.capabilities import (
+    ClusterCalls,
+    InstanceCalls,
+    LoadBalancerCalls,
+    ProviderCalls,
+    PVLabelerCalls,
+    RouteCalls,
+    ZoneCalls,
+)
+from controllers.cloudcalls.errors import InvalidAnswer
+from controllers.cloudcalls.fetch import Deliver, Fetch, Way
+from controllers.cloudcalls.gateway import Ask, CallHealth, Gateway, OverdueCall
+from controllers.cloudcalls.instances import Program, Question
+from controllers.cloudcalls.limits import PRIORITY_NORMAL
+from controllers.cloudcalls.options import CloudCallOptions
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.resources import key_of
+
+__all__ = ["CloudCalls"]
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class CloudCalls:
+    """One provider behind the gate. Thread-safe; build one per provider and process, after the registry made the
+    provider, and `close` it at the end.
+
+    `guard(method)` is called right before each call that changes the cloud and may raise to refuse it: fencing once the
+    lease is lost. `on_fatal(message)` is called at most once, when more threads are lost to hung calls than
+    `options.max_abandoned`; a manager ends the process then. The library itself never does.
+
+    Capabilities are looked up once, at first use (after `initialize`, whose contract says so). Each is None where
+    the provider has none.
+    """
+
+    def __init__(
+        self,
+        provider: Interface,
+        *,
+        options: CloudCallOptions | None = None,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        guard: Callable[[str], None] | None = None,
+        on_fatal: Callable[[str], None] | None = None,
+    ) -> None:
+        self.options = options or CloudCallOptions()
+        self.provider_name = validate.text(provider.provider_name(), method="provider_name")
+        self._provider = provider
+        self._gateway = Gateway(
+            self.provider_name,
+            self.options,
+            metrics=metrics or Metrics(),
+            clock=clock,
+            guard=guard,
+            on_fatal=on_fatal,
+        )
+        self.provider = ProviderCalls(self._gateway, provider)
+        self._lock = threading.Lock()
+        self._found: dict[str, Any] = {}
+
+    # ---- what the provider has
+
+    @property
+    def provider_id_prefixes(self) -> tuple[str, ...]:
+        """How this provider's IDs begin; empty for a provider without provider IDs."""
+        return self._once("provider_id_prefixes", self.provider.provider_id_prefixes)
+
+    @property
+    def concurrency(self) -> int:
+        """How many vendor calls may be under way at once."""
+        return self.options.concurrency
+
+    @property
+    def max_batch(self) -> int:
+        """How many nodes one call can ask about; 1 when the provider has no InstancesBatch.
+
+        Raises InvalidAnswer when the provider names no sensible number.
+        """
+        return self._once("max_batch", self._ask_max_batch)
+
+    @property
+    def has_instances(self) -> bool:
+        """Whether the provider can be asked about nodes at all."""
+        return any(self._capability(name) is not None for name in ("instances_batch", "instances_v2", "instances"))
+
+    @property
+    def load_balancers(self) -> LoadBalancerCalls | None:
+        """Load balancers."""
+        return self._calls("load_balancer", LoadBalancerCalls)
+
+    @property
+    def routes(self) -> RouteCalls | None:
+        """Routes."""
+        return self._calls("routes", RouteCalls)
+
+    @property
+    def zones(self) -> ZoneCalls | None:
+        """Zones."""
+        return self._calls("zones", ZoneCalls)
+
+    @property
+    def clusters(self) -> ClusterCalls | None:
+        """Clusters."""
+        return self._calls("clusters", ClusterCalls)
+
+    @property
+    def pv_labeler(self) -> PVLabelerCalls | None:
+        """Labels of volumes."""
+        return self._calls("pv_labeler", PVLabelerCalls)
+
+    @property
+    def instances(self) -> InstanceCalls | None:
+        """The older Instances, apart from questions about nodes: for those, `fetch_metadata` and `fetch_state`."""
+        return self._calls("instances", InstanceCalls)
+
+    # ---- nodes
+
+    def fetch_metadata(
+        self,
+        nodes: Sequence[V1Node],
+        deliver: Deliver[InstanceMetadata],
+        *,
+        fresh: bool = False,
+        priority: int = PRIORITY_NORMAL,
+    ) -> None:
+        """Ask what should be written on each node; `deliver(name, answer or exception)` once per node, as answers come.
+
+        Blocks until every node is answered, and calls `deliver` in this thread. The nodes have distinct names. An
+        exception is one node's own: InstanceNotFound, InvalidAnswer, AnswerMissing, Throttled, CallOverdue (parked) ...
+
+        Unless `fresh`, another fetch's answer to the same question serves too, also one of the last
+        `options.cache_ttl` seconds.
+        """
+        self._fetch("metadata", self._metadata_way, nodes, deliver, fresh, priority)
+
+    def fetch_state(
+        self,
+        nodes: Sequence[V1Node],
+        deliver: Deliver[InstanceState],
+        *,
+        fresh: bool = True,
+        priority: int = PRIORITY_NORMAL,
+    ) -> None:
+        """Ask whether each node's instance runs, is shut down, or gone; otherwise as `fetch_metadata`.
+
+        "Gone" is always InstanceState.GONE, and an exception always means unknown. No state is remembered; unless
+        `fresh`, a question that another fetch has under way is not asked twice. Deletions need fresh answers.
+        """
+        self._fetch("state", self._state_way, nodes, deliver, fresh, priority)
+
+    # ---- anything else
+
+    def call(
+        self,
+        method: str,
+        fn: Callable[..., R],
+        *args: Any,
+        key: str,
+        mutating: bool = False,
+        priority: int = PRIORITY_NORMAL,
+    ) -> R:
+        """Call vendor code that has no wrapper here. The answer is passed on as it is.
+
+        `method` names it in metrics, `key` whom it is about. Objects among `args`, also in lists, are replaced by
+        copies. Raises as the wrappers do.
+        """
+        ask: Ask[R] = Ask(method, fn, args, key, _as_it_is, mutating, priority)
+        return self._gateway.call(ask)
+
+    # ---- health and end
+
+    def health(self) -> CallHealth:
+        """Whether calls are overdue, which ones, and whether the process should end."""
+        return self._gateway.health()
+
+    def in_flight(self) -> int:
+        """Calls under way, overdue ones not counted."""
+        return self._gateway.in_flight()
+
+    def parked(self) -> Mapping[str, OverdueCall]:
+        """The keys that rest until an overdue call ends: "node/<name>", "service/<namespace>/<name>" ..."""
+        return self._gateway.parked()
+
+    def cancel_running(self) -> None:
+        """Set `current_call().cancelled` in every call under way: the lease is lost, or the drain took too long."""
+        self._gateway.cancel_running()
+
+    def close(self, timeout: float | None = 0.0) -> bool:
+        """Make no further calls: those that wait for their turn, and later ones, end with CallsClosed.
+
+        Waits at most `timeout` seconds (None: without end) for those under way, overdue ones not counted; True when
+        they ended. May be called twice.
+        """
+        return self._gateway.close(timeout)
+
+    # ---- inside
+
+    def _fetch(
+        self,
+        kind: str,
+        make: Callable[[], Way[A]],
+        nodes: Sequence[V1Node],
+        deliver: Deliver[A],
+        fresh: bool,
+        priority: int,
+    ) -> None:
+        try:
+            way: Way[A] = self._once(kind, make)
+        except Exception as error:  # noqa: BLE001 - the provider's accessors failed: that is every node's answer
+            for node in nodes:
+                deliver(key_of(node), error)
+            return
+        Fetch(self._gateway, way, deliver, fresh=fresh, priority=priority).run(nodes)
+
+    def _metadata_way(self) -> Way[InstanceMetadata]:
+        prefixes = self.provider_id_prefixes
+        batch, v2, legacy, zones = self._instance_capabilities()
+
+        def program(question: Question) -> Program[InstanceMetadata]:
+            if v2 is not None:
+                return instances.metadata_v2(v2, question, prefixes)
+            if legacy is not None:
+                return instances.metadata_legacy(legacy, zones, question, self.provider_name, prefixes)
+            raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")
+
+        together = None if batch is None else lambda questions: instances.metadata_batch(batch, questions, prefixes)
+        return Way(program, together, self.max_batch, Answers(self.options.cache_ttl))
+
+    def _state_way(self) -> Way[InstanceState]:
+        batch, v2, legacy, _ = self._instance_capabilities()
+
+        def program(question: Question) -> Program[InstanceState]:
+            if v2 is not None:
+                return instances.state_v2(v2, question)
+            if legacy is not None:
+                return instances.state_legacy(legacy, question, self.provider_name)
+            raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")
+
+        together = None if batch is None else partial(instances.state_batch, batch)
+        return Way(program, together, self.max_batch, Answers(0.0))
+
+    def _instance_capabilities(self) -> tuple[Any, Any, Any, Any]:
+        find = self._capability
+        return find("instances_batch"), find("instances_v2"), find("instances"), find("zones")
+
+    def _ask_max_batch(self) -> int:
+        batch = self._capability("instances_batch")
+        if batch is None:
+            return 1
+        return self._quietly("max_batch", lambda: batch.max_batch, _batch_size)
+
+    def _calls(self, name: str, kind: Callable[[Gateway, Any], R]) -> R | None:
+        def make() -> R | None:
+            capability = self._capability(name)
+            return None if capability is None else kind(self._gateway, capability)
+
+        return self._once(f"{name} calls", make)
+
+    def _capability(self, name: str) -> Any:
+        return self._once(name, lambda: self._quietly(name, getattr(self._provider, name), _as_it_is))
+
+    def _quietly(self, method: str, fn: Callable[[], Any], check: Callable[[Any], R]) -> R:
+        """Vendor code that does no work, so it is not counted; but it could hang."""
+        ask: Ask[R] = Ask(method, fn, (), "provider", check, counted=False)
+        return self._gateway.call(ask)
+
+    def _once(self, name: str, make: Callable[[], R]) -> R:
+        try:
+            found: R = self._found[name]
+            return found
+        except KeyError:
+            pass
+        made = make()
+        with self._lock:
+            kept: R = self._found.setdefault(name, made)
+            return kept
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+def _batch_size(answer: object) -> int:
+    if not isinstance(answer, int) or isinstance(answer, bool) or answer < 1:
+        raise InvalidAnswer("max_batch", [f"it is {answer!r}, not a number of at least 1"])
+    return answer

@@ -1,0 +1,314 @@
+"""One fetch: many nodes asked about at once, each answered exactly once (stage 5, cloud call).
+
+Nodes come from a controller's fetcher thread (stage 3) and the answers go back through its `deliver`, as they come,
+always in that thread. The thread does nothing but wait: vendor code runs in the pool. It resumes programs, splits
+batches that fail or are slow, gives up calls past their deadline, and returns when every node has its answer or error.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from attrs import define, field
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider import NotImplementedByProvider
+from controllers.cloudcalls.answers import Answers, identity
+from controllers.cloudcalls.batching import Batcher, Group, concerns_all
+from controllers.cloudcalls.errors import CallFailed
+from controllers.cloudcalls.gateway import Ask, Gateway
+from controllers.cloudcalls.instances import Program, Question
+from controllers.cloudcalls.jobs import Inbox, Job
+from controllers.cloudcalls.validate import BatchAnswer
+from controllers.runtime.resources import key_of
+
+__all__ = ["Deliver", "Fetch", "Way"]
+
+log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+Deliver = Callable[[str, A | Exception], None]
+
+_SLOWER = 4.0  # a batch is slow when it takes this many times as long as usual
+
+
+@define(eq=False)
+class Way(Generic[A]):
+    """How one kind of question (metadata, state) is put to this provider; shared by all its fetches."""
+
+    program: Callable[[Question], Program[A]]
+    """Asks about one node, call by call."""
+    batch: Callable[[Sequence[Question]], Ask[BatchAnswer[A]]] | None
+    """Asks about several nodes in one call; None when the provider cannot."""
+    max_batch: int
+    answers: Answers[A]
+    batcher: Batcher = field(factory=Batcher)
+
+
+class Fetch(Generic[A]):
+    """One fetch; used once, by one thread."""
+
+    def __init__(self, gateway: Gateway, way: Way[A], deliver: Deliver[A], *, fresh: bool, priority: int) -> None:
+        self._gateway = gateway
+        self._clock = gateway.clock
+        self._way = way
+        self._deliver = deliver
+        self._fresh = fresh
+        self._priority = priority
+        self._asked_at = gateway.clock.monotonic()
+        self._inbox = Inbox()
+        self._open: dict[str, Question] = {}  # nodes without an answer
+        self._joined: set[str] = set()  # of them, those that another fetch is asking about
+        self._jobs: dict[Job, Group | tuple[str, Program[A]]] = {}
+        self._late: dict[Job, Group] = {}  # batches given up: should an answer come before the end, it counts
+        self._groups: list[Group] = []
+        self._timers: list[tuple[float, int, Job]] = []
+        self._order = itertools.count()
+        self._failure: Exception | None = None
+
+    def run(self, nodes: Sequence[V1Node]) -> None:
+        """Ask about the nodes (distinct by name) and deliver. Raises only what `deliver` raised, at the end."""
+        self._open = {key_of(node): Question(node, self._priority) for node in nodes}
+        try:
+            to_ask = [question for question in list(self._open.values()) if not self._answered_at_once(question)]
+            if self._way.batch is None:
+                for question in to_ask:
+                    self._ask_alone(question)
+            else:
+                self._groups = self._way.batcher.form([question.name for question in to_ask], self._way.max_batch)
+                for group in self._groups:
+                    self._ask_together(group)
+            while self._open:
+                self._step()
+        finally:
+            self._leave()
+        if self._failure is not None:
+            raise self._failure
+
+    # ---- the loop
+
+    def _step(self) -> None:
+        """Wait for something to happen, and deal with it."""
+        self._look_at_timers()
+        if not self._open:
+            return
+        if not self._jobs and not self._joined:
+            for name in list(self._open):
+                self._answer(name, CallFailed(f"the question about {name} was lost; this is a fault of the gateway"))
+            return
+        inbox = self._inbox
+        inbox.wait(self._clock, self._timers[0][0] if self._timers else math.inf)
+        while inbox.started:
+            job = inbox.started.popleft()
+            heapq.heappush(self._timers, (job.started + job.patience, next(self._order), job))
+        while inbox.ended:
+            item = inbox.ended.popleft()
+            if isinstance(item, Job):
+                self._ended(item)
+            else:
+                name, answer = item
+                self._joined.discard(name)
+                self._answer(name, answer)
+
+    def _look_at_timers(self) -> None:
+        now = self._clock.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            job = heapq.heappop(self._timers)[2]
+            asked = self._jobs.get(job)
+            if asked is None:
+                continue
+            if job.deadline <= now:
+                # When it ended at the last moment, its end is in the inbox by now or soon.
+                if self._gateway.expire(job):
+                    self._overdue(job)
+            else:
+                again = self._check_pace(job, asked, now) if isinstance(asked, Group) else job.deadline
+                heapq.heappush(self._timers, (min(again, job.deadline), next(self._order), job))
+
+    def _ended(self, job: Job) -> None:
+        asked = self._jobs.pop(job, None) or self._late.pop(job, None)
+        if asked is None:
+            return
+        if isinstance(asked, tuple):
+            name, program = asked
+            if job.error is None:
+                self._advance(name, partial(program.send, job.answer), program)
+            else:
+                self._advance(name, partial(program.throw, job.error), program)
+        elif job.error is None:
+            self._group_answered(asked, job.answer)
+        else:
+            self._group_failed(asked, job.error)
+
+    def _overdue(self, job: Job) -> None:
+        asked = self._jobs.pop(job)
+        error: Exception = self._gateway.overdue_error(job)
+        if isinstance(asked, tuple):
+            name, program = asked
+            self._advance(name, partial(program.throw, error), program)
+            return
+        if len(asked.names) > 1:
+            # No reason to park these keys: at most one of them is to blame, and it will be found.
+            self._late[job] = asked
+            error = CallFailed(f"the provider's {job.method} has not answered for a batch after {job.timeout:g} s")
+        self._group_failed(asked, error)
+
+    # ---- programs
+
+    def _ask_alone(self, question: Question) -> None:
+        program = self._way.program(question)
+        self._advance(question.name, partial(next, program), program)
+
+    def _advance(self, name: str, resume: Callable[[], Ask[Any]], program: Program[A]) -> None:
+        """Let a program go on to its next call, or to its end."""
+        while True:
+            try:
+                ask = resume()
+            except StopIteration as stop:
+                self._answer(name, stop.value)
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this node's answer
+                self._answer(name, error)
+                return
+            parked = self._gateway.parked_error(ask.key, ask.method)
+            if parked is None:
+                self._jobs[self._gateway.submit(ask, self._inbox)] = (name, program)
+                return
+            resume = partial(program.throw, parked)
+
+    # ---- batches
+
+    def _ask_together(self, group: Group) -> None:
+        assert self._way.batch is not None
+        questions = [self._open[name] for name in group.names if name in self._open]
+        if not questions:
+            return
+        ask = self._way.batch(questions)
+        parked = self._gateway.parked_error(ask.key, ask.method)
+        if parked is not None:
+            self._answer(group.names[0], parked)
+            return
+        patience = math.inf
+        if len(questions) > 1:
+            patience = self._gateway.options.patience
+            if group.depth:
+                patience /= 4  # it is part of a batch that went wrong already
+        self._jobs[self._gateway.submit(ask, self._inbox, patience)] = group
+
+    def _pending(self, group: Group) -> list[str]:
+        return [name for name in group.names if name in self._open]
+
+    def _group_answered(self, group: Group, answer: BatchAnswer[A]) -> None:
+        self._way.batcher.answered(group)
+        for name, value in answer.values.items():
+            self._answer(name, value)
+        if group.split:
+            self._drop_answered()
+
+    def _group_failed(self, group: Group, error: Exception) -> None:
+        pending = self._pending(group)
+        if group.split or not pending:
+            return  # its keys are being asked about in smaller groups, or were answered by others
+        if isinstance(error, NotImplementedByProvider):
+            for name in pending:
+                self._ask_alone(self._open[name])
+            return
+        smaller = [] if concerns_all(error) else self._way.batcher.failed(group, pending, self._way.max_batch)
+        asked_again = {name for part in smaller for name in part.names}
+        for name in pending:
+            if name not in asked_again:
+                self._answer(name, error if len(pending) == 1 else _of_its_own(error))
+        for part in smaller:
+            self._ask_together(part)
+
+    def _check_pace(self, job: Job, group: Group, now: float) -> float:
+        """Split a batch that is slow while others are served; returns when to look at it again."""
+        usual = self._gateway.measures.usual(job.method)
+        if group.split or usual is None:
+            return now + job.patience
+        seconds, last_answer = usual
+        slow_at = job.started + _SLOWER * seconds
+        if now < slow_at:
+            return slow_at
+        if last_answer <= job.started or not self._gateway.has_spare_threads():
+            return now + job.patience
+        smaller = self._way.batcher.slow(group, self._pending(group))
+        if smaller and self._gateway.expire(job):
+            log.info("the provider's %s is slow for %d nodes; asking for them in parts", job.method, len(group.names))
+            self._late[job] = group
+            del self._jobs[job]
+        for part in smaller:
+            self._ask_together(part)
+        return math.inf
+
+    def _drop_answered(self) -> None:
+        """A late answer came: what is being asked again for nothing is given up."""
+        for job, asked in list(self._jobs.items()):
+            if isinstance(asked, Group) and not self._pending(asked):
+                del self._jobs[job]
+                self._gateway.expire(job)
+
+    # ---- answers
+
+    def _answered_at_once(self, question: Question) -> bool:
+        """Whether nothing needs to be asked: the key is parked, or the answer there or on its way by another fetch."""
+        parked = self._gateway.parked_error(question.key, "the call under way")
+        if parked is not None:
+            self._answer(question.name, parked)
+            return True
+        if self._fresh:
+            return False
+        what = identity(question.node)
+        known = self._way.answers.recall(what, self._asked_at)
+        if known is not None:
+            del self._open[question.name]
+            self._hand_over(question.name, known)
+            return True
+        name = question.name
+        if self._way.answers.join(what, self, self._priority, lambda answer: self._inbox.put((name, answer))):
+            self._joined.add(name)
+            return True
+        return False
+
+    def _answer(self, name: str, answer: A | Exception) -> None:
+        question = self._open.pop(name, None)
+        if question is None:
+            return  # answered before, by a group that came first
+        self._joined.discard(name)
+        what = identity(question.node)
+        self._way.answers.settle(what, self, answer, self._asked_at, self._clock.monotonic())
+        self._hand_over(name, answer)
+
+    def _hand_over(self, name: str, answer: A | Exception) -> None:
+        try:
+            self._deliver(name, answer)
+        except Exception as error:
+            # A fault of the controller's. The other nodes get their answers first.
+            log.exception("the answer about %s could not be delivered", name)
+            self._failure = self._failure or error
+
+    def _leave(self) -> None:
+        """Nobody waits here any more: calls still under way are given up, and everyone who joined is told."""
+        for job in list(self._jobs):
+            self._gateway.expire(job)
+        for name in list(self._open):
+            self._answer(name, CallFailed(f"the question about {name} was given up"))
+        self._way.batcher.finished(self._groups)
+
+
+def _of_its_own(error: Exception) -> Exception:
+    """A copy of an error that is handed to several keys: each raises it in a thread of its own."""
+    kind = type(error)
+    try:
+        own = kind.__new__(kind, *error.args)
+    except TypeError:  # a class with a constructor of its own kind is shared
+        return error
+    own.__dict__.update(error.__dict__)
+    own.__cause__ = error.__cause__
+    return own

@@ -1,0 +1,238 @@
+"""How a node's instance is asked about (stage 5, cloud call): InstancesV2, or the older Instances with Zones.
+
+Each question is a program: a generator that yields the calls to be made, one after the other, and returns the
+answer. The fetch drives programs, many at once, through the gateway; so nothing in here blocks or knows of threads.
+Batches are asked in one call; see `batching`.
+
+Follows: getInstanceMetadata, getNodeAddressesByProviderIDOrName and their neighbours in k8s.io/cloud-provider
+controllers/node/node_controller.go, and getProviderID, ensureNodeExistsByProviderID, shutdownInCloudProvider in
+controllers/nodelifecycle/node_lifecycle_controller.go. Different from there: a question by name does not follow one by
+provider ID that was throttled, and "not found" by name does not outweigh a failure by provider ID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from attrs import define
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider import (
+    CallInterrupted,
+    CloudProviderError,
+    InstanceMetadata,
+    InstanceNotFound,
+    Instances,
+    InstancesBatch,
+    InstanceState,
+    InstancesV2,
+    NotImplementedByProvider,
+    RetryError,
+    Throttled,
+    Zone,
+    Zones,
+)
+from controllers.cloudcalls import validate
+from controllers.cloudcalls.errors import CallFailed, CallsClosed, CloudCallError, InvalidAnswer
+from controllers.cloudcalls.gateway import Ask
+from controllers.cloudcalls.validate import BatchAnswer
+from controllers.runtime.resources import key_of
+
+__all__ = [
+    "Program",
+    "Question",
+    "metadata_batch",
+    "metadata_legacy",
+    "metadata_v2",
+    "state_batch",
+    "state_legacy",
+    "state_v2",
+]
+
+A = TypeVar("A")
+Program = Generator[Ask[Any], Any, A]
+
+_Known = (CloudProviderError, CloudCallError)
+# After these the same instance is not asked about in another way: the cloud wants less, or nobody wants an answer.
+_Final = (Throttled, RetryError, CallInterrupted, CallsClosed)
+
+
+@define(eq=False)
+class Question:
+    """One node to ask about."""
+
+    node: V1Node
+    priority: int
+
+    @property
+    def name(self) -> str:
+        return key_of(self.node)
+
+    @property
+    def key(self) -> str:
+        """What is parked while a call about this node is overdue."""
+        return f"node/{key_of(self.node)}"
+
+    @property
+    def provider_id(self) -> str:
+        spec = self.node.spec
+        return (spec.provider_id if spec is not None else None) or ""
+
+    def ask(self, method: str, fn: Any, args: tuple[Any, ...], check: Any) -> Ask[Any]:
+        return Ask(method, fn, args, self.key, partial(check, method=method), priority=self.priority)
+
+
+def metadata_v2(v2: InstancesV2, question: Question, prefixes: Sequence[str]) -> Program[InstanceMetadata]:
+    """What InstancesV2 says. A provider ID that the node has already stands in for a missing one."""
+    check = partial(validate.metadata, own=question.provider_id, prefixes=prefixes)
+    answer: InstanceMetadata = yield question.ask("instance_metadata", v2.instance_metadata, (question.node,), check)
+    return answer
+
+
+def state_v2(v2: InstancesV2, question: Question) -> Program[InstanceState]:
+    """Existence, then power state. "Gone" only from `instance_exists`."""
+    node = question.node
+    try:
+        if not (yield question.ask("instance_exists", v2.instance_exists, (node,), validate.flag)):
+            return InstanceState.GONE
+    except InstanceNotFound:
+        return InstanceState.GONE
+    return (yield from _power(question.ask("instance_shutdown", v2.instance_shutdown, (node,), validate.flag)))
+
+
+def metadata_legacy(
+    instances: Instances, zones: Zones | None, question: Question, provider: str, prefixes: Sequence[str]
+) -> Program[InstanceMetadata]:
+    """Addresses, type and zone from the older interfaces: by provider ID, then by name."""
+    name, ask = question.name, question.ask
+    provider_id = question.provider_id
+    if not provider_id:
+        try:
+            provider_id = yield from _provider_id(instances, question, provider)
+        except NotImplementedByProvider:
+            prefixes = ()  # a provider without provider IDs: the node will have none
+    by_id, by_name = instances.node_addresses_by_provider_id, instances.node_addresses
+    addresses = yield from _by_id_or_name(
+        ask("node_addresses_by_provider_id", by_id, (provider_id,), validate.addresses) if provider_id else None,
+        ask("node_addresses", by_name, (name,), validate.addresses),
+    )
+    type_by_id, type_by_name = instances.instance_type_by_provider_id, instances.instance_type
+    instance_type = yield from _by_id_or_name(
+        ask("instance_type_by_provider_id", type_by_id, (provider_id,), validate.label_text) if provider_id else None,
+        ask("instance_type", type_by_name, (name,), validate.label_text),
+    )
+    zone = Zone()
+    if zones is not None:
+        zone_by_id, zone_by_name = zones.get_zone_by_provider_id, zones.get_zone_by_node_name
+        with suppress(NotImplementedByProvider):  # no zone is known: that is an answer
+            zone = yield from _by_id_or_name(
+                ask("get_zone_by_provider_id", zone_by_id, (provider_id,), validate.zone) if provider_id else None,
+                ask("get_zone_by_node_name", zone_by_name, (name,), validate.zone),
+            )
+    found = InstanceMetadata(provider_id, instance_type, addresses, zone.failure_domain, zone.region)
+    return validate.metadata(found, own=question.provider_id, prefixes=prefixes, method="instance_id")
+
+
+def state_legacy(instances: Instances, question: Question, provider: str) -> Program[InstanceState]:
+    """Existence and power state from the older interface, which answers by provider ID alone."""
+    try:
+        provider_id = question.provider_id or (yield from _provider_id(instances, question, provider))
+        exists = instances.instance_exists_by_provider_id
+        if not (yield question.ask("instance_exists_by_provider_id", exists, (provider_id,), validate.flag)):
+            return InstanceState.GONE
+    except InstanceNotFound:
+        return InstanceState.GONE
+    shutdown = instances.instance_shutdown_by_provider_id
+    return (
+        yield from _power(question.ask("instance_shutdown_by_provider_id", shutdown, (provider_id,), validate.flag))
+    )
+
+
+def metadata_batch(
+    batch: InstancesBatch, questions: Sequence[Question], prefixes: Sequence[str]
+) -> Ask[BatchAnswer[InstanceMetadata]]:
+    """One call about several nodes."""
+    own = {question.name: question.provider_id for question in questions}
+    method = "instances_metadata"
+
+    def check(name: str, value: object) -> InstanceMetadata:
+        return validate.metadata(value, own=own[name], prefixes=prefixes, method=method)
+
+    return _batch(method, batch.instances_metadata, questions, check)
+
+
+def state_batch(batch: InstancesBatch, questions: Sequence[Question]) -> Ask[BatchAnswer[InstanceState]]:
+    """One call about several nodes. The value `InstanceNotFound` is the state GONE."""
+    method = "instances_state"
+
+    def check(name: str, value: object) -> InstanceState:
+        return validate.state(value, method=method)
+
+    def check_all(answer: object) -> BatchAnswer[InstanceState]:
+        found = validate.batch(answer, [q.name for q in questions], check, method=method)
+        gone = {name: InstanceState.GONE for name, v in found.values.items() if isinstance(v, InstanceNotFound)}
+        return BatchAnswer({**found.values, **gone}, found.foreign, found.throttled) if gone else found
+
+    ask = _batch(method, batch.instances_state, questions, check)
+    ask.check = check_all
+    return ask
+
+
+def _batch(method: str, fn: Any, questions: Sequence[Question], check: Any) -> Ask[Any]:
+    names = [question.name for question in questions]
+    alone = len(questions) == 1
+    shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    return Ask(
+        method,
+        fn,
+        ([question.node for question in questions],),
+        questions[0].key if alone else "",
+        lambda answer: validate.batch(answer, names, check, method=method),
+        priority=questions[0].priority,
+        about=f"{len(names)} nodes ({shown})",
+    )
+
+
+def _provider_id(instances: Instances, question: Question, provider: str) -> Program[str]:
+    instance_id = yield question.ask("instance_id", instances.instance_id, (question.name,), validate.text)
+    return f"{provider}://{instance_id}"
+
+
+def _power(ask: Ask[bool]) -> Program[InstanceState]:
+    """The power state of an instance that exists."""
+    try:
+        return InstanceState.SHUTDOWN if (yield ask) else InstanceState.RUNNING
+    except NotImplementedByProvider:
+        return InstanceState.RUNNING
+    except InstanceNotFound as error:
+        # It said a moment ago that the instance exists. The next poll decides.
+        raise InvalidAnswer(ask.method, ["it says that the instance does not exist, which it does"]) from error
+
+
+def _by_id_or_name(by_id: Ask[A] | None, by_name: Ask[A]) -> Program[A]:
+    """The answer by provider ID, or else by name."""
+    first: Exception | None = None
+    if by_id is not None:
+        try:
+            answer: A = yield by_id
+            return answer
+        except _Final:
+            raise
+        except _Known as error:
+            first = error
+    try:
+        answer = yield by_name
+        return answer
+    except _Final:
+        raise
+    except _Known as error:
+        if first is None or isinstance(first, NotImplementedByProvider):
+            raise
+        if isinstance(error, NotImplementedByProvider):
+            raise first from None
+        if isinstance(error, InstanceNotFound) and isinstance(first, InstanceNotFound):
+            raise
+        raise CallFailed(f"neither by provider ID ({first}) nor by name ({error})") from error

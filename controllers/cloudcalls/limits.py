@@ -1,0 +1,129 @@
+"""How fast the cloud may be asked (stage 5, cloud call): token bucket and adaptive slow-down.
+
+The vendor pool asks :meth:`Limiter.start` before each call, and reports every `Throttled` answer to
+:meth:`Limiter.throttled`. Arithmetic only: time comes in as an argument, nothing waits, and the pool holds its lock
+around every method. Which call goes first is not decided here but by the priorities below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+__all__ = ["PRIORITY_DELETE", "PRIORITY_NEW", "PRIORITY_NORMAL", "PRIORITY_SWEEP", "Limiter"]
+
+PRIORITY_DELETE = 20
+"""Somebody waits for something to be gone, and it costs money until then."""
+PRIORITY_NEW = 10
+"""An object that has never been served: a node that cannot take pods, a Service without an address."""
+PRIORITY_NORMAL = 0
+PRIORITY_SWEEP = -10
+"""Periodic checks of everything: they have time. Higher classes overtake them for as long as any are waiting."""
+
+_OBSERVED_SECONDS = 1.0
+_OBSERVED_STARTS = 1024
+
+
+class Limiter:
+    """Decides when the next call may start.
+
+    Three brakes, the strongest of which counts:
+
+    - a token bucket of `qps` calls per second and `burst` calls at once; 0 for no limit, and a burst of 0 means one
+      second's worth;
+    - the pause that the cloud named with Throttled (Retry-After), at most `max_pause` seconds;
+    - the adaptive limit. A Throttled answer halves the rate: the one in force, or without any the one observed in the
+      second before. It never falls below `floor_qps`, so that the cloud's recovery is noticed, and doubles every
+      `recovery` seconds without another Throttled. At twice the rate that was too much once (or at `qps`) it is lifted.
+
+    Throttled answers of calls that had started before the last halving don't halve again: they tell of the old rate.
+    """
+
+    def __init__(
+        self,
+        qps: float = 0.0,
+        burst: int = 0,
+        *,
+        floor_qps: float = 1.0,
+        recovery: float = 5.0,
+        max_pause: float = 300.0,
+    ) -> None:
+        self._qps = qps if qps > 0 else math.inf
+        self._burst = math.inf if qps <= 0 else float(burst) if burst > 0 else max(1.0, math.ceil(qps))
+        self._floor = min(floor_qps, self._qps / 4)
+        self._recovery = recovery
+        self._max_pause = max_pause
+        self._tokens = min(self._burst, 1e9)
+        self._stamp = -math.inf  # when the tokens were counted last
+        self._paused_until = -math.inf
+        self._slow_rate = math.inf  # the adaptive limit as it was at _slow_since; inf when there is none
+        self._slow_since = -math.inf
+        self._slow_ceiling = math.inf
+        self._halved_at = -math.inf
+        self._starts: deque[float] = deque(maxlen=_OBSERVED_STARTS)
+
+    def start(self, now: float) -> float:
+        """Take the right to start one call: 0.0 means go, a positive number the seconds after which to ask again."""
+        if now < self._paused_until:
+            return self._paused_until - now
+        rate = self.rate(now)
+        if rate != math.inf:
+            # While slowed down, calls are spread evenly instead of spending a second's worth at once.
+            capacity = self._burst if self._slow_rate == math.inf else max(1.0, min(rate / 10, self._burst))
+            self._tokens = min(capacity, self._tokens + max(0.0, now - self._stamp) * rate)
+            self._stamp = now
+            if self._tokens < 1.0 - 1e-9:
+                return (1.0 - self._tokens) / rate
+            self._tokens -= 1.0
+        starts = self._starts
+        starts.append(now)
+        while starts[0] < now - _OBSERVED_SECONDS:
+            starts.popleft()
+        return 0.0
+
+    def throttled(self, now: float, *, started: float, retry_after: float | None) -> bool:
+        """The cloud throttled the call that began at `started`; True when the rate was halved for it."""
+        if retry_after is not None:
+            self._paused_until = max(self._paused_until, now + min(retry_after, self._max_pause))
+        resumes = max(now, self._paused_until)
+        if started <= self._halved_at:
+            if self._slow_rate != math.inf:
+                # Old news about the rate, yet no time to speed up either.
+                self._slow_rate, self._slow_since = self._rate_at(now), resumes
+            return False
+        observed = max(self._observed(now), self._floor)
+        before = min(self.rate(now), observed)
+        if self._slow_rate == math.inf:
+            self._slow_ceiling = min(self._qps, 2 * observed)
+        self._slow_rate = max(self._floor, before / 2)
+        self._slow_since = resumes
+        self._halved_at = now
+        self._tokens = min(self._tokens, 1.0)
+        self._stamp = resumes
+        return True
+
+    def rate(self, now: float) -> float:
+        """The calls per second allowed at present, ``inf`` without limit."""
+        rate = self._rate_at(now)
+        if rate >= self._slow_ceiling:
+            self._slow_rate = self._slow_ceiling = math.inf
+            return self._qps
+        return min(rate, self._qps)
+
+    def pause(self, now: float) -> float:
+        """Seconds until calls may start again, 0.0 when the cloud asked for no pause."""
+        return max(0.0, self._paused_until - now)
+
+    def _rate_at(self, now: float) -> float:
+        if self._slow_rate == math.inf:
+            return math.inf
+        # The exponent is bounded: an idle month must not overflow the power.
+        return float(self._slow_rate * 2.0 ** min(64.0, max(0.0, now - self._slow_since) / self._recovery))
+
+    def _observed(self, now: float) -> float:
+        starts = self._starts
+        while starts and starts[0] < now - _OBSERVED_SECONDS:
+            starts.popleft()
+        if len(starts) == _OBSERVED_STARTS:
+            return len(starts) / max(now - starts[0], 1e-3)
+        return len(starts) / _OBSERVED_SECONDS

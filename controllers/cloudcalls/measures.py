@@ -1,0 +1,86 @@
+"""What is counted about cloud calls (stage 5): the metric families and the usual duration of each method.
+
+The gateway reports each call's end here; the metrics server reads the families at a scrape. The two named in the first
+place follow the Go CCM's conventions, which has no such metrics itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable
+
+from controllers.cloudcalls.errors import OUTCOMES
+from controllers.runtime.metrics import Metrics
+
+__all__ = ["CallMeasures"]
+
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+_WEIGHT = 0.2
+
+
+class CallMeasures:
+    """Counts calls of one provider. Thread-safe; one call costs about 4 us."""
+
+    def __init__(self, provider: str, metrics: Metrics) -> None:
+        self._provider = provider
+        self._requests = metrics.counter(
+            "cloudprovider_api_requests_total",
+            f"Calls of provider methods by how they ended ({', '.join(OUTCOMES)}).",
+            ("provider", "method", "outcome"),
+        )
+        self._durations = metrics.histogram(
+            "cloudprovider_api_request_duration_seconds",
+            "Seconds from the start of a provider call to its end, or to the moment when it was overdue.",
+            ("provider", "method"),
+            _BUCKETS,
+        )
+        self._items = metrics.counter(
+            "cloudprovider_api_batch_items_total",
+            "Keys asked about in batch calls, by the outcome of each.",
+            ("provider", "method", "outcome"),
+        )
+        self._mutations = metrics.counter(
+            "cloudprovider_api_argument_mutations_total",
+            "Objects that a provider changed although its arguments are read-only.",
+            ("provider", "method"),
+        )
+        self._metrics = metrics
+        # The label lookups of prometheus_client cost more than the counting.
+        self._counting: dict[tuple[str, str], Callable[[], None]] = {}
+        self._timing: dict[str, Callable[[float], None]] = {}
+        self._typical: dict[str, tuple[float, float]] = {}
+
+    def gauge(self, name: str, doc: str, value: Callable[[], float]) -> None:
+        """A gauge labelled with the provider, computed at each scrape."""
+        self._metrics.gauge(name, doc, ("provider",)).labels(self._provider).set_function(value)
+
+    def ended(self, method: str, outcome: str, seconds: float) -> None:
+        """A call ended, or was given up."""
+        count = self._counting.get((method, outcome))
+        if count is None:
+            count = self._requests.labels(self._provider, method, outcome).inc
+            self._counting[method, outcome] = count
+        count()
+        observe = self._timing.get(method)
+        if observe is None:
+            observe = self._timing[method] = self._durations.labels(self._provider, method).observe
+        observe(seconds)
+
+    def answered(self, method: str, seconds: float, now: float) -> None:
+        """A call gave a usable answer after `seconds`, at `now`."""
+        before = self._typical.get(method)
+        usual = seconds if before is None else before[0] + _WEIGHT * (seconds - before[0])
+        self._typical[method] = (usual, now)
+
+    def usual(self, method: str) -> tuple[float, float] | None:
+        """(seconds that answers of this method take, when the last one came); None before the first."""
+        return self._typical.get(method)
+
+    def items(self, method: str, outcomes: Tally[str]) -> None:
+        """What one batch answer said about its keys."""
+        for outcome, count in outcomes.items():
+            self._items.labels(self._provider, method, outcome).inc(count)
+
+    def mutated(self, method: str) -> None:
+        """A provider changed an argument of this method."""
+        self._mutations.labels(self._provider, method).inc()
