@@ -1,0 +1,1 @@
+"""A cloud provider to copy. Start reading at `provider`."""

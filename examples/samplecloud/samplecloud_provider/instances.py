@@ -1,0 +1,113 @@
+"""InstancesV2 and Zones: what a node's machine is, and where it stands.
+
+The foreign errors of the cloud become the contract's in one place, `answered`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+from typing_extensions import override
+
+from cloudprovider import (
+    CloudProviderError,
+    InstanceMetadata,
+    InstanceNotFound,
+    InstancesV2,
+    NotImplementedByProvider,
+    Zone,
+    Zones,
+    current_call,
+)
+from cloudprovider.helpers import format_provider_id, parse_provider_id
+from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_IP
+from samplecloud_provider.cloud import Cloud, CloudBroken, Instance, NoSuchThing, RangeExhausted
+
+PROVIDER = "samplecloud"
+"""Before "://" in provider IDs: must never change."""
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """Turns what the cloud raises into what the contract knows. Only a clear "no such thing" means gone."""
+    current_call().check()
+    try:
+        yield
+    except NoSuchThing as exc:
+        raise InstanceNotFound(str(exc)) from exc
+    except (CloudBroken, RangeExhausted) as exc:
+        raise CloudProviderError(str(exc)) from exc
+
+
+class SampleInstances(InstancesV2, Zones):
+    """Machines, found by provider ID, or by name while a node has none yet."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    @override
+    def instance_exists(self, node: V1Node) -> bool:
+        try:
+            self._instance(node)
+        except InstanceNotFound:
+            return False
+        return True
+
+    @override
+    def instance_shutdown(self, node: V1Node) -> bool:
+        return not self._instance(node).running
+
+    @override
+    def instance_metadata(self, node: V1Node) -> InstanceMetadata:
+        instance = self._instance(node)
+        return InstanceMetadata(
+            provider_id=format_provider_id(PROVIDER, instance.id),
+            instance_type=instance.type,
+            node_addresses=_addresses(instance),
+            zone=instance.zone,
+            region=instance.region,
+            additional_labels={"samplecloud.example/instance": instance.id},
+        )
+
+    @override
+    def get_zone(self) -> Zone:
+        raise NotImplementedByProvider("this program may run anywhere")
+
+    @override
+    def get_zone_by_provider_id(self, provider_id: str) -> Zone:
+        return _zone(self._by_id(provider_id))
+
+    @override
+    def get_zone_by_node_name(self, node_name: str) -> Zone:
+        with answered():
+            return _zone(self._cloud.instance_named(node_name))
+
+    def _instance(self, node: V1Node) -> Instance:
+        if node.spec is not None and node.spec.provider_id:
+            return self._by_id(node.spec.provider_id)
+        with answered():
+            return self._cloud.instance_named((node.metadata.name if node.metadata is not None else None) or "")
+
+    def _by_id(self, provider_id: str) -> Instance:
+        try:
+            parsed = parse_provider_id(provider_id)
+        except ValueError as exc:
+            raise CloudProviderError(f"cannot read the provider ID: {exc}") from exc
+        if parsed.provider != PROVIDER:
+            raise CloudProviderError(f"{provider_id} belongs to another provider")  # unknown to us, which is not "gone"
+        with answered():
+            return self._cloud.instance(parsed.instance)
+
+
+def _addresses(instance: Instance) -> list[V1NodeAddress]:
+    listed = [(NODE_ADDRESS_INTERNAL_IP, address) for address in instance.addresses]
+    listed += [(NODE_ADDRESS_EXTERNAL_IP, address) for address in instance.public_addresses]
+    listed.append((NODE_ADDRESS_HOSTNAME, instance.name))
+    return [V1NodeAddress(type=kind, address=address) for kind, address in listed]
+
+
+def _zone(instance: Instance) -> Zone:
+    return Zone(failure_domain=instance.zone, region=instance.region)

@@ -1,0 +1,83 @@
+"""LoadBalancer: one of the cloud's for each Service.
+
+Everything is idempotent, since the name follows from the Service's UID: whatever an interrupted call left
+behind is found again and completed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_service import V1Service
+from typing_extensions import override
+
+from cloudprovider import LoadBalancer, RetryError
+from cloudprovider.helpers import health_check_path_port, load_balancer_source_ranges, parse_provider_id
+from samplecloud_provider.cloud import Balancer, Cloud
+from samplecloud_provider.config import Config
+from samplecloud_provider.instances import PROVIDER, answered
+
+
+class SampleLoadBalancers(LoadBalancer):
+    """Load balancers named as `get_load_balancer_name` does by default."""
+
+    def __init__(self, cloud: Cloud, config: Config, now: Callable[[], float] = time.time) -> None:
+        self._cloud = cloud
+        self._config = config
+        self._now = now
+
+    @override
+    def get_load_balancer(self, cluster_name: str, service: V1Service) -> V1LoadBalancerStatus | None:
+        with answered():
+            balancer = self._cloud.balancer(self.get_load_balancer_name(cluster_name, service))
+        return _status(balancer) if balancer is not None else None
+
+    @override
+    def ensure_load_balancer(
+        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
+    ) -> V1LoadBalancerStatus:
+        health = health_check_path_port(service)
+        wanted = Balancer(
+            name=self.get_load_balancer_name(cluster_name, service),
+            address="",
+            cluster=cluster_name,
+            ports=_ports(service),
+            allowed=[str(network) for network in load_balancer_source_ranges(service)],
+            health_check=f":{health[1]}{health[0]}" if health is not None else "",
+            targets=_targets(nodes),
+            ready_at=self._now() + self._config.build_seconds,
+        )
+        with answered():
+            balancer = self._cloud.put_balancer(wanted, self._config.load_balancer_range)
+        left = balancer.ready_at - self._now()
+        if left > 0:
+            raise RetryError("the load balancer is being built", retry_after=left)
+        return _status(balancer)
+
+    @override
+    def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+        self.ensure_load_balancer(cluster_name, service, nodes)
+
+    @override
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        with answered():
+            self._cloud.remove_balancer(self.get_load_balancer_name(cluster_name, service))
+
+
+def _ports(service: V1Service) -> list[str]:
+    ports = (service.spec.ports if service.spec is not None else None) or ()
+    return [f"{port.port}/{port.protocol or 'TCP'}->{port.node_port or 0}" for port in ports]
+
+
+def _targets(nodes: Sequence[V1Node]) -> list[str]:
+    ids = [(node.spec.provider_id if node.spec is not None else None) or "" for node in nodes]
+    ours = (provider_id for provider_id in ids if provider_id.startswith(f"{PROVIDER}://"))
+    return sorted(parse_provider_id(provider_id).instance for provider_id in ours)
+
+
+def _status(balancer: Balancer) -> V1LoadBalancerStatus:
+    return V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip=balancer.address)])

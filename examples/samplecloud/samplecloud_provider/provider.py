@@ -1,0 +1,63 @@
+"""The provider, and the factory that the entry point names: read the config, open the cloud, offer
+capabilities."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from cloudprovider import (
+    ClientBuilder,
+    CloudConfig,
+    InstancesV2,
+    Interface,
+    LoadBalancer,
+    Routes,
+    StopSignal,
+    Zones,
+)
+from samplecloud_provider import config as settings
+from samplecloud_provider.cloud import Cloud
+from samplecloud_provider.instances import PROVIDER, SampleInstances, answered
+from samplecloud_provider.loadbalancer import SampleLoadBalancers
+from samplecloud_provider.routes import SampleRoutes
+
+
+class SampleCloud(Interface):
+    """Every accessor returns the same object each time, as the contract asks."""
+
+    def __init__(self, config: settings.Config) -> None:
+        self.cloud = Cloud(config.instances, config.state_file)
+        self._instances = SampleInstances(self.cloud)
+        self._load_balancers = SampleLoadBalancers(self.cloud, config)
+        self._routes = SampleRoutes(self.cloud)
+
+    @override
+    def provider_name(self) -> str:
+        return PROVIDER
+
+    @override
+    def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
+        """A cloud that cannot be read keeps the manager from starting."""
+        with answered(), self.cloud.document():
+            pass
+
+    @override
+    def instances_v2(self) -> InstancesV2:
+        return self._instances
+
+    @override
+    def zones(self) -> Zones:
+        return self._instances
+
+    @override
+    def load_balancer(self) -> LoadBalancer:
+        return self._load_balancers
+
+    @override
+    def routes(self) -> Routes:
+        return self._routes
+
+
+def new_provider(config: CloudConfig | None) -> Interface:
+    """The factory that the entry point names. Raises `ConfigMistakes` for a bad file."""
+    return SampleCloud(settings.read(config))

@@ -1,0 +1,352 @@
+"""The provider to copy: it keeps the contract that its README points at."""
+
+from __future__ import annotations
+
+import json
+import threading
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client.models import V1Node, V1NodeSpec, V1ObjectMeta, V1Service, V1ServicePort, V1ServiceSpec
+from samplecloud_provider.cloud import Cloud, CloudBroken, Document, Instance
+from samplecloud_provider.config import ConfigMistakes, read
+from samplecloud_provider.loadbalancer import SampleLoadBalancers
+from samplecloud_provider.provider import SampleCloud, new_provider
+from samplecloud_provider.routes import SampleRoutes
+
+from cloudprovider import (
+    Call,
+    CallDeadlineExceeded,
+    CloudConfig,
+    CloudProviderError,
+    InstanceNotFound,
+    Interface,
+    NotImplementedByProvider,
+    RetryError,
+    Route,
+    Zone,
+    call_scope,
+)
+from tests.unit.samplecloud.conftest import SOURCE
+
+ENTRIES: list[dict[str, Any]] = [
+    {"id": "i-1", "name": "node-1", "zone": "north-1", "type": "small", "addresses": ["10.0.0.1", "fd00::1"]},
+    {"id": "i-2", "name": "node-2", "zone": "north-2", "type": "large", "addresses": ["10.0.0.2"], "running": False},
+    {"id": "i-3", "name": "twin", "zone": "north-1", "type": "small", "addresses": []},
+    {"id": "i-4", "name": "twin", "zone": "north-1", "type": "small", "addresses": []},
+]
+
+
+def config(**settings: Any) -> CloudConfig:
+    return CloudConfig(
+        path="cloud.json", data=json.dumps({"region": "north", "instances": ENTRIES, **settings}).encode()
+    )
+
+
+def provider(**settings: Any) -> SampleCloud:
+    made = new_provider(config(**settings))
+    assert isinstance(made, SampleCloud)
+    return made
+
+
+def node(name: str = "", provider_id: str | None = None) -> V1Node:
+    return V1Node(metadata=V1ObjectMeta(name=name), spec=V1NodeSpec(provider_id=provider_id))
+
+
+def service(uid: str = "0f3d-1", **spec: Any) -> V1Service:
+    ports = [V1ServicePort(port=80, node_port=30080)]
+    return V1Service(
+        metadata=V1ObjectMeta(name="web", uid=uid), spec=V1ServiceSpec(type="LoadBalancer", ports=ports, **spec)
+    )
+
+
+# Instances and zones
+
+
+@pytest.mark.parametrize("asked", [node("node-1"), node("else", "samplecloud://i-1")])
+def test_metadata_by_provider_id_or_by_name(asked: V1Node) -> None:
+    metadata = provider().instances_v2().instance_metadata(asked)
+    assert (metadata.provider_id, metadata.instance_type) == ("samplecloud://i-1", "small")
+    assert (metadata.zone, metadata.region) == ("north-1", "north")
+    assert [(address.type, address.address) for address in metadata.node_addresses] == [
+        ("InternalIP", "10.0.0.1"),
+        ("InternalIP", "fd00::1"),
+        ("Hostname", "node-1"),
+    ]
+
+
+def test_existence_and_power() -> None:
+    instances = provider().instances_v2()
+    assert instances.instance_exists(node("node-1"))
+    assert instances.instance_exists(node("node-2"))
+    assert not instances.instance_exists(node("node-9"))
+    assert not instances.instance_exists(node("node-1", "samplecloud://i-9"))
+    assert not instances.instance_shutdown(node("node-1"))
+    assert instances.instance_shutdown(node("node-2"))
+    for ask in (instances.instance_shutdown, instances.instance_metadata):
+        with pytest.raises(InstanceNotFound):
+            ask(node("node-9"))
+
+
+@pytest.mark.parametrize("provider_id", ["othercloud://i-1", "nonsense"])
+def test_an_id_of_another_provider_is_unknown_and_not_gone(provider_id: str) -> None:
+    with pytest.raises(CloudProviderError) as caught:
+        provider().instances_v2().instance_exists(node("node-1", provider_id))
+    assert not isinstance(caught.value, InstanceNotFound)
+
+
+def test_zones() -> None:
+    zones = provider().zones()
+    assert zones.get_zone_by_provider_id("samplecloud://i-2") == Zone("north-2", "north")
+    assert zones.get_zone_by_node_name("node-1") == Zone("north-1", "north")
+    with pytest.raises(InstanceNotFound):
+        zones.get_zone_by_node_name("twin")
+    with pytest.raises(NotImplementedByProvider):
+        zones.get_zone()
+
+
+def test_a_call_out_of_time_is_not_begun() -> None:
+    with call_scope(Call(deadline=0.0)), pytest.raises(CallDeadlineExceeded):
+        provider().instances_v2().instance_exists(node("node-9"))
+
+
+# Load balancers
+
+
+def test_a_load_balancer_from_making_to_deleting() -> None:
+    cloud = provider()
+    balancers = cloud.load_balancer()
+    ours, nodes = (
+        service(load_balancer_source_ranges=["10.1.0.0/16"]),
+        [node("a", "samplecloud://i-1"), node("b", "x://1")],
+    )
+    assert balancers.get_load_balancer("kubernetes", ours) is None
+    made = balancers.ensure_load_balancer("kubernetes", ours, nodes)
+    assert balancers.ensure_load_balancer("kubernetes", ours, nodes) == made
+    assert balancers.get_load_balancer("kubernetes", ours) == made
+    stored = cloud.cloud.balancer("a0f3d1")
+    assert stored is not None
+    assert (stored.targets, stored.allowed, stored.ports) == (("i-1",), ("10.1.0.0/16",), ("80/TCP->30080",))
+    assert made.ingress is not None
+    assert made.ingress[0].ip == stored.address == "198.51.100.1"
+    balancers.update_load_balancer("kubernetes", ours, [node("c", "samplecloud://i-2")])
+    updated = cloud.cloud.balancer("a0f3d1")
+    assert updated is not None
+    assert (updated.targets, updated.address) == (("i-2",), stored.address)
+    for _ in range(2):
+        balancers.ensure_load_balancer_deleted("kubernetes", ours)
+        assert balancers.get_load_balancer("kubernetes", ours) is None
+
+
+def test_a_health_check_for_local_traffic() -> None:
+    cloud = provider()
+    local = service(external_traffic_policy="Local", health_check_node_port=31000)
+    cloud.load_balancer().ensure_load_balancer("kubernetes", local, [])
+    stored = cloud.cloud.balancer("a0f3d1")
+    assert stored is not None
+    assert stored.health_check == ":31000/healthz"
+
+
+def test_building_takes_its_time() -> None:
+    now = 100.0
+    cloud = provider()
+    balancers = SampleLoadBalancers(cloud.cloud, read(config(build_seconds=5)), now=lambda: now)
+    for wait in (5.0, 2.0):
+        with pytest.raises(RetryError) as caught:
+            balancers.ensure_load_balancer("kubernetes", service(), [])
+        assert caught.value.retry_after == wait
+        assert balancers.get_load_balancer("kubernetes", service()) is not None
+        now = 103.0
+    now = 105.0
+    assert balancers.ensure_load_balancer("kubernetes", service(), []).ingress
+
+
+def test_a_used_up_range_is_an_error_and_deleting_frees() -> None:
+    balancers = provider(load_balancer_range="198.51.100.0/30").load_balancer()
+    for uid in ("1", "2"):
+        balancers.ensure_load_balancer("kubernetes", service(uid), [])
+    with pytest.raises(CloudProviderError, match="2 addresses are taken"):
+        balancers.ensure_load_balancer("kubernetes", service("3"), [])
+    balancers.ensure_load_balancer_deleted("kubernetes", service("1"))
+    assert balancers.ensure_load_balancer("kubernetes", service("3"), []).ingress
+
+
+# Routes
+
+
+def test_routes() -> None:
+    cloud = provider()
+    routes = cloud.routes()
+    wanted = Route(name="", target_node="node-1", destination_cidr="10.244.1.0/24")
+    for hint in ("hint", "hint", "another"):
+        routes.create_route("kubernetes", hint, wanted)
+    (listed,) = routes.list_routes("kubernetes")
+    assert (listed.target_node, listed.destination_cidr, listed.blackhole) == ("node-1", "10.244.1.0/24", False)
+    assert routes.list_routes("other") == []
+    routes.delete_route("other", listed)
+    with cloud.cloud.document() as document:
+        del document.instances["i-1"]
+    (dark,) = routes.list_routes("kubernetes")
+    assert (dark.target_node, dark.blackhole) == ("", True)
+    for _ in range(2):
+        routes.delete_route("kubernetes", dark)
+        assert routes.list_routes("kubernetes") == []
+    with pytest.raises(CloudProviderError):
+        routes.create_route("kubernetes", "hint", wanted)
+
+
+# The file
+
+
+def test_the_file_is_the_cloud(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    one, two = (provider(state_file=str(path)) for _ in range(2))
+    one.load_balancer().ensure_load_balancer("kubernetes", service(), [])
+    assert two.load_balancer().get_load_balancer("kubernetes", service()) is not None
+    raw = json.loads(path.read_text())
+    del raw["instances"]["i-1"]  # as a person would
+    path.write_text(json.dumps(raw))
+    assert not one.instances_v2().instance_exists(node("node-1", "samplecloud://i-1"))
+    again = provider(state_file=str(path))  # what the config lists counts for a new cloud only
+    assert not again.instances_v2().instance_exists(node("node-1", "samplecloud://i-1"))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"instances": {"i": {}}, "balancers": {}, "rules": {}}'])
+def test_a_broken_file_is_unknown_and_not_gone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "state.json"
+    cloud = provider(state_file=str(path))
+    path.write_text(text)
+    with pytest.raises(CloudProviderError) as caught:
+        cloud.instances_v2().instance_exists(node("node-1"))
+    assert not isinstance(caught.value, InstanceNotFound)
+    assert path.read_text() == text
+
+
+def test_a_cloud_that_cannot_be_read_does_not_start(tmp_path: Path) -> None:
+    class NoClients:
+        config = client = cluster_identity = None
+
+    with pytest.raises(CloudProviderError):
+        provider(state_file=str(tmp_path / "no" / "state.json")).initialize(
+            NoClients(),  # type: ignore[arg-type]  # not used
+            threading.Event(),
+        )
+
+
+def test_an_exception_changes_nothing() -> None:
+    cloud = provider().cloud
+
+    def break_off() -> None:
+        with cloud.document() as document:
+            document.instances.clear()
+            raise KeyError("halfway")
+
+    with pytest.raises(KeyError):
+        break_off()
+    assert cloud.instance("i-1").name == "node-1"
+
+
+def test_threads_do_not_lose_each_others_changes(tmp_path: Path) -> None:
+    cloud = provider(state_file=str(tmp_path / "state.json"))
+    failures: list[BaseException] = []
+
+    def make(uid: str) -> None:
+        try:
+            cloud.load_balancer().ensure_load_balancer("kubernetes", service(uid), [])
+        except CloudProviderError as exc:
+            failures.append(exc)
+
+    threads = [threading.Thread(target=make, args=(str(number),)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with cloud.cloud.document() as document:
+        assert len({balancer.address for balancer in document.balancers.values()}) == 16
+
+
+def test_the_document_is_read_back_as_it_was_written() -> None:
+    cloud = provider()
+    cloud.load_balancer().ensure_load_balancer("kubernetes", service(), [])
+    cloud.routes().create_route("kubernetes", "h", Route("", "node-1", "10.244.1.0/24"))
+    with cloud.cloud.document() as document:
+        assert Document.from_json(document.to_json()) == document
+    with pytest.raises(CloudBroken):
+        Document.from_json("{}")
+
+
+# Configuration, packaging
+
+
+def test_without_a_file_the_defaults_hold() -> None:
+    assert isinstance(new_provider(None), Interface)
+    assert read(None).instances == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"regoin": "x"}, ["unknown setting 'regoin'", "region"]),
+        ({"region": 5, "state_file": []}, ["region has the wrong type", "state_file has the wrong type"]),
+        ({"build_seconds": -1, "load_balancer_range": "x"}, ["build_seconds must not be", "load_balancer_range is no"]),
+        ({"build_seconds": True}, ["build_seconds has the wrong type"]),
+        (
+            {
+                "instances": [
+                    {**ENTRIES[0], "colour": "red"},
+                    {**ENTRIES[0], "zone": 3},
+                    {"id": "i"},
+                    7,
+                    *ENTRIES[:1] * 2,
+                ]
+            },
+            ["instances[0]", "colour", "instances[1]", "instances[2]", "instances[3]", "instances[5]: the id is taken"],
+        ),
+    ],
+)
+def test_every_mistake_is_told_at_once(settings: dict[str, Any], told: list[str]) -> None:
+    with pytest.raises(ConfigMistakes) as caught:
+        read(config(**settings))
+    for part in told:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"5"])
+def test_what_is_no_json_object_is_told(data: bytes) -> None:
+    with pytest.raises(ConfigMistakes, match=r"cloud\.json"):
+        read(CloudConfig(path="cloud.json", data=data))
+
+
+def test_the_entry_point_names_the_factory() -> None:
+    project = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "samplecloud"
+    assert project["entry-points"]["cloudprovider.providers"] == {
+        "samplecloud": f"{new_provider.__module__}:new_provider"
+    }
+    assert provider().provider_name() == "samplecloud"
+    assert list(provider().provider_id_prefixes()) == ["samplecloud://"]
+
+
+def test_the_example_in_the_readme_is_a_good_config() -> None:
+    text = (SOURCE / "README.md").read_text()
+    example = text.split("<<END\n")[1].split("\nEND")[0]
+    assert [one.name for one in read(CloudConfig(path="", data=example.encode())).instances] == ["node-1"]
+
+
+def test_every_file_in_the_readme_is_there() -> None:
+    text = (SOURCE / "README.md").read_text()
+    modules = {str(path.relative_to(SOURCE)) for path in SOURCE.glob("samplecloud_provider/[a-z]*.py")}
+    named = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
+    assert named == modules | {"pyproject.toml"}
+
+
+def test_accessors_return_the_same_object_every_time() -> None:
+    cloud = provider()
+    for name in ("instances_v2", "zones", "load_balancer", "routes"):
+        assert getattr(cloud, name)() is getattr(cloud, name)()
+    assert isinstance(cloud.routes(), SampleRoutes)
+    assert isinstance(cloud.cloud, Cloud)
+    assert isinstance(cloud.cloud.instance("i-1"), Instance)
