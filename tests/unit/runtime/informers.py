@@ -1,0 +1,158 @@
+"""An API server in a script, for the tests of lists, watches and informers: no network, and time passes by itself."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from controllers.runtime.resources import Raw
+from controllers.runtime.signals import Lines
+
+WAIT = 5.0
+"""Real seconds that a test may wait for another thread."""
+
+
+def raw_node(name: str, version: int, uid: str = "", **labels: str) -> Raw:
+    """A Node as the API sends it."""
+    metadata = {"name": name, "uid": uid or f"uid-{name}", "resourceVersion": str(version), "labels": dict(labels)}
+    return {"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": {"podCIDR": "10.0.0.0/24"}, "status": {}}
+
+
+def malformed(raw: Raw) -> Raw:
+    """The same object, with a field of the wrong type."""
+    return {**raw, "spec": {"podCIDR": 7, "taints": "no list"}}
+
+
+def event(kind: str, raw: Raw) -> bytes:
+    return json.dumps({"type": kind, "object": raw}).encode()
+
+
+def bookmark(version: int) -> bytes:
+    return event("BOOKMARK", {"kind": "Node", "metadata": {"resourceVersion": str(version)}})
+
+
+def error_event(code: int, reason: str = "") -> bytes:
+    return event("ERROR", {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "no"})
+
+
+def page(version: int, *items: Raw, token: str = "", kind: str = "NodeList") -> bytes:
+    """A list page; items come without kind and apiVersion, as a real server sends them."""
+    bare = [{k: v for k, v in item.items() if k not in ("kind", "apiVersion")} for item in items]
+    metadata = {"resourceVersion": str(version), **({"continue": token} if token else {})}
+    return json.dumps({"kind": kind, "apiVersion": "v1", "metadata": metadata, "items": bare}).encode()
+
+
+class SkippingClock:
+    """A Clock on which every wait is over at once, its time having passed; `waits` keeps how long each was."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.waits: list[float] = []
+        self.on_wait: Callable[[], None] = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now + 1_700_000_000.0
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        assert timeout is not None, "a wait without end on a clock that no other thread moves"
+        if timeout > 0:
+            self.waits.append(timeout)
+            self.now += timeout
+            self.on_wait()
+        return False
+
+
+class End(Exception):
+    """The script is over; no error that the code under test would handle."""
+
+
+class Body:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
+Part = bytes | Exception | Callable[[], None]
+"""A line, an error to raise, or something to do between two lines."""
+
+
+class ScriptedLines:
+    """The lines of one watch: an error as the first part means that the server refused to open it."""
+
+    def __init__(self, parts: list[Part], refused: Exception | None = None) -> None:
+        self._parts = parts
+        self._refused = refused
+        self.closed = False
+
+    def open(self) -> None:
+        if self._refused is not None:
+            raise self._refused
+
+    def __iter__(self) -> Iterator[bytes]:
+        for part in self._parts:
+            if isinstance(part, Exception):
+                raise part
+            if isinstance(part, bytes):
+                yield part
+            else:
+                part()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class ScriptedRest:
+    """Answers one request after another from a script, and keeps what was asked.
+
+    Each step answers one request: bytes are a list's body, an Exception is raised in its place (for a list), a
+    ScriptedLines is a watch. A request of the other kind than the script has next fails the test.
+    """
+
+    def __init__(self, *steps: bytes | Exception | ScriptedLines) -> None:
+        self.steps = list(steps)
+        self.queries: list[dict[str, str]] = []
+        self.read_timeouts: list[float] = []
+        self.paths: list[str] = []
+
+    def request(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None
+    ) -> Body:
+        assert method == "GET"
+        assert timeout is not None
+        step = self._next(path, query or {})
+        if isinstance(step, Exception):
+            raise step
+        assert isinstance(step, bytes), f"a list was asked for ({query}), the script has {step}"
+        return Body(step)
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> Lines:
+        self.read_timeouts.append(read_timeout)
+        step = self._next(path, query)
+        assert isinstance(step, ScriptedLines), f"a watch was asked for ({query}), the script has {step!r}"
+        return step
+
+    def _next(self, path: str, query: Mapping[str, str]) -> bytes | Exception | ScriptedLines:
+        if not self.steps:
+            raise End
+        self.paths.append(path)
+        self.queries.append(dict(query))
+        return self.steps.pop(0)
+
+
+def watch(*parts: Part) -> ScriptedLines:
+    """A watch that opens."""
+    return ScriptedLines(list(parts))
+
+
+def refused(error: Exception) -> ScriptedLines:
+    """A watch that the server refuses."""
+    return ScriptedLines([], error)
+
+
+def same_object(left: Any, right: Any) -> bool:
+    """Whether two models say the same (their own `==` compares what users see)."""
+    return bool(left.to_dict() == right.to_dict())

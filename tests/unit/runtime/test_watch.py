@@ -1,0 +1,396 @@
+"""List and watch against a scripted server: what is asked next after everything that may go wrong."""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import Any
+
+import pytest
+from kubernetes.client.models.v1_node import V1Node
+
+from controllers.runtime.apierrors import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    Gone,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
+from controllers.runtime.cache import Cache
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.resources import NODES
+from controllers.runtime.signals import Bookmark, Listed, Watched, WatchOptions
+from controllers.runtime.watch import ListWatch
+from tests.unit.runtime.informers import (
+    End,
+    ScriptedLines,
+    ScriptedRest,
+    SkippingClock,
+    bookmark,
+    error_event,
+    event,
+    malformed,
+    page,
+    raw_node,
+    refused,
+    watch,
+)
+
+GONE = Gone("too old", status=410, reason="Expired")
+RESET = Unreachable("connection reset")
+A, B, C = (raw_node(name, 5 + i) for i, name in enumerate("abc"))
+
+
+class World:
+    """A ListWatch, the cache behind it, and the script that it meets."""
+
+    def __init__(self, *steps: bytes | Exception | ScriptedLines, **options: Any) -> None:
+        self.clock = SkippingClock()
+        self.metrics = Metrics()
+        self.rest = ScriptedRest(*steps)
+        self.cache: Cache[V1Node] = Cache(NODES, self.metrics)
+        self.signals: list[object] = []
+        self.source = ListWatch(
+            self.rest, NODES, self.cache.read, lambda: self.cache.version,
+            metrics=self.metrics, clock=self.clock, options=WatchOptions(**options), rng=random.Random(7),
+        )  # fmt: skip
+
+    def run(self) -> World:
+        """Play the script to its end."""
+        with pytest.raises(End):
+            self._take_all()
+        return self
+
+    def _take_all(self) -> None:
+        for signal in self.source.signals():
+            self.signals.append(signal)
+            if isinstance(signal, Listed):
+                self.cache.replace(signal.items, signal.version)
+            elif isinstance(signal, Watched):
+                self.cache.apply(signal.event, signal.item)
+            else:
+                assert isinstance(signal, Bookmark)
+                self.cache.advance(signal.version)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self.cache.keys())
+
+    @property
+    def queries(self) -> list[dict[str, str]]:
+        """What was asked, without what is the same in every request."""
+        constant = ("allowWatchBookmarks", "timeoutSeconds", "limit")
+        return [{k: v for k, v in query.items() if k not in constant} for query in self.rest.queries]
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.metrics.value(name, resource="nodes", **labels) or 0.0
+
+
+def pass_time(world: World, seconds: float) -> None:
+    world.clock.now += seconds
+
+
+def test_the_first_list_is_a_paged_quorum_read_and_the_watch_goes_on_from_its_version() -> None:
+    world = World(page(9, A, B, token="next"), page(9, C), watch(End())).run()
+    first, second, third = world.rest.queries
+    assert first == {"limit": "500"}
+    assert second == {"limit": "500", "continue": "next"}
+    assert third.pop("timeoutSeconds").isdecimal()
+    assert third == {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "9"}
+    assert world.rest.paths == ["/api/v1/nodes"] * 3
+    assert world.names == ["a", "b", "c"]
+    assert world.count("informer_relists_total", cause="start") == 1
+
+
+def test_watches_end_after_five_to_ten_minutes_and_are_silent_for_ninety_seconds_at_most() -> None:
+    world = World(page(9), *[watch(bookmark(10 + i)) for i in range(40)]).run()
+    timeouts = [int(query["timeoutSeconds"]) for query in world.rest.queries[1:]]
+    assert all(300 <= timeout <= 600 for timeout in timeouts)
+    assert max(timeouts) - min(timeouts) > 150
+    assert set(world.rest.read_timeouts) == {90.0}
+
+
+def test_a_watch_resumes_from_the_last_event_or_bookmark_whichever_came_last() -> None:
+    world = World(
+        page(9, A),
+        watch(event("MODIFIED", raw_node("a", 10)), RESET),
+        watch(event("ADDED", raw_node("d", 12)), bookmark(20)),
+        watch(),
+    ).run()
+    assert [q.get("resourceVersion") for q in world.queries[1:]] == ["9", "10", "20"]
+    assert world.names == ["a", "d"]
+
+
+class TestExpiry:
+    def test_a_410_inside_the_pages_starts_the_list_over_and_keeps_nothing_of_the_old_pages(self) -> None:
+        world = World(page(9, A, token="t1"), GONE, page(11, B, token="t2"), page(11, C), watch(End())).run()
+        assert world.queries[:4] == [{}, {"continue": "t1"}, {}, {"continue": "t2"}]
+        assert world.names == ["b", "c"]
+        assert world.queries[4]["resourceVersion"] == "11"
+        assert world.clock.waits == []
+
+    def test_pages_that_keep_expiring_are_given_up_for_one_full_list(self) -> None:
+        world = World(
+            page(9, A, token="t1"), GONE, page(11, B, token="t2"), GONE, page(12, A, B, C), watch(End())
+        ).run()
+        assert [query.get("limit") for query in world.rest.queries[:5]] == ["500", "500", "500", "500", None]
+        assert world.names == ["a", "b", "c"]
+
+    @pytest.mark.parametrize("how", [refused(GONE), watch(error_event(410, "Expired")), watch(error_event(410))])
+    def test_a_410_on_the_watch_lists_again_not_older_than_what_was_seen(self, how: ScriptedLines) -> None:
+        world = World(page(9, A), how, page(30, B), watch(End())).run()
+        assert world.queries[2] == {"resourceVersion": "9", "resourceVersionMatch": "NotOlderThan"}
+        assert world.queries[3]["resourceVersion"] == "30"
+        assert world.names == ["b"]
+        assert world.clock.waits == [], "the first expiry is no trouble"
+        assert world.count("informer_relists_total", cause="expired") == 1
+        assert world.count("informer_watch_restarts_total", cause="expired") == 1
+
+    def test_a_410_on_that_list_leads_to_a_quorum_list(self) -> None:
+        world = World(page(9, A), refused(GONE), GONE, page(30, B), watch(End())).run()
+        assert world.queries[2:4] == [{"resourceVersion": "9", "resourceVersionMatch": "NotOlderThan"}, {}]
+        assert world.names == ["b"]
+        assert world.count("informer_list_failures_total", cause="expired") == 1
+
+    def test_a_quorum_list_is_asked_for_once_only(self) -> None:
+        again: list[Any] = [refused(GONE), page(40, B), watch(End())]
+        world = World(page(9, A), refused(GONE), GONE, page(30, B), *again).run()
+        assert world.queries[5] == {"resourceVersion": "30", "resourceVersionMatch": "NotOlderThan"}
+
+    def test_a_server_that_expires_everything_at_once_is_not_asked_without_pause(self) -> None:
+        steps: list[Any] = [step for i in range(6) for step in (page(10 + i), watch(error_event(410)))]
+        world = World(*steps, page(30)).run()
+        assert len(world.clock.waits) == 5, "all but the first"
+        assert world.clock.waits[-1] > 4 * world.clock.waits[0]
+
+
+class TestNeverBack:
+    def too_large(self) -> ApiError:
+        causes = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+        return ServerError("Too large resource version: 9", status=504, reason="Timeout", details=causes, retry_after=1)
+
+    def test_a_server_behind_us_is_waited_for_and_the_third_time_asked_for_a_quorum_list(self) -> None:
+        world = World(page(9, A), refused(GONE), *[self.too_large() for _ in range(3)], page(30, B), watch(End())).run()
+        not_older = {"resourceVersion": "9", "resourceVersionMatch": "NotOlderThan"}
+        assert world.queries[2:6] == [not_older, not_older, not_older, {}]
+        assert len(world.clock.waits) == 3
+        assert min(world.clock.waits) >= 1, "Retry-After"
+        assert world.count("informer_list_failures_total", cause="too_large_version") == 3
+
+    def test_the_sentence_alone_is_understood_too(self) -> None:
+        late = ServerError("Too large resource version: 9, current: 3", status=504)
+        world = World(page(9, A), refused(GONE), late, page(30, B), watch(End())).run()
+        assert world.count("informer_list_failures_total", cause="too_large_version") == 1
+
+    @pytest.mark.parametrize("steps", [[refused(GONE)], [refused(GONE), GONE]])
+    def test_a_list_older_than_what_was_seen_changes_nothing(self, steps: list[Any]) -> None:
+        stale = page(7)
+        world = World(page(9, A), watch(bookmark(20)), *steps, stale, stale, page(21, A, C), watch(End())).run()
+        assert [type(signal) for signal in world.signals] == [Listed, Bookmark, Listed]
+        assert world.names == ["a", "c"]
+        assert world.count("informer_list_failures_total", cause="behind") == 2
+
+    def test_versions_that_are_no_numbers_are_not_compared(self) -> None:
+        foreign = page(1, B).replace(b'"resourceVersion": "1"', b'"resourceVersion": "x1"')
+        world = World(page(9, A), refused(GONE), foreign, watch(End())).run()
+        assert world.names == ["b"]
+
+
+class TestDelays:
+    def test_delays_double_up_to_thirty_seconds_and_vary_between_half_and_full(self) -> None:
+        world = World(*[RESET] * 60).run()
+        full = [min(30.0, 0.8 * 2**i) for i in range(60)]
+        assert all(top / 2 <= delay <= top for delay, top in zip(world.clock.waits, full, strict=True))
+        assert len({round(delay, 6) for delay in world.clock.waits}) == 60, "jitter"
+
+    def test_they_start_over_after_a_successful_list(self) -> None:
+        world = World(*[RESET] * 6, page(9), refused(RESET)).run()
+        assert world.clock.waits[5] > 12
+        assert world.clock.waits[6] <= 0.8
+
+    def test_they_start_over_after_a_watch_that_brought_something(self) -> None:
+        world = World(page(9), *[refused(RESET)] * 6, watch(bookmark(10), RESET)).run()
+        assert world.clock.waits[5] > 12
+        assert world.clock.waits[6] <= 0.8
+
+    def test_they_start_over_after_a_quiet_watch_that_stood(self) -> None:
+        world = World(page(9), *[refused(RESET)] * 6)
+        world.rest.steps.append(watch(lambda: pass_time(world, 30), RESET))
+        world.run()
+        assert world.clock.waits[6] <= 0.8
+
+    def test_a_watch_that_breaks_at_once_has_not_succeeded(self) -> None:
+        world = World(page(9), *[watch(RESET) for _ in range(4)]).run()
+        assert world.clock.waits[3] > 3
+
+    def test_the_servers_own_end_of_a_watch_costs_no_delay(self) -> None:
+        world = World(page(9))
+        world.rest.steps += [watch(lambda: pass_time(world, 400)) for _ in range(3)]
+        world.run()
+        assert world.clock.waits == []
+        assert world.count("informer_watch_restarts_total", cause="closed") == 3
+
+    @pytest.mark.parametrize("parts", [[], [bookmark(10)]])
+    def test_a_watch_that_ends_after_a_moment_costs_one(self, parts: list[bytes]) -> None:
+        world = World(page(9), watch(*parts), watch(*parts)).run()
+        assert len(world.clock.waits) == 2
+
+    def test_retry_after_is_obeyed_by_lists_and_watches_and_cut_when_absurd(self) -> None:
+        def busy(seconds: float) -> ApiError:
+            return TooManyRequests("later", status=429, retry_after=seconds)
+
+        unavailable = ServerError("later", status=503, retry_after=11)
+        world = World(busy(7), busy(86400), page(9), refused(busy(9)), refused(unavailable), watch(End())).run()
+        assert world.clock.waits == [7, 300, 9, 11]
+        assert world.count("informer_list_failures_total", cause="throttled") == 2
+        assert world.count("informer_watch_restarts_total", cause="throttled") == 1
+
+    def test_a_short_retry_after_does_not_shorten_the_delay(self) -> None:
+        world = World(*[TooManyRequests("later", status=429, retry_after=0.1)] * 8).run()
+        assert world.clock.waits[-1] >= 15
+
+
+class TestSilence:
+    def test_a_half_open_watch_is_renewed_at_once_and_the_third_time_listed(self) -> None:
+        world = World(page(9, A))
+        world.rest.steps += [watch(lambda: pass_time(world, 90), Unreachable("nothing came")) for _ in range(3)]
+        world.rest.steps += [page(30, B), watch(End())]
+        world.run()
+        assert [q.get("watch") for q in world.queries] == [None, "true", "true", "true", None, "true"]
+        assert world.queries[4] == {"resourceVersion": "9", "resourceVersionMatch": "NotOlderThan"}
+        assert world.clock.waits == []
+        assert world.count("informer_watch_restarts_total", cause="silent") == 3
+        assert world.count("informer_relists_total", cause="silent") == 1
+        assert world.names == ["b"]
+
+    def test_bookmarks_keep_a_quiet_watch_alive(self) -> None:
+        world = World(page(9, A))
+
+        def quiet() -> ScriptedLines:
+            return watch(
+                lambda: pass_time(world, 60), bookmark(20), lambda: pass_time(world, 90), Unreachable("nothing")
+            )
+
+        world.rest.steps += [quiet() for _ in range(5)]
+        world.run()
+        assert world.count("informer_relists_total", cause="silent") == 0
+
+    def test_a_server_that_dies_after_a_quiet_time_is_not_asked_without_pause(self) -> None:
+        world = World(page(9, A))
+        world.rest.steps += [watch(lambda: pass_time(world, 88), RESET), *[refused(RESET) for _ in range(5)]]
+        world.run()
+        assert len(world.clock.waits) == 5
+
+    def test_what_was_heard_last_is_a_list_or_a_line_not_an_opened_connection(self) -> None:
+        world = World(page(9, A))
+        world.rest.steps += [watch(lambda: pass_time(world, 90), RESET), watch(lambda: pass_time(world, 50))]
+        world.run()
+        assert world.clock.now - world.source.heard == 140
+
+
+class TestDamage:
+    def test_a_truncated_watch_is_resumed(self) -> None:
+        later = [event("ADDED", raw_node(name, 20 + i)) for i, name in enumerate("ab")]
+        world = World(page(9), watch(later[0], RESET), watch(later[1])).run()
+        assert world.names == ["a", "b"]
+        assert world.count("informer_watch_restarts_total", cause="unreachable") == 1
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"\x00\xff garbage", b"{", b"[]", b'"text"', b"{}", b'{"type":"ADDED"}', b'{"type":"ADDED","object":[]}',
+            b'{"type":7,"object":{}}', event("SURPRISE", A), event("ADDED", {}), event("MODIFIED", {"metadata": 3}),
+            event("ADDED", {"metadata": {"name": ""}}), b"[" * 100_000,
+        ],
+    )  # fmt: skip
+    def test_an_unreadable_line_is_asked_for_again_and_the_second_time_listed(self, line: bytes) -> None:
+        good = event("ADDED", raw_node("d", 10))
+        world = World(page(9, A), watch(good, line), watch(line), page(30, B), watch(End())).run()
+        assert [q.get("resourceVersion") for q in world.queries] == [None, "9", "10", "10", "30"]
+        assert world.queries[3]["resourceVersionMatch"] == "NotOlderThan"
+        assert world.names == ["b"]
+        assert world.count("informer_watch_restarts_total", cause="garbled") == 2
+        assert world.count("informer_relists_total", cause="garbled") == 1
+
+    def test_an_unreadable_line_that_was_an_accident_costs_nothing(self) -> None:
+        good = event("ADDED", raw_node("d", 10))
+        world = World(page(9, A), *[step for _ in range(3) for step in (watch(b"?"), watch(good, bookmark(11)))]).run()
+        assert world.count("informer_relists_total", cause="garbled") == 0
+        assert world.names == ["a", "d"]
+
+    @pytest.mark.parametrize("trouble", [error_event(500, "InternalError"), error_event(0), RESET])
+    def test_a_watch_that_always_fails_at_once_is_stepped_over_by_a_list(self, trouble: bytes | Exception) -> None:
+        world = World(page(9, A), *[watch(trouble) for _ in range(5)], page(30, B), watch(End())).run()
+        assert world.queries[6] == {"resourceVersion": "9", "resourceVersionMatch": "NotOlderThan"}
+        assert world.count("informer_relists_total", cause="stuck") == 1
+        assert world.names == ["b"]
+
+    def test_a_server_that_cannot_be_reached_is_not_listed_for_that(self) -> None:
+        world = World(page(9, A), *[refused(RESET) for _ in range(30)]).run()
+        assert [q.get("watch") for q in world.queries[1:]] == ["true"] * 30
+
+    def test_an_error_event_is_survived_by_a_new_watch(self) -> None:
+        world = World(page(9, A), watch(error_event(500)), watch(event("ADDED", raw_node("d", 10)))).run()
+        assert world.names == ["a", "d"]
+        assert [q.get("resourceVersion") for q in world.queries[1:]] == ["9", "9"]
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"", b"{}", b"null", b"[]", page(9)[:-1], page(9) + b"x", page(9).replace(b'"items"', b'"elements"'),
+            page(9, kind="Status"), page(9, kind="ServiceList"), b'{"items":[]}',
+            b'{"metadata":{"resourceVersion":""},"items":[]}', b'{"metadata":{"resourceVersion":"9"},"items":{}}',
+        ],
+    )  # fmt: skip
+    def test_what_is_no_list_never_passes_for_an_empty_one(self, body: bytes) -> None:
+        world = World(page(9, A), refused(GONE), body, page(30, A, B), watch(End())).run()
+        assert world.names == ["a", "b"]
+        assert [len(signal.items) for signal in world.signals if isinstance(signal, Listed)] == [1, 2]
+        assert world.count("informer_list_failures_total", cause="garbled") == 1
+
+    def test_a_list_without_a_single_item_is_believed(self) -> None:
+        null_items = b'{"items":null,"metadata":{"resourceVersion":"31"}}'
+        world = World(page(9, A), refused(GONE), page(30), refused(GONE), null_items, watch(End())).run()
+        assert world.names == []
+        assert world.queries[-1]["resourceVersion"] == "31"
+
+    def test_pages_that_repeat_themselves_are_a_fault(self) -> None:
+        world = World(page(9, A, token="t"), page(9, B, token="t"), page(10, C), watch(End())).run()
+        assert world.names == ["c"]
+
+    def test_a_forbidden_list_changes_nothing_and_is_repeated(self) -> None:
+        forbidden = Forbidden('nodes is forbidden: User "x" cannot list resource "nodes"', status=403)
+        world = World(page(9, A), refused(GONE), forbidden, forbidden, page(30, A), watch(End())).run()
+        assert world.names == ["a"]
+        assert len(world.clock.waits) == 2
+        assert world.count("informer_list_failures_total", cause="forbidden") == 2
+
+    def test_a_bad_request_leads_to_a_quorum_list(self) -> None:
+        bad = BadRequest("what version?", status=400)
+        world = World(page(9, A), refused(bad), bad, page(30, B), watch(End())).run()
+        assert world.queries[2:4] == [{"resourceVersion": "9", "resourceVersionMatch": "NotOlderThan"}, {}]
+
+    def test_one_malformed_item_costs_itself_alone(self) -> None:
+        world = World(page(9, A, malformed(B), C), watch(event("ADDED", malformed(raw_node("d", 10))))).run()
+        assert world.names == ["a", "c"]
+        assert set(world.cache.quarantine.problems()) == {"b", "d"}
+        assert world.count("informer_watch_restarts_total", cause="garbled") == 0
+
+
+class TestTelling:
+    def test_failures_are_told_ever_more_rarely(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.WARNING, "controllers.runtime.watch")
+        World(*[RESET] * 100).run()
+        assert len(caplog.records) == 7  # the 1st, 2nd, 4th, ... 64th
+        assert "connection reset" in caplog.messages[0]
+
+    def test_the_error_shows_until_the_server_is_heard_again(self) -> None:
+        seen = []
+        world = World(RESET, page(9), refused(GONE), page(10), watch(bookmark(11)))
+        world.clock.on_wait = lambda: seen.append(world.source.error)
+        world.run()
+        assert seen[0] == "list: connection reset"
+        assert "" not in seen
+        assert world.source.error.startswith("watch: the server ended it")
