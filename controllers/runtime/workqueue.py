@@ -16,8 +16,8 @@ What is added to it:
 - *Parking*: a key whose work goes on elsewhere stays closed to other workers, and holds nobody back at shutdown.
 - ``get_many`` gathers a batch.
 
-There is one lock and no thread: keys whose delay or floor has ended are moved by whoever calls next, a thread that waits
-in ``get`` if nobody else (see ``workqueue_waiters.py``).
+There is one lock and no thread: keys whose delay or floor has ended are moved by whoever calls next, or by a thread
+that waits in ``get`` (see ``workqueue_waiters.py``).
 """
 
 import logging
@@ -95,9 +95,7 @@ class WorkQueue(Generic[K]):
         with self._lock:
             if self._closed:
                 return
-            now = self._now()
-            if self._timers:
-                self._collect(now)
+            now = self._catch_up()
             self._mark(self._item(key), priority, now, now)
 
     def add_after(self, key: K, delay: float, priority: int | None = None) -> None:
@@ -110,17 +108,18 @@ class WorkQueue(Generic[K]):
             raise ValueError(f"queue {self.name}: the delay of {key!r} is {delay}")
         with self._lock:
             if not self._closed:
-                self._add_after(self._item(key), delay, priority)
+                now = self._catch_up()
+                self._add_after(self._item(key), delay, priority, now)
 
     def add_rate_limited(self, key: K, priority: int | None = None) -> float:
         """Have the key run after its backoff, count one more failure of it, and return the delay in seconds."""
         with self._lock:
-            item = self._items.get(key)
-            delay = self._backoff.delay(item.failures if item else 0, self._chance())
+            now = self._catch_up()
+            item = self._item(key)
+            delay = self._backoff.delay(item.failures, self._chance())
             if not self._closed:
-                item = self._item(key)
                 item.failures += 1
-                self._add_after(item, delay, priority)
+                self._add_after(item, delay, priority, now)
             return delay
 
     def forget(self, key: K) -> None:
@@ -128,8 +127,9 @@ class WorkQueue(Generic[K]):
         with self._lock:
             item = self._items.get(key)
             if item is not None and item.failures:
+                now = self._catch_up()
                 item.failures = 0
-                self._release(item, self._now())
+                self._release(item, now)
 
     def num_requeues(self, key: K) -> int:
         """How often the key was added rate limited since it was last forgotten."""
@@ -145,7 +145,8 @@ class WorkQueue(Generic[K]):
         The caller must call ``done`` for it in the end. Raises ShutDown when there is nothing more to come.
         """
         with self._lock:
-            key = self._take(self._now()) if self._await(self._now(), timeout, batch=False) else None
+            deadline = None if timeout is None else self._now() + timeout
+            key = self._take(self._now()) if self._await(deadline, batch=False) else None
             self._pass_on()
             return key
 
@@ -161,10 +162,7 @@ class WorkQueue(Generic[K]):
         with self._lock:
             deadline = None if timeout is None else self._now() + timeout
             keys: list[K] = []
-            while not keys:
-                now = self._now()
-                if not self._await(now, None if deadline is None else deadline - now, batch=True):
-                    break
+            while not keys and self._await(deadline, batch=True):
                 if linger > 0 and self._lanes.size < max_batch and not self._closed:
                     self._gather(max_batch, linger)
                 now = self._now()
@@ -179,7 +177,7 @@ class WorkQueue(Generic[K]):
             item = self._running.pop(key, None)
             if item is None:
                 raise ValueError(f"queue {self.name}: done({key!r}), which is not being worked on")
-            now = self._now()
+            now = self._catch_up()
             self._stats.worked.observe(now - item.started)
             item.running = False
             if item.parked:
@@ -187,7 +185,6 @@ class WorkQueue(Generic[K]):
                 self._parked -= 1
             if self._floor:
                 self._timers.cool(item, now + self._floor)
-                self._collect(now)
             if item.dirty:
                 self._place(item, now)
             else:
@@ -218,7 +215,7 @@ class WorkQueue(Generic[K]):
         work runs again; otherwise they are dropped too. May be called again, also to stop draining.
         """
         with self._lock:
-            self._collect(self._now())
+            self._catch_up()
             self._draining = drain and (self._draining or not self._closed)
             self._closed = True
             dropped = self._timers.delayed
@@ -260,7 +257,7 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         """Keys that could be handed out at once."""
         with self._lock:
-            self._collect(self._now())
+            self._catch_up()
             return self._lanes.size
 
     def oldest_running(self) -> Running:
@@ -275,8 +272,7 @@ class WorkQueue(Generic[K]):
     def oldest_waiting(self) -> float:
         """Seconds since the oldest of the keys that could be handed out was added or due; 0.0 without such keys."""
         with self._lock:
-            now = self._now()
-            self._collect(now)
+            now = self._catch_up()
             return now - self._lanes.oldest() if self._lanes.size else 0.0
 
     def parked(self) -> list[K]:
@@ -287,8 +283,7 @@ class WorkQueue(Generic[K]):
     def measure(self) -> tuple[QueueStats, QueueGauges]:
         """A copy of what was counted, and what holds now, for the metrics."""
         with self._lock:
-            now = self._now()
-            self._collect(now)
+            now = self._catch_up()
             ages = [now - item.started for item in self._running.values()]
             return self._stats.copy(), QueueGauges(self._dirty, sum(ages), max(ages, default=0.0))
 
@@ -323,8 +318,7 @@ class WorkQueue(Generic[K]):
             self._lanes.push(item)
             self._waiters.wake(self._lanes.size)
 
-    def _add_after(self, item: Item[K], delay: float, priority: int | None) -> None:
-        now = self._now()
+    def _add_after(self, item: Item[K], delay: float, priority: int | None, now: float) -> None:
         self._stats.retries += 1
         if priority is None:
             priority = item.run_priority if item.running else 0
@@ -334,16 +328,20 @@ class WorkQueue(Generic[K]):
         if self._timers.delay(item, now + delay, priority):
             self._waiters.remind(now + delay)
 
-    def _collect(self, now: float) -> None:
-        """Move the keys whose delay or floor has ended."""
-        for due, item in self._timers.collect_delayed(now):
-            self._mark(item, item.due_priority, due, now)
-        for frozen, item in self._timers.collect_cooled(now):
-            if frozen:
-                self._lanes.push(item)
-                self._waiters.wake(self._lanes.size)
-            else:
-                self._release(item, now)
+    def _catch_up(self) -> float:
+        """Move the keys whose delay or floor has ended, each as at its own time, and return the time it is now."""
+        now = self._now()
+        if self._timers.is_due(now):
+            for then, item, cooled in self._timers.collect(now):
+                if not cooled:
+                    self._mark(item, item.due_priority, then, then)
+                elif item.frozen:
+                    self._timers.thaw(item)
+                    self._lanes.push(item)
+                    self._waiters.wake(self._lanes.size)
+                else:
+                    self._release(item, then)
+        return now
 
     def _take(self, now: float) -> K:
         item = self._lanes.pop()
@@ -358,15 +356,14 @@ class WorkQueue(Generic[K]):
 
     def _release(self, item: Item[K], now: float) -> None:
         if item.is_blank(now):
-            self._items.pop(item.key, None)
+            del self._items[item.key]
 
     # ---- inside, with the lock held: threads ----
 
-    def _await(self, now: float, timeout: float | None, batch: bool) -> bool:
+    def _await(self, deadline: float | None, batch: bool) -> bool:
         """Wait until the caller may take a key (True) or its time is up (False). Raises ShutDown."""
-        deadline = None if timeout is None else now + timeout
         while True:
-            self._collect(now)
+            now = self._catch_up()
             if self._lanes.size and not (batch and self._waiters.gathering and not self._closed):
                 return True
             if self._closed and not any(item.dirty and not item.parked for item in self._running.values()):
@@ -374,7 +371,6 @@ class WorkQueue(Generic[K]):
             if deadline is not None and now >= deadline:
                 return False
             self._waiters.wait(now, self._timers.next_due(), deadline)
-            now = self._now()
 
     def _gather(self, max_batch: int, linger: float) -> None:
         """Wait for a full batch, until the oldest key has waited for `linger`. Nobody else gathers now."""
@@ -384,7 +380,7 @@ class WorkQueue(Generic[K]):
             if left <= 0:
                 break
             self._waiters.gather(max_batch, left)
-            self._collect(self._now())
+            self._catch_up()
 
     def _pass_on(self) -> None:
         self._waiters.pass_on(self._lanes.size, self._timers.next_due())

@@ -30,9 +30,10 @@ class Timers(Generic[K]):
         self._cooling: deque[tuple[float, Item[K]]] = deque()
         self._frozen = 0
 
-    def __bool__(self) -> bool:
-        """Whether `collect` may have something to do at some time."""
-        return bool(self._heap or self._cooling)
+    def is_due(self, now: float) -> bool:
+        """Whether `collect` has something to do."""
+        heap, cooling = self._heap, self._cooling
+        return bool((heap and heap[0][0] <= now) or (cooling and cooling[0][0] <= now))
 
     def delay(self, item: Item[K], due: float, priority: int) -> bool:
         """Set the item's time, unless it has an earlier one; return whether it was set. The higher priority counts."""
@@ -61,30 +62,29 @@ class Timers(Generic[K]):
         item.frozen = True
         self._frozen += 1
 
-    def collect_delayed(self, now: float) -> Iterator[tuple[float, Item[K]]]:
-        """Take out the items whose delay is over, with the time at which it was, in order."""
-        heap = self._heap
-        while heap and heap[0][0] <= now:
-            due, ticket, item = heappop(heap)
-            if item.ticket == ticket:
-                item.due, item.ticket = None, 0
-                self.delayed -= 1
-                yield due, item
+    def thaw(self, item: Item[K]) -> None:
+        """The item no longer waits for its floor."""
+        item.frozen = False
+        self._frozen -= 1
 
-    def collect_cooled(self, now: float) -> Iterator[tuple[bool, Item[K]]]:
-        """Take out the items whose floor is over, in order, with whether they were frozen."""
-        cooling = self._cooling
-        while cooling and cooling[0][0] <= now:
-            item = cooling.popleft()[1]
-            if item.free_at <= now:
-                frozen = item.frozen
-                if frozen:
-                    item.frozen = False
-                    self._frozen -= 1
-                yield frozen, item
+    def collect(self, now: float) -> Iterator[tuple[float, Item[K], bool]]:
+        """Take out what ended until `now` in the order of time: when, of which item, and whether it was a floor."""
+        heap, cooling = self._heap, self._cooling
+        while True:
+            if heap and heap[0][0] <= now and not (cooling and cooling[0][0] < heap[0][0]):
+                due, ticket, item = heappop(heap)
+                if item.ticket == ticket:
+                    item.due, item.ticket = None, 0
+                    self.delayed -= 1
+                    yield due, item, False
+            elif cooling and cooling[0][0] <= now:
+                end, item = cooling.popleft()
+                yield end, item, True
+            else:
+                return
 
     def next_due(self) -> float | None:
-        """When `collect` will next have a key that must run; may be too early, never too late. None: nothing waits."""
+        """When a key will next have to run: maybe too early, never too late. None: no key waits for a time."""
         due = self._heap[0][0] if self._heap else None
         if self._frozen and (due is None or self._cooling[0][0] < due):
             due = self._cooling[0][0]

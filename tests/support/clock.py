@@ -71,19 +71,20 @@ class FakeClock:
     def next_deadline(self) -> float | None:
         """Seconds from now until the first timed wait ends; None when no thread waits with a timeout."""
         with self._changed:
-            ends = [w.deadline for w in self._waiters if w.deadline is not None]
+            ends = [w.deadline for w in self._waiters if w.deadline is not None and w.deadline > self._monotonic]
             return min(ends) - self._monotonic if ends else None
 
     def wait_for_waiters(self, count: int = 1, *, timed: bool = False) -> None:
         """Block until at least `count` threads are inside `wait` (`timed`: with a timeout). Real time, 10 s at most.
 
-        A thread that was notified counts until it runs again, so this proves that threads came to wait, not that
-        they are still idle after a notification.
+        Those that `advance` has woken don't count. One that was notified does until it runs again, so this proves
+        that threads came to wait, not that they are still idle after a notification.
         """
-        self._await(
-            lambda: sum(1 for w in self._waiters if w.deadline is not None or not timed) >= count,
-            f"{count} waiting threads",
-        )
+
+        def waits(waiter: _Waiter) -> bool:
+            return not timed if waiter.deadline is None else waiter.deadline > self._monotonic
+
+        self._await(lambda: sum(map(waits, self._waiters)) >= count, f"{count} waiting threads")
 
     def wait_for_timeout(self, seconds: float) -> None:
         """Block until some thread waits with this much time left (to the microsecond). Real time, 10 s at most."""
