@@ -1,0 +1,145 @@
+"""Each answer has one meaning, whoever sent it and however broken it is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers.runtime import apierrors
+from controllers.runtime.apierrors import ApiError, from_status, parse_retry_after
+
+
+def status_object(code: int, reason: str = "", message: str = "", **details: object) -> dict[str, Any]:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+        "details": details,
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [
+        (400, "BadRequest", apierrors.BadRequest),
+        (401, "Unauthorized", apierrors.Unauthorized),
+        (403, "Forbidden", apierrors.Forbidden),
+        (404, "NotFound", apierrors.NotFound),
+        (409, "Conflict", apierrors.Conflict),
+        (409, "AlreadyExists", apierrors.AlreadyExists),
+        (410, "Gone", apierrors.Gone),
+        (410, "Expired", apierrors.Gone),
+        (422, "Invalid", apierrors.Invalid),
+        (429, "TooManyRequests", apierrors.TooManyRequests),
+        (500, "InternalError", apierrors.ServerError),
+        (503, "ServiceUnavailable", apierrors.ServerError),
+        (504, "Timeout", apierrors.ServerError),
+        (405, "MethodNotAllowed", ApiError),
+        (301, "", ApiError),
+    ],
+)
+def test_one_class_per_meaning(status: int, reason: str, kind: type[ApiError]) -> None:
+    body = json.dumps(status_object(status, reason, "because", name="n1")).encode()
+    error = from_status(status, {}, body, method="GET", path="/x")
+    assert type(error) is kind
+    assert (error.status, error.reason, error.message) == (status, reason, "because")
+    assert error.details == {"name": "n1"}
+    assert str(error) == f"GET /x: {status}{' ' if reason else ''}{reason}: because"
+
+
+def test_already_exists_is_no_conflict_for_computing_again_does_not_help() -> None:
+    assert not issubclass(apierrors.AlreadyExists, apierrors.Conflict)
+
+
+def test_an_error_event_of_a_watch_carries_its_own_code() -> None:
+    error = from_status(200, None, status_object(410, "Expired", "too old resource version"))
+    assert type(error) is apierrors.Gone
+    assert error.status == 410
+    assert type(from_status(0, None, status_object(500, "InternalError"))) is apierrors.ServerError
+
+
+def test_the_reason_expired_wins_over_another_code() -> None:
+    assert type(from_status(200, None, {"reason": "Expired"})) is apierrors.Gone
+
+
+def test_a_proxys_page_becomes_a_short_message() -> None:
+    error = from_status(502, {}, b"<html>" + b"x" * 10_000)
+    assert type(error) is apierrors.ServerError
+    assert error.message.startswith("<html>xxx")
+    assert len(error.message) == apierrors.MAX_MESSAGE
+
+
+def test_without_a_body_the_status_speaks() -> None:
+    assert str(from_status(503)) == "503"
+
+
+@pytest.mark.parametrize(
+    ("headers", "details", "seconds"),
+    [
+        ({"retry-after": "7"}, {}, 7.0),
+        ({"retry-after": " 0 "}, {}, 0.0),
+        ({}, {"retryAfterSeconds": 3}, 3.0),
+        ({"retry-after": "2"}, {"retryAfterSeconds": 9}, 2.0),
+        ({"retry-after": "soon"}, {}, None),
+        ({"retry-after": "-1"}, {}, None),
+        ({"retry-after": "Tue, 14 Nov 2023 22:13:50 GMT"}, {}, 30.0),
+        ({"retry-after": "Tue, 14 Nov 2023 22:13:10 GMT"}, {}, 0.0),
+        ({}, {"retryAfterSeconds": True}, None),
+        ({}, {}, None),
+    ],
+)
+def test_retry_after(headers: dict[str, str], details: dict[str, Any], seconds: float | None) -> None:
+    error = from_status(429, headers, status_object(429, "TooManyRequests", **details), now=1_700_000_000.0)
+    assert error.retry_after == seconds
+
+
+def test_a_date_needs_a_clock() -> None:
+    assert parse_retry_after("Tue, 14 Nov 2023 22:13:50 GMT") is None
+
+
+def test_details_of_a_refusal_that_asks_for_no_repetition_give_no_delay() -> None:
+    assert from_status(404, {}, status_object(404, "NotFound", retryAfterSeconds=5)).retry_after is None
+
+
+def test_causes_are_found() -> None:
+    body = status_object(403, "Forbidden", causes=[{"reason": "NamespaceTerminating", "field": "metadata.namespace"}])
+    error = from_status(403, {}, body)
+    assert error.has_cause("NamespaceTerminating")
+    assert not error.has_cause("Other")
+    assert not from_status(403, {}, {"details": {"causes": "junk"}}).has_cause("NamespaceTerminating")
+
+
+def test_whether_a_lost_request_was_sent() -> None:
+    assert apierrors.Unreachable("x").sent
+    assert not apierrors.CredentialsUnavailable("x").sent
+    assert not apierrors.ClientClosed("x", sent=False).sent
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from(["kind", "code", "reason", "message", "details"])
+
+
+@given(
+    st.integers(0, 599),
+    st.binary(max_size=60) | JSON.map(lambda v: json.dumps(v).encode()) | st.dictionaries(FIELDS, JSON),
+    st.none() | st.text(max_size=12),
+)
+def test_no_answer_is_unmapped(status: int, body: Any, retry_after: str | None) -> None:
+    headers = {} if retry_after is None else {"retry-after": retry_after}
+    error = from_status(status, headers, body, method="GET", path="/x", now=0.0)
+    assert isinstance(error, ApiError)
+    assert isinstance(error.message, str)
+    assert isinstance(error.reason, str)
+    assert isinstance(str(error), str)
+    error.has_cause("x")
