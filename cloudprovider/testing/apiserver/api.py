@@ -171,7 +171,7 @@ class API:
         items = [] if wrong.empty else page.items
         metadata = {"resourceVersion": page.metadata["resourceVersion"]} if wrong.empty else page.metadata
         if form is Form.FULL:
-            return _list(f"{kind.kind}List", kind.api_version, metadata, [one.data for one in items])
+            return _list(f"{kind.kind}List", kind.api_version, metadata, [one.item for one in items])
         if form is Form.METADATA:
             raise StatusError(
                 406,
@@ -231,7 +231,7 @@ class API:
             return _outcome(self.operations.delete(kind, target.namespace, target.name, options), form)
         page = reads.list_objects(self.store, kind, target.namespace, query)
         deleted = self.operations.delete_all(kind, page.items, options)
-        return _list(f"{kind.kind}List", kind.api_version, page.metadata, [one.data for one in deleted])
+        return _list(f"{kind.kind}List", kind.api_version, page.metadata, [one.item for one in deleted])
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:

@@ -53,7 +53,7 @@ def duplicate(field: str, value: Any) -> Cause:
 
 def not_supported(field: str, value: Any, supported: Sequence[str]) -> Cause:
     """The value is not one of an enumeration (Go: field.NotSupported)."""
-    listed = ", ".join(f'"{one}"' for one in sorted(supported))
+    listed = ", ".join(f'"{one}"' for one in supported)
     return Cause("FieldValueNotSupported", f"Unsupported value: {quote(value)}: supported values: {listed}", field)
 
 

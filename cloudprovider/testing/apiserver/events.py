@@ -40,6 +40,7 @@ class EventStrategy(Strategy):
     """Rules of events: there is no status, a PUT may create."""
 
     allow_create_on_update = True
+    has_core_metadata = False
 
     def prepare_update(self, obj: JSON, old: JSON) -> None:
         """Nothing to keep."""

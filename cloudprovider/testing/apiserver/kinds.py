@@ -28,6 +28,8 @@ class Strategy:
     """PUT without resourceVersion replaces whatever is there."""
     returns_deleted_object = False
     """DELETE answers with the object instead of a Status."""
+    has_core_metadata = True
+    """The metadata is checked by the core group's stricter rules."""
     has_spec_finalizers = False
     """`spec.finalizers` hold a deletion too."""
 
@@ -143,6 +145,11 @@ class Kind:
     def struct(self) -> Struct:
         """The type's schema."""
         return struct(self.kind)
+
+    def storage_key(self, namespace: str, name: str) -> str:
+        """The key in etcd, which shows in some messages."""
+        place = {"nodes": "minions", "services": "services/specs"}.get(self.plural, self.plural)
+        return f"/registry/{place}/{self.key(namespace, name)}"
 
     def key(self, namespace: str, name: str) -> str:
         """The store's key of an object."""

@@ -21,6 +21,8 @@ from cloudprovider.testing.apiserver.names import dns_label, label_value, path_s
 
 _ANNOTATION_LIMIT: Final = 256 * 1024
 
+STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
+NOT_STANDARD: Final = "name is neither a standard finalizer name nor is it fully qualified"
 IMMUTABLE: Final = "field is immutable"
 
 
@@ -53,8 +55,13 @@ def validate(meta: JSON, kind: Kind) -> list[Cause]:
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATION_LIMIT:
         causes.append(too_long("metadata.annotations", _ANNOTATION_LIMIT))
     causes += _owners(meta.get("ownerReferences") or ())
-    for finalizer in meta.get("finalizers") or ():
+    finalizers = meta.get("finalizers") or ()
+    for finalizer in finalizers:
         causes += [invalid_value("metadata.finalizers", finalizer, why) for why in qualified_name(finalizer)]
+    if kind.strategy.has_core_metadata:
+        for at, finalizer in enumerate(finalizers):
+            if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+                causes.append(invalid_value(f"metadata.finalizers[{at}]", finalizer, NOT_STANDARD))
     return causes
 
 

@@ -10,11 +10,11 @@ from typing import Final
 
 from cloudprovider.testing.apiserver.errors import JSON, Cause, forbidden, invalid_value
 from cloudprovider.testing.apiserver.kinds import Strategy
+from cloudprovider.testing.apiserver.metadata import NOT_STANDARD, STANDARD_FINALIZERS
 from cloudprovider.testing.apiserver.names import dns_label, qualified_name
 
 PROTECTED: Final = ("default", "kube-public", "kube-system")
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
-_STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 class NamespaceStrategy(Strategy):
@@ -56,9 +56,8 @@ class NamespaceStrategy(Strategy):
         causes: list[Cause] = []
         for finalizer in obj["spec"].get("finalizers") or ():
             causes += [invalid_value("spec.finalizers", finalizer, why) for why in qualified_name(finalizer)]
-            if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
-                why = "name is neither a standard finalizer name nor is it fully qualified"
-                causes.append(invalid_value("spec.finalizers", finalizer, why))
+            if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+                causes.append(invalid_value("spec.finalizers", finalizer, NOT_STANDARD))
         return causes
 
     def validate_status(self, obj: JSON, old: JSON) -> list[Cause]:

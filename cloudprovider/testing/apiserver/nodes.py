@@ -122,7 +122,7 @@ def _taints(taints: Sequence[JSON]) -> list[Cause]:
         if not effect:
             causes.append(required(f"{path}.effect"))
         elif effect not in _EFFECTS:
-            causes.append(not_supported(f"{path}.effect", effect, sorted(_EFFECTS)))
+            causes.append(not_supported(f"{path}.effect", effect, _EFFECTS))
         if (key, effect) in seen:
             shown = f'{{"Key":"{key}","Value":"{value}","Effect":"{effect}","TimeAdded":null}}'
             message = f"Duplicate value: {shown}: taints must be unique by key and effect pair"
@@ -136,29 +136,12 @@ def _resources(status: JSON) -> list[Cause]:
     for part in ("capacity", "allocatable"):
         for name, text in (status.get(part) or {}).items():
             path = f"status.{part}.{name}"
-            causes += [invalid_value(path, name, why) for why in _resource_name(name)]
             size = amount(text)
             if size < 0:
                 causes.append(invalid_value(path, text, "must be greater than or equal to 0"))
             if ("/" in name or name == "pods") and "kubernetes.io/" not in name and size % 1:
                 causes.append(invalid_value(path, text, "must be an integer"))
     return causes
-
-
-_STANDARD: Final = frozenset(
-    "cpu memory ephemeral-storage requests.cpu requests.memory requests.ephemeral-storage limits.cpu limits.memory "
-    "limits.ephemeral-storage pods resourcequotas services replicationcontrollers secrets configmaps persistentvolumeclaims "
-    "storage requests.storage services.nodeports services.loadbalancers".split()
-)
-
-
-def _resource_name(name: str) -> list[str]:
-    wrong = qualified_name(name)
-    if wrong or "/" in name:
-        return wrong
-    if name in _STANDARD or name.startswith(("hugepages-", "requests.hugepages-")):
-        return []
-    return ["must be a standard resource type or fully qualified"]
 
 
 def _duplicate_addresses(addresses: Sequence[JSON]) -> list[Cause]:

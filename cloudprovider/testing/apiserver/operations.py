@@ -71,7 +71,7 @@ class Operations:
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = meta["generateName"][:58] + "".join(random.choices(_SUFFIX_LETTERS, k=5))
-        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "generation"):
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"):
             meta.pop(field, None)
         meta["uid"] = str(uuid.uuid4())
         meta["creationTimestamp"] = format_time(self._now())
@@ -117,17 +117,23 @@ class Operations:
             meta = obj["metadata"]
             uid = meta.get("uid")
             if old is None:
-                if uid:
-                    why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-                    raise errors.conflict(kind.group, kind.plural, name, why)
                 if options.subresource or not kind.strategy.allow_create_on_update:
                     raise errors.not_found(kind.group, kind.plural, name)
+                if uid:
+                    raise self._uid_conflict(kind, namespace, name, uid, "")
                 meta.pop("resourceVersion", None)
                 return attrs.evolve(self._create(kind, obj), warnings=warnings)
             if uid and uid != old.uid:
-                why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
-                raise errors.conflict(kind.group, kind.plural, name, why)
+                raise self._uid_conflict(kind, namespace, name, uid, old.uid)
             return attrs.evolve(self._replace(kind, obj, old, options), warnings=warnings)
+
+    @staticmethod
+    def _uid_conflict(kind: Kind, namespace: str, name: str, wanted: str, found: str) -> StatusError:
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: {kind.storage_key(namespace, name)}, ResourceVersion: 0, "
+            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}"
+        )
+        return errors.conflict(kind.group, kind.plural, name, why)
 
     def patch(
         self,
@@ -184,7 +190,7 @@ class Operations:
                 )
                 raise errors.invalid(kind.group, kind.plural, name, [cause])
         elif version != str(old.version):
-            self._check_version_syntax(kind, version, name)
+            self._check_version_syntax(version)
             raise errors.conflict(kind.group, kind.plural, name, errors.MODIFIED)
         meta["resourceVersion"] = str(old.version)
         metadata.carry_over(meta, old.object["metadata"])
@@ -203,24 +209,16 @@ class Operations:
         if obj == old.object:
             return Outcome(200, old)
         if self._ends_deletion(kind, obj, old.object):
-            return Outcome(200, self._remove(kind, old, obj))
+            self._remove(kind, old, obj)
+            return Outcome(200, Stored(old.key, obj, old.version))
         stored = self._store.put(kind.plural, old.key, obj)
         strategy.updated(stored.object, old.object)
         return Outcome(200, stored)
 
     @staticmethod
-    def _check_version_syntax(kind: Kind, version: str, name: str) -> None:
+    def _check_version_syntax(version: str) -> None:
         if not version.isascii() or not version.isdigit():
-            raise errors.invalid(
-                "",
-                "",
-                "",
-                [
-                    errors.invalid_value(
-                        "resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax'
-                    )
-                ],
-            )
+            raise StatusError(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
 
     @staticmethod
     def _ends_deletion(kind: Kind, obj: JSON, old: JSON) -> bool:
@@ -278,6 +276,8 @@ class Operations:
         if missing:
             meta["finalizers"] = [*(meta.get("finalizers") or ()), *missing]
         if not meta.get("deletionTimestamp"):
+            if meta.get("generation", 0) > 0:
+                meta["generation"] += 1
             meta["deletionTimestamp"] = format_time(self._now())
             meta["deletionGracePeriodSeconds"] = 0
         obj = {**old.object, "metadata": meta}
@@ -337,19 +337,19 @@ class Operations:
         try:
             obj = kind.struct.clean(patched, old.object, "", context)
         except DecodeError as error:
-            shown, why = encode(patched).decode(), str(error)
-            if content_type == STRATEGIC:
-                shown, why = go_print(body), why
-            raise errors.invalid("", "", "", [errors.invalid_value("patch", shown, why)]) from error
+            raise _unfit(patched, body, content_type, str(error)) from error
         problems = [f'unknown field "{path}"' for path in context.unknown]
         problems += [f'duplicate field "{path}"' for path in options.duplicates]
         if problems and options.field_validation == "Strict":
-            raise errors.bad_request(f"strict decoding error: {', '.join(problems)}")
-        self._check_type(kind, obj)
+            raise _unfit(patched, body, content_type, f"strict decoding error: {', '.join(problems)}")
+        named, version = obj.get("kind"), obj.get("apiVersion")
+        if content_type != STRATEGIC and (named != kind.kind or version != kind.api_version):
+            raise _unfit(patched, body, content_type, _conversion_problem(kind, str(named), str(version)))
         return self._finish(kind, obj), tuple(problems) if options.field_validation == "Warn" else ()
 
     def _finish(self, kind: Kind, obj: JSON) -> JSON:
-        obj = {**obj, "kind": kind.kind, "apiVersion": kind.api_version, "metadata": dict(obj["metadata"])}
+        head = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": dict(obj["metadata"])}
+        obj = {**head, **obj, **head}
         obj["metadata"].pop("managedFields", None)
         obj["metadata"].pop("selfLink", None)
         kind.strategy.default(obj)
@@ -373,9 +373,7 @@ class Operations:
         meta = obj["metadata"]
         if not kind.namespaced:
             if meta.get("namespace"):
-                raise errors.bad_request(
-                    "the namespace of the provided object does not match the namespace sent on the request"
-                )
+                del meta["namespace"]
             return
         if not meta.get("namespace"):
             meta["namespace"] = namespace
@@ -388,8 +386,22 @@ class Operations:
     def _check_name(obj: JSON, name: str) -> None:
         meta = obj["metadata"]
         if not meta.get("name"):
-            raise errors.bad_request("name must be provided")
+            raise errors.bad_request(
+                f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            )
         if meta["name"] != name:
             raise errors.bad_request(
                 f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
             )
+
+
+def _unfit(patched: Any, body: Any, content_type: str, why: str) -> StatusError:
+    """422 for a patch whose result is no object of the kind."""
+    shown = go_print(body) if content_type == STRATEGIC else encode(patched).decode()
+    return errors.invalid("", "", "", [errors.invalid_value("patch", shown, why)])
+
+
+def _conversion_problem(kind: Kind, named: str, version: str) -> str:
+    if version != kind.api_version:
+        return f'no kind "{named}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+    return f"converting (v1.{named}) to (core.{kind.kind}): unknown conversion"

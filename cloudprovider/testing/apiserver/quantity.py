@@ -30,10 +30,12 @@ class BadQuantity(ValueError):
 def canonical(text: str) -> str:
     """The one way to write this quantity. Raises BadQuantity. Pure; answers are remembered."""
     amount, style = _parse(text)
+    if _keeps_its_form(text, style):
+        return text.strip()
     if amount == 0:
         return "0"
     sign = "-" if amount < 0 else ""
-    size = abs(amount)
+    size = abs(amount).quantize(Decimal("0.001"), rounding=ROUND_CEILING)
     if style == "binary" and size >= 1024 and size == size.to_integral_value():
         power = 0
         whole = int(size)
@@ -50,6 +52,21 @@ def canonical(text: str) -> str:
     if style == "exponent":
         return f"{sign}{whole}e{power}" if power else f"{sign}{whole}"
     return f"{sign}{whole}{_DECIMAL_NAMES[power]}"
+
+
+def _keeps_its_form(text: str, style: str) -> bool:
+    """Some texts that are not quite canonical are stored as they came: the real server's parser takes a short cut for them."""
+    match = _PATTERN.fullmatch(text.strip())
+    if match is None:
+        return False
+    _, digits, _, fraction, suffix = match.groups()
+    fraction = fraction or ""
+    shifted = (digits.lstrip("0") or "0") + fraction
+    if style == "binary":
+        return not fraction and len(shifted) < 10 and int(shifted) & 7 != 0
+    power = int(suffix[1:]) if style == "exponent" else _DECIMAL[suffix]
+    scale = power - len(fraction)
+    return len(shifted) <= 18 and scale % 3 == 0 and scale >= -3 and not shifted.endswith("000") and shifted[0] != "0"
 
 
 def amount(text: str) -> Decimal:

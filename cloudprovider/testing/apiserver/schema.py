@@ -102,7 +102,7 @@ class Struct:
                 cleaned = field.clean(item, old.get(key), f"{path}.{key}" if path else key, context)
             except Mismatch as error:
                 raise error.within(self.name) from None
-            if field.omit and (cleaned is None if field.is_pointer else not cleaned and cleaned is not _KEEP):
+            if field.omit and (cleaned is None if field.is_pointer else not cleaned):
                 continue
             out[key] = cleaned
         for field in self._always:
@@ -115,7 +115,7 @@ class Mismatch(DecodeError):
     """A value of the wrong JSON type; gets the name of the innermost struct on its way up."""
 
     def __init__(self, shown: str, path: str, go_type: str, owner: str = "") -> None:
-        where = f"Go struct field {owner}.{path}" if owner else "Go value"
+        where = f"Go struct field {owner}.{_INDEX.sub('', path)}" if owner else "Go value"
         super().__init__(f"json: cannot unmarshal {shown} into {where} of type {go_type}")
         self.parts = (shown, path, go_type)
         self.owner = owner
@@ -125,7 +125,7 @@ class Mismatch(DecodeError):
         return self if self.owner else Mismatch(*self.parts, owner)
 
 
-_KEEP: Final = object()
+_INDEX: Final = re.compile(r"\[\d+\]")
 _RFC3339: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,}))?(?:(Z)|([+-])(\d\d):(\d\d))")
 _GO_TYPES: Final = {
     "time": "v1.Time", "microtime": "v1.MicroTime", "quantity": "resource.Quantity", "intstr": "intstr.IntOrString"

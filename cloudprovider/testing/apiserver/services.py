@@ -26,6 +26,7 @@ class ServiceStrategy(Strategy):
     """Rules of services. Holds the addresses and ports of one server; its methods run with the store's lock held."""
 
     allow_create_on_update = True
+    returns_deleted_object = True
 
     def __init__(self, cidr: str) -> None:
         self._allocator = Allocator(cidr)
@@ -48,7 +49,7 @@ class ServiceStrategy(Strategy):
         ports = [_default_port(port) for port in spec.get("ports") or ()]
         if ports != (spec.get("ports") or []):
             changed["ports"] = ports
-        if rules.externally_accessible(spec) and "externalTrafficPolicy" not in spec:
+        if rules.externally_accessible({**spec, "type": kind}) and "externalTrafficPolicy" not in spec:
             changed["externalTrafficPolicy"] = "Cluster"
         if "internalTrafficPolicy" not in spec and kind in ("ClusterIP", "NodePort", "LoadBalancer"):
             changed["internalTrafficPolicy"] = "Cluster"

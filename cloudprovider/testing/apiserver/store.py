@@ -51,6 +51,16 @@ class Stored:
         return self._data
 
     @property
+    def item(self) -> bytes:
+        """The object as it stands in a list: without `kind` and `apiVersion`, which the list says once."""
+        obj = self.object
+        head = {name: obj[name] for name in ("kind", "apiVersion") if name in obj}
+        prefix = encode(head)[:-1]
+        if head and len(obj) > len(head) and self.data.startswith(prefix + b","):
+            return b"{" + self.data[len(prefix) + 1 :]
+        return encode({name: value for name, value in obj.items() if name not in head})
+
+    @property
     def uid(self) -> str:
         """The object's UID, "" for one put in raw without any."""
         return str(self.object.get("metadata", {}).get("uid", ""))

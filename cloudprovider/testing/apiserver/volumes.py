@@ -71,9 +71,6 @@ class VolumeStrategy(Strategy):
             defaults["volumeMode"] = "Filesystem"
         if "hostPath" in spec and "type" not in spec["hostPath"]:
             defaults["hostPath"] = {**spec["hostPath"], "type": ""}
-        reference = spec.get("claimRef")
-        if reference is not None and ("kind" not in reference or "apiVersion" not in reference):
-            defaults["claimRef"] = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **reference}
         if defaults:
             obj["spec"] = {**spec, **defaults}
 

@@ -1,0 +1,25 @@
+"""The parity table: requests that the embedded API server and the real one must answer alike, grouped into scenarios by topic."""
+
+from __future__ import annotations
+
+from tests.integration.parity import (
+    deletion,
+    discovery,
+    events,
+    leases,
+    lists,
+    namespaces,
+    node_patches,
+    nodes,
+    requests,
+    reviews,
+    services,
+    volumes,
+    watches,
+)
+from tests.integration.parity.model import Scenario
+
+MODULES = (
+    nodes, node_patches, services, volumes, events, leases, namespaces, deletion, lists, watches, requests, reviews, discovery,
+)  # fmt: skip
+SCENARIOS: list[Scenario] = [scenario for module in MODULES for scenario in module.SCENARIOS]

@@ -1,0 +1,43 @@
+"""The embedded API server answers as the real one does: every scenario of the parity table, sent to both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from tests.envtest.server import RealAPIServer
+from tests.integration.parity import SCENARIOS
+from tests.integration.parity.model import Scenario
+from tests.integration.parity.runner import Runner, Server, differences
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real")]
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Iterator[Server]:
+    with EmbeddedAPIServer(anonymous=True) as server:
+        yield Server(server.url, {"admin": server.token})
+
+
+@pytest.fixture(scope="module")
+def real(real_api_server: RealAPIServer) -> Server:
+    return Server(real_api_server.url, {"admin": real_api_server.token}, real_api_server.ca_file)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_both_servers_answer_alike(scenario: Scenario, embedded: Server, real: Server) -> None:
+    ours, theirs = Runner(embedded).run(scenario), Runner(real).run(scenario)
+    wrong = [
+        f"step {at + 1} {step.method} {step.path}: {line}"
+        for at, (step, one, other) in enumerate(zip(scenario.steps, ours, theirs, strict=True))
+        for line in differences(one, other)
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_the_table_is_large_enough() -> None:
+    assert sum(len(scenario.steps) for scenario in SCENARIOS) >= 60
+    names = [scenario.name for scenario in SCENARIOS]
+    assert len(names) == len(set(names))
