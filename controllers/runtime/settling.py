@@ -1,0 +1,244 @@
+"""Stage 4, its decision: what becomes of a key after its run. The only place that requeues on behalf of a reconcile.
+
+A reconcile function takes a key, does one unit of work and returns, or raises; :class:`Settler` reads from that what
+to tell the queue:
+
+=========================================  ==============================================  ==================
+the run ended with                         then                                            label ``result``
+=========================================  ==============================================  ==================
+None or ``DONE``                           backoff forgotten                               success
+``Result(requeue_after=s)``                backoff forgotten, again in s seconds           requeue_after
+an exception with `retry_after` above 0    again in that many seconds, backoff as it was   retry_after
+``TerminalError``                          backoff forgotten, not again                    terminal
+``Parked``                                 closed to all until its future ends, then       parked
+                                           again with backoff
+any other exception                        again with backoff                              error
+=========================================  ==============================================  ==================
+"""
+
+import logging
+import math
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Any, Generic, ParamSpec, TypeGuard, TypeVar
+
+from attrs import field, frozen
+
+from cloudprovider.errors import CloudProviderError
+from controllers.runtime.apierrors import ApiError
+from controllers.runtime.clock import Clock
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.workqueue import WorkQueue
+
+__all__ = ["DONE", "Aborted", "Parked", "Result", "Settler", "TerminalError", "aborted", "one_line"]
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+P = ParamSpec("P")
+
+_RESULTS = ("success", "requeue_after", "retry_after", "terminal", "parked", "error")
+_EXPECTED = (ApiError, CloudProviderError, OSError)
+_LONGEST_TEXT = 1000
+
+
+def _seconds(instance: object, attribute: object, value: float | None) -> None:
+    if value is not None and not _is_delay(value):
+        raise ValueError(f"requeue_after must be a number of seconds from 0, or None, got {value!r}")
+
+
+@frozen
+class Result:
+    """What a reconcile that succeeded returns. `requeue_after` (seconds) has the key run again without an event."""
+
+    requeue_after: float | None = field(default=None, validator=_seconds)
+
+
+DONE = Result()
+
+
+class TerminalError(Exception):
+    """Trying again cannot help: the key is given up until its next event. Logged and counted as an error."""
+
+
+class Parked(Exception):
+    """The work on the key goes on elsewhere, in a call that nobody waits for any more.
+
+    `until` ends, in whatever way, when that call does. Before, no worker gets the key; after, it is tried again.
+    """
+
+    def __init__(self, until: Future[Any], message: str = "") -> None:
+        super().__init__(message or "the work goes on in a call that has not ended")
+        self.until = until
+
+
+class Aborted(Exception):
+    """A run ended with something that is meant to end a thread or the process (SystemExit and its like)."""
+
+
+class Settler(Generic[K]):
+    """Runs reconciles and settles what comes of them. Thread-safe.
+
+    `on_error(key, error)` is called for every exception, Parked and TerminalError among them, while the key is still
+    closed to others; what it raises is logged. Exceptions of the classes in `expected` (besides ApiError,
+    CloudProviderError, TerminalError and OSError) are logged in one line; others with their stack, as they look like
+    mistakes in the code.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue[K],
+        *,
+        on_error: Callable[[K, Exception], None] | None,
+        expected: tuple[type[Exception], ...] = (),
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._queue = queue
+        self._name = queue.name
+        self._on_error = on_error
+        self.expected = (*_EXPECTED, TerminalError, Parked, *expected)
+        self._clock = clock
+        self.last_settled = clock.monotonic()
+        runs = metrics.counter("controller_reconcile_total", "Reconciles by their result.", ["name", "result"])
+        self._runs = {result: runs.labels(self._name, result) for result in _RESULTS}
+        self._errors = metrics.counter(
+            "controller_reconcile_errors_total",
+            "Reconciles that failed: with backoff, or for good.",
+            ["name"],
+        ).labels(self._name)
+        self._parked = metrics.gauge(
+            "controller_parked_keys", "Keys whose cloud call is overdue and has not ended yet.", ["name"]
+        ).labels(self._name)
+
+    def run(self, key: K, reconcile: Callable[P, Result | None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Run the reconcile of a key that the queue handed out, and settle it.
+
+        Raises only what is no Exception (SystemExit, KeyboardInterrupt, ...), after the key is settled as failed.
+        """
+        outcome: object
+        try:
+            outcome = reconcile(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it costs this key and no other
+            outcome = error
+        except BaseException as error:
+            self.settle(key, aborted(error))
+            raise
+        self.settle(key, DONE if outcome is None else outcome)
+
+    def settle(self, key: K, outcome: object, *, stack: bool = True) -> None:
+        """Requeue, count, log and report, then tell the queue that the key is done. Call it once per key handed out.
+
+        `outcome` is a Result or an exception; `stack` False leaves the stack of an unexpected one out of the log.
+        """
+        parked = isinstance(outcome, Parked)
+        try:
+            if isinstance(outcome, Result):
+                self._succeeded(key, outcome)
+            elif isinstance(outcome, Exception):
+                self._failed(key, outcome, stack)
+            else:
+                error = TypeError(f"reconcile must return a Result or None, not {one_line(repr(outcome))}")
+                self._failed(key, error, stack)
+        except Exception:
+            logger.exception("%s: settling %s failed; the key is tried again", self._name, key)
+            self._queue.add_rate_limited(key)
+            parked = False
+        finally:
+            self.last_settled = self._clock.monotonic()
+            if not parked:
+                self._queue.done(key)
+
+    def _succeeded(self, key: K, result: Result) -> None:
+        self._queue.forget(key)
+        if result.requeue_after is None:
+            self._runs["success"].inc()
+        else:
+            self._queue.add_after(key, result.requeue_after)
+            self._runs["requeue_after"].inc()
+
+    def _failed(self, key: K, error: Exception, stack: bool) -> None:
+        """Requeue the key first, then count, log and report: nothing that happens there may lose it."""
+        attempt = self._queue.num_requeues(key) + 1
+        level, result = logging.WARNING, "error"
+        if isinstance(error, Parked):
+            self._queue.park(key)
+            result, fate = "parked", "parked until its call ends"
+        elif isinstance(error, TerminalError):
+            self._queue.forget(key)
+            level, result, fate = logging.ERROR, "terminal", "not tried again before its next event"
+        elif (delay := _retry_after(error)) is not None:
+            self._queue.add_after(key, delay)
+            level, result, fate = logging.INFO, "retry_after", f"again in {delay:.3g} s as asked"
+        else:
+            fate = f"again in {self._queue.add_rate_limited(key):.3g} s"
+        if self._queue.shutting_down and result != "parked":
+            fate = "not tried again, as this controller stops"
+        try:
+            self._runs[result].inc()
+            if result in ("error", "terminal"):
+                self._errors.inc()
+            expected = result == "retry_after" or isinstance(error, self.expected)
+            self._log(level if expected else logging.ERROR, key, attempt, fate, error, expected, stack)
+            self._report(key, error)
+        finally:
+            if isinstance(error, Parked):
+                error.until.add_done_callback(lambda _: self._unpark(key))
+                self._parked.inc()
+
+    def _unpark(self, key: K) -> None:
+        """The call of a parked key ended. Runs in the thread that ended it."""
+        self._parked.dec()
+        try:
+            self._queue.add_rate_limited(key)
+        finally:
+            self._queue.done(key)
+        logger.info("%s: %s: the overdue call has ended, the key is tried again", self._name, key)
+
+    def _log(self, level: int, key: K, attempt: int, fate: str, error: Exception, expected: bool, stack: bool) -> None:
+        logger.log(
+            level,
+            "%s: %s: attempt %d failed, %s: %s: %s",
+            self._name,
+            key,
+            attempt,
+            fate,
+            type(error).__name__,
+            one_line(error),
+            exc_info=error if stack and not expected else None,
+        )
+        if expected and stack and logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s: %s: the stack of this failure", self._name, key, exc_info=error)
+
+    def _report(self, key: K, error: Exception) -> None:
+        if self._on_error is not None:
+            try:
+                self._on_error(key, error)
+            except Exception:
+                logger.exception("%s: %s: reporting its failure failed", self._name, key)
+
+
+def one_line(value: object) -> str:
+    """The text of an exception or another object for a log: one line, of bounded length, even if ``str`` raises."""
+    try:
+        text = " ".join(str(value).split())
+    except Exception as error:  # noqa: BLE001 - foreign classes; their text is only for the log
+        text = f"<its text raised {type(error).__name__}>"
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+
+
+def aborted(error: BaseException) -> Aborted:
+    """What a BaseException is to its key: one more failure."""
+    wrapped = Aborted(f"the run ended with {type(error).__name__}: {one_line(error)}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _retry_after(error: Exception) -> float | None:
+    """The delay that an exception asks for. One of 0 names no time, and would have the key run in a circle."""
+    value: object = getattr(error, "retry_after", None)
+    return float(value) if _is_delay(value) and value > 0 else None
+
+
+def _is_delay(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
