@@ -25,16 +25,6 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.envtest.build import assets
 
 MANAGER_USER = "system:serviceaccount:kube-system:cloud-controller-manager"
-_AUDIT_POLICY = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [
-        {"level": "None", "users": ["system:apiserver"]},
-        {"level": "Request", "verbs": ["create", "update", "patch", "delete"]},
-        {"level": "Metadata"},
-    ],
-}
 
 
 class RealAPIServer:
@@ -44,7 +34,8 @@ class RealAPIServer:
     processes and removes the folder. For one thread at a time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, audit_level: str = "Request") -> None:
+        self._audit_level = audit_level
         self.folder = Path(tempfile.mkdtemp(prefix="envtest-"))
         self.token = secrets.token_hex(16)
         self.manager_token = secrets.token_hex(16)
@@ -125,7 +116,7 @@ class RealAPIServer:
             f'{self.token},admin,1,"system:masters"\n'
             f'{self.manager_token},{MANAGER_USER},2,"system:serviceaccounts,system:serviceaccounts:kube-system"\n'
         )
-        (self.folder / "audit.json").write_text(json.dumps(_AUDIT_POLICY))
+        (self.folder / "audit.json").write_text(json.dumps(_audit_policy(self._audit_level)))
 
     def _start_etcd(self) -> None:
         client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
@@ -219,6 +210,20 @@ class RealAPIServer:
         logs = [log for log in sorted(self.folder.glob("*.log")) if log != self.audit_log]
         tails = {log.name: log.read_text(errors="replace").splitlines()[-15:] for log in logs}
         return "\n".join(line for name, tail in tails.items() for line in (f"--- {name}", *tail))
+
+
+def _audit_policy(level: str) -> dict[str, Any]:
+    """Writes at this level ("Request" keeps bodies, "Metadata" costs little), reads at Metadata."""
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            {"level": "None", "users": ["system:apiserver"]},
+            {"level": level, "verbs": ["create", "update", "patch", "delete"]},
+            {"level": "Metadata"},
+        ],
+    }
 
 
 def _free_ports(count: int) -> list[int]:
