@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from controllers.runtime import kubeconfig as kubeconfigs
-from controllers.runtime.apierrors import Forbidden, NotFound
+from controllers.runtime.apierrors import CredentialsUnavailable, Forbidden, NotFound
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.credentials import CertificateFiles, Credentials
 from controllers.runtime.kubeconfig import Access, ConfigError
@@ -197,6 +197,7 @@ class ClientBuilder:
         Clients made from it are the caller's to close, and pass neither guard nor limits: prefer `client`.
         """
         configuration = copy.deepcopy(self._access.configuration)
+        configuration.retries = False  # else urllib3 obeys Retry-After by sleeping, whatever the timeout
         configuration.connection_pool_maxsize = VENDOR_POOL_SIZE
         configuration.keep_alive = True
         credentials = self._credentials
@@ -204,7 +205,13 @@ class ClientBuilder:
         def refresh(target: Configuration) -> None:
             target.api_key["BearerToken"] = credentials.authorization()
 
-        configuration.api_key.setdefault("BearerToken", "")
+        try:
+            present = credentials.authorization()
+        except CredentialsUnavailable:
+            present = None  # it will be asked again at each request
+        if present == "":
+            return configuration  # the official client would send an empty header
+        configuration.api_key["BearerToken"] = ""
         configuration.refresh_api_key_hook = refresh  # type: ignore[assignment]  # declared by its default, None
         return configuration
 

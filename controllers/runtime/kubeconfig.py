@@ -104,7 +104,6 @@ def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] 
             f"pass --kubeconfig or --master{hint}"
         )
     _settle_proxy(access.configuration)
-    access.configuration.retries = False
     access.endpoint()
     return access
 

@@ -67,7 +67,7 @@ class _Rest(RESTClientObject):
             self._guard(method, path)
         if _request_timeout is None and "watch=" not in path:
             _request_timeout = self._timeout
-        sent = urllib3.HTTPHeaderDict(headers or {})
+        sent = urllib3.HTTPHeaderDict({name: value for name, value in (headers or {}).items() if value is not None})
         for name, value in self._headers:
             sent.add(name, value)
         began = self._clock.monotonic()

@@ -82,10 +82,19 @@ class Peer:
 Handler = Callable[[Peer], None]
 
 
+EMPTY_LIST: dict[str, Any] = {"items": []}
+
+
 def answer_all(peer: Peer) -> None:
-    """Answer every request of the connection with 200 and {}."""
+    """Answer every request of the connection with an empty list."""
     while peer.request():
-        peer.answer()
+        peer.answer(200, EMPTY_LIST)
+
+
+def answer_none(peer: Peer) -> None:
+    """Take requests and never answer."""
+    while peer.request():
+        pass
 
 
 class Server:

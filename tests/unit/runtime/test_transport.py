@@ -18,7 +18,17 @@ from controllers.runtime.ratelimit import Waits
 from controllers.runtime.tls import CHECK_SECONDS, TLSFiles, TLSSettings
 from controllers.runtime.transport import IDLE_SECONDS, Transport
 from tests.support.clock import FakeClock
-from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_all, shut_down, wait_until
+from tests.unit.runtime.loopback import (
+    LIMIT,
+    Authority,
+    Call,
+    Peer,
+    Server,
+    answer_all,
+    answer_none,
+    shut_down,
+    wait_until,
+)
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 PATCH = b"PATCH / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
@@ -212,7 +222,7 @@ class TestDeadConnections:
 
 class TestTime:
     def test_a_silent_server_costs_the_timeout(self) -> None:
-        with Server(lambda peer: (peer.request(), peer.request(), None)[2]) as server:
+        with Server(answer_none) as server:
             transport = transport_to(server.url)
             with pytest.raises(Unreachable, match="timed out") as caught:
                 send(transport, seconds=0.05)

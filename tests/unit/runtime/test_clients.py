@@ -1,0 +1,543 @@
+"""Clients: what is sent, what is repeated and what never, and that closing ends everything."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client import ApiException, CoreV1Api
+from kubernetes.client.configuration import Configuration
+from urllib3.exceptions import ReadTimeoutError
+
+from controllers.runtime.apierrors import (
+    ApiError,
+    ClientClosed,
+    Conflict,
+    CredentialsUnavailable,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from controllers.runtime.clients import MERGE_PATCH, METADATA_ONLY, ClientBuilder, RestClient
+from controllers.runtime.credentials import Fixed, TokenFile
+from controllers.runtime.kubeconfig import Access
+from controllers.runtime.metrics import Metrics
+from tests.support.clock import FakeClock
+from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Call, Peer, Server, answer_none
+
+
+class Answers:
+    """A server that gives these answers in turn, then empty lists for ever: (status, headers)."""
+
+    def __init__(self, *answers: tuple[int, dict[str, str]]) -> None:
+        self._answers = list(answers)
+        self.server = Server(self._serve)
+
+    def _serve(self, peer: Peer) -> None:
+        while peer.request():
+            status, headers = self._answers.pop(0) if self._answers else (200, {})
+            peer.answer(status, {"kind": "Status", "code": status} if status >= 300 else EMPTY_LIST, **headers)
+
+
+def builder_for(server: Server, **options: Any) -> ClientBuilder:
+    source = options.pop("source", Fixed("Bearer t"))
+    headers = options.pop("headers", ())
+    return ClientBuilder(Access(Configuration(host=server.url), source, headers), **options)
+
+
+def write(rest: RestClient) -> int:
+    return rest.request("PATCH", "/api/v1/nodes/n1", body={"a": 1}, content_type=MERGE_PATCH).status
+
+
+class TestRequests:
+    def test_what_is_sent(self) -> None:
+        with Server() as server, builder_for(server, program="ccm", metrics=Metrics()) as clients:
+            rest = clients.rest("node-controller")
+            rest.request(
+                "PATCH",
+                "/api/v1/nodes/n1",
+                body={"metadata": {"labels": {"ä": "b"}}},
+                content_type=MERGE_PATCH,
+                accept=METADATA_ONLY,
+                query={"dryRun": "All"},
+            )
+            (request,) = server.requests
+            assert (request.method, request.target) == (
+                "PATCH",
+                "/api/v1/nodes/n1?dryRun=All&fieldValidation=Ignore",
+            )
+            assert request.json() == {"metadata": {"labels": {"ä": "b"}}}
+            expected = {
+                "host": f"127.0.0.1:{server.port}",
+                "authorization": "Bearer t",
+                "content-type": MERGE_PATCH,
+                "accept": METADATA_ONLY,
+                "content-length": str(len(request.body)),
+            }
+            assert expected.items() <= request.headers.items()
+            agent = request.headers["user-agent"]
+            assert agent == rest.user_agent
+            assert agent.startswith("ccm/")
+            assert agent.endswith(" node-controller")
+
+    def test_reads_carry_no_body_and_no_validation(self) -> None:
+        with Server() as server, builder_for(server) as clients:
+            assert clients.rest("x").get("/api/v1/nodes", query={"limit": "5"}) == EMPTY_LIST
+            (request,) = server.requests
+            assert (request.method, request.target) == ("GET", "/api/v1/nodes?limit=5")
+            assert "content-length" not in request.headers
+            assert "content-type" not in request.headers
+
+    def test_a_write_without_a_body_says_so(self) -> None:
+        with Server() as server, builder_for(server) as clients:
+            clients.rest("x").request("DELETE", "/api/v1/nodes/n1")
+            assert server.requests[0].headers["content-length"] == "0"
+
+    def test_bytes_are_sent_as_they_are(self) -> None:
+        with Server() as server, builder_for(server, field_validation="Strict") as clients:
+            clients.rest("x").request("POST", "/p", body=b'{"raw": 1}')
+            (request,) = server.requests
+            assert (request.body, request.target) == (b'{"raw": 1}', "/p?fieldValidation=Strict")
+
+    def test_impersonation_goes_with_every_request(self) -> None:
+        headers = (("Impersonate-User", "jane"), ("Impersonate-Group", "dev"))
+        with Server() as server, builder_for(server, headers=headers) as clients:
+            clients.rest("x").get("/a")
+            with clients.rest("x").stream("/b", read_timeout=LIMIT) as stream:
+                stream.open()
+            CoreV1Api(clients.client("v")).list_namespace()
+            assert [request.headers["impersonate-user"] for request in server.requests] == ["jane"] * 3
+            assert [request.headers["impersonate-group"] for request in server.requests] == ["dev"] * 3
+
+    def test_a_base_path_is_kept(self) -> None:
+        with Server() as server:
+            access = Access(Configuration(host=f"{server.url}/k8s/clusters/c-1"), Fixed())
+            with ClientBuilder(access) as clients:
+                clients.rest("x").get("/api/v1/nodes")
+                CoreV1Api(clients.client("v")).list_namespace()
+            assert [request.target for request in server.requests] == [
+                "/k8s/clusters/c-1/api/v1/nodes",
+                "/k8s/clusters/c-1/api/v1/namespaces",
+            ]
+            assert "authorization" not in server.requests[0].headers
+
+    @pytest.mark.parametrize("path", ["api/v1", "/a b", "/a\r\nX: y", "/é", ""])
+    def test_a_path_cannot_smuggle_a_header(self, path: str) -> None:
+        with Server() as server, builder_for(server) as clients:
+            with pytest.raises(ValueError, match="encoded path"):
+                clients.rest("x").get(path)
+            assert not server.requests
+
+    @pytest.mark.parametrize("name", ["", "two words", "a\nb"])
+    def test_a_name_is_one_word(self, name: str) -> None:
+        with Server() as server, builder_for(server) as clients, pytest.raises(ValueError, match="user agent"):
+            clients.rest(name)
+
+    def test_the_same_client_for_the_same_name_and_one_pool_for_all(self) -> None:
+        with Server() as server, builder_for(server) as clients:
+            assert clients.rest("a") is clients.rest("a")
+            assert clients.rest("a") is not clients.rest("b")
+            clients.rest("a").get("/")
+            clients.rest("b").get("/")
+            assert server.connections == 1
+
+    def test_an_answer_that_is_no_json(self) -> None:
+        def page(peer: Peer) -> None:
+            peer.request()
+            peer.answer(200, b"<html>")
+
+        with (
+            Server(page) as server,
+            builder_for(server) as clients,
+            pytest.raises(ServerError, match="not JSON: '<html>'"),
+        ):
+            clients.rest("x").get("/")
+
+    def test_a_redirect_is_no_success(self) -> None:
+        with Answers((302, {"Location": "/elsewhere"})).server as server, builder_for(server) as clients:
+            with pytest.raises(ApiError) as caught:
+                clients.rest("x").get("/")
+            assert caught.value.status == 302
+
+
+class TestRepetition:
+    """Nothing is repeated, but what the server did not apply and asked to repeat."""
+
+    @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 422, 500, 502, 503, 504])
+    def test_errors_are_raised_at_once(self, status: int) -> None:
+        with Answers((status, {})).server as server, builder_for(server) as clients:
+            with pytest.raises(ApiError) as caught:
+                clients.rest("x").get("/")
+            assert caught.value.status == status
+            assert len(server.requests) == 1
+
+    def test_429_is_repeated_after_the_delay_also_for_writes(self) -> None:
+        clock = FakeClock()
+        with Answers((429, {"Retry_After": "2"})).server as server, builder_for(server, clock=clock) as clients:
+            call = Call(lambda: write(clients.rest("x")))
+            clock.wait_for_timeout(2)
+            assert len(server.requests) == 1
+            clock.advance(2)
+            assert call.outcome() == 200
+            assert len(server.requests) == 2
+
+    def test_503_is_repeated_for_reads_only(self) -> None:
+        clock = FakeClock()
+        answers = Answers((503, {"Retry_After": "1"}), (503, {"Retry_After": "1"}))
+        with answers.server as server, builder_for(server, clock=clock) as clients:
+            with pytest.raises(ServerError) as caught:
+                write(clients.rest("x"))
+            assert caught.value.retry_after == 1
+            call = Call(lambda: clients.rest("x").get("/"))
+            clock.wait_for_timeout(1)
+            clock.advance(1)
+            assert call.outcome() == EMPTY_LIST
+
+    def test_three_tries_at_most(self) -> None:
+        clock = FakeClock()
+        with (
+            Answers(*[(429, {"Retry_After": "1"})] * 5).server as server,
+            builder_for(server, clock=clock) as clients,
+        ):
+            call = Call(lambda: write(clients.rest("x")))
+            for _ in range(2):
+                clock.wait_for_timeout(1)
+                clock.advance(1)
+            assert isinstance(call.outcome(), TooManyRequests)
+            assert len(server.requests) == 3
+
+    def test_a_delay_longer_than_the_timeout_is_the_callers(self) -> None:
+        clock = FakeClock()
+        with Answers((429, {"Retry_After": "30"})).server as server, builder_for(server, clock=clock) as clients:
+            with pytest.raises(TooManyRequests) as caught:
+                clients.rest("x").request("GET", "/", timeout=30)
+            assert caught.value.retry_after == 30
+            assert len(server.requests) == 1
+
+    def test_the_timeout_bounds_all_tries_together(self) -> None:
+        clock = FakeClock()
+        with (
+            Answers(*[(429, {"Retry_After": "4"})] * 5).server as server,
+            builder_for(server, clock=clock) as clients,
+        ):
+            call = Call(lambda: clients.rest("x").request("GET", "/", timeout=6))
+            clock.wait_for_timeout(4)
+            clock.advance(4)
+            assert isinstance(call.outcome(), TooManyRequests)
+            assert len(server.requests) == 2
+
+    def test_429_without_a_delay_is_raised(self) -> None:
+        with Answers((429, {})).server as server, builder_for(server) as clients:
+            with pytest.raises(TooManyRequests):
+                clients.rest("x").get("/")
+            assert len(server.requests) == 1
+
+    def test_hurrying_ends_the_wait_with_the_servers_word(self) -> None:
+        clock = FakeClock()
+        with Answers((429, {"Retry_After": "5"})).server as server, builder_for(server, clock=clock) as clients:
+            call = Call(lambda: write(clients.rest("x")))
+            clock.wait_for_timeout(5)
+            clients.hurry()
+            assert isinstance(call.outcome(), TooManyRequests)
+            assert write(clients.rest("x")) == 200
+
+    def test_closing_ends_the_wait(self) -> None:
+        clock = FakeClock()
+        with Answers((429, {"Retry_After": "5"})).server as server, builder_for(server, clock=clock) as clients:
+            call = Call(lambda: write(clients.rest("x")))
+            clock.wait_for_timeout(5)
+            clients.close()
+            assert isinstance(call.outcome(), ClientClosed)
+
+
+class Fenced(Exception):
+    pass
+
+
+class TestGuard:
+    """The guard is asked right before each write, and stops ours and the vendors' alike."""
+
+    def test_a_refused_write_is_not_sent(self) -> None:
+        with Server() as server, builder_for(server) as clients:
+            refused: list[tuple[str, str]] = []
+
+            def guard(method: str, path: str) -> None:
+                refused.append((method, path))
+                raise Fenced
+
+            clients.guard = guard
+            rest = clients.rest("x")
+            for method in ("POST", "PUT", "PATCH", "DELETE"):
+                with pytest.raises(Fenced):
+                    rest.request(method, "/p")
+            rest.get("/p")
+            rest.request("HEAD", "/p")
+            assert [request.method for request in server.requests] == ["GET", "HEAD"]
+            assert refused == [(method, "/p") for method in ("POST", "PUT", "PATCH", "DELETE")]
+
+    def test_it_is_asked_again_before_a_repetition(self) -> None:
+        """The lease may have been lost while the client waited as the server had asked."""
+        clock = FakeClock()
+        with Answers((429, {"Retry_After": "5"})).server as server, builder_for(server, clock=clock) as clients:
+            call = Call(lambda: write(clients.rest("x")))
+            clock.wait_for_timeout(5)
+
+            def guard(method: str, path: str) -> None:
+                raise Fenced
+
+            clients.guard = guard
+            clock.advance(5)
+            assert isinstance(call.outcome(), Fenced)
+            assert len(server.requests) == 1
+
+    def test_the_lease_itself_is_written_without_it(self) -> None:
+        def guard(method: str, path: str) -> None:
+            raise Fenced
+
+        with Server() as server, builder_for(server, guard=guard) as clients:
+            assert write(clients.rest("leader-election", guarded=False)) == 200
+            with pytest.raises(Fenced):
+                write(clients.rest("leader-election"))
+
+    def test_vendors_pass_it_too(self) -> None:
+        def guard(method: str, path: str) -> None:
+            if path.endswith("/nodes/n1"):
+                raise Fenced
+
+        with Server() as server, builder_for(server, guard=guard) as clients:
+            api = CoreV1Api(clients.client("vendor"))
+            with pytest.raises(Fenced):
+                api.patch_node("n1", {"metadata": {}})
+            api.list_namespace()
+            assert [request.method for request in server.requests] == ["GET"]
+
+
+class TestLimit:
+    def test_off_by_default(self) -> None:
+        clock = FakeClock()
+        with Server() as server, builder_for(server, clock=clock) as clients:
+            for _ in range(50):
+                clients.rest("x").get("/")  # a wait would never end, for the clock stands still
+
+    def test_the_burst_then_the_rate(self) -> None:
+        clock, metrics = FakeClock(), Metrics()
+        with Server() as server, builder_for(server, clock=clock, qps=2, burst=3, metrics=metrics) as clients:
+            rest = clients.rest("x")
+            for _ in range(3):
+                rest.get("/")
+            call = Call(lambda: rest.get("/"))
+            clock.wait_for_timeout(0.5)
+            assert len(server.requests) == 3
+            clients.rest("other").get("/")  # another identity has its own
+            clock.advance(0.5)
+            call.outcome()
+            assert len(server.requests) == 5
+            counted = metrics.value("rest_client_rate_limiter_duration_seconds_count", verb="GET", host=_host(server))
+            assert counted == 1
+
+    def test_a_vendor_shares_the_limit_of_its_name(self) -> None:
+        clock = FakeClock()
+        with Server() as server, builder_for(server, clock=clock, qps=1, burst=1) as clients:
+            clients.rest("acme").get("/")
+            call = Call(lambda: CoreV1Api(clients.client("acme")).list_namespace())
+            clock.wait_for_timeout(1)
+            clock.advance(1)
+            call.outcome()
+
+    def test_the_timeout_begins_after_the_wait(self) -> None:
+        clock = FakeClock()
+        with Server() as server, builder_for(server, clock=clock, qps=0.01, burst=1) as clients:
+            clients.rest("x").get("/")
+            call = Call(lambda: clients.rest("x").get("/", timeout=5))
+            clock.wait_for_timeout(100)
+            clock.advance(100)
+            assert call.outcome() == EMPTY_LIST
+
+
+class TestCredentials:
+    def test_a_rotated_token_is_used_and_a_rejected_one_read_again(self, tmp_path: Path) -> None:
+        clock = FakeClock()
+        token = tmp_path / "token"
+        token.write_text("one\n")
+        with (
+            Answers((200, {}), (401, {})).server as server,
+            builder_for(server, source=TokenFile(str(token)), clock=clock) as clients,
+        ):
+            rest = clients.rest("x")
+            rest.get("/")
+            token.write_text("two\n")
+            clock.advance(1)
+            with pytest.raises(Unauthorized):
+                rest.get("/")
+            rest.get("/")
+            assert [r.headers["authorization"] for r in server.requests] == ["Bearer one", "Bearer one", "Bearer two"]
+
+    def test_an_empty_token_file_is_waited_out(self, tmp_path: Path) -> None:
+        clock = FakeClock()
+        token = tmp_path / "token"
+        token.touch()
+        with Server() as server, builder_for(server, source=TokenFile(str(token)), clock=clock) as clients:
+            with pytest.raises(CredentialsUnavailable, match=f"GET /: token file {token} is empty") as caught:
+                clients.rest("x").get("/")
+            assert not caught.value.sent
+            assert not server.requests
+            token.write_text("late")
+            clock.advance(1)
+            clients.rest("x").get("/")
+            token.write_text("")
+            clock.advance(60)
+            clients.rest("x").get("/")
+            assert [r.headers["authorization"] for r in server.requests] == ["Bearer late"] * 2
+
+    def test_vendors_get_the_fresh_token(self, tmp_path: Path) -> None:
+        clock = FakeClock()
+        token = tmp_path / "token"
+        token.write_text("one")
+        with Server() as server, builder_for(server, source=TokenFile(str(token)), clock=clock) as clients:
+            api = CoreV1Api(clients.client("vendor"))
+            api.list_namespace()
+            token.write_text("two")
+            clock.advance(60)
+            api.list_namespace()
+            assert [r.headers["authorization"] for r in server.requests] == ["Bearer one", "Bearer two"]
+
+
+class TestMetrics:
+    def test_by_code_and_method(self) -> None:
+        metrics = Metrics()
+        with Answers((404, {})).server as server, builder_for(server, metrics=metrics) as clients:
+            rest, host = clients.rest("x"), _host(server)
+            with pytest.raises(ApiError):
+                rest.get("/")
+            rest.get("/")
+            write(rest)
+        with builder_for(server, metrics=metrics) as clients, pytest.raises(Unreachable):
+            clients.rest("x").get("/")
+        expected = {("404", "GET"): 1, ("200", "GET"): 1, ("200", "PATCH"): 1, ("<error>", "GET"): 1}
+        for (code, method), count in expected.items():
+            assert metrics.value("rest_client_requests_total", code=code, host=host, method=method) == count
+        assert metrics.value("rest_client_request_duration_seconds_count", verb="GET", host=host) == 3
+
+
+class TestVendorClient:
+    @pytest.fixture
+    def metrics(self) -> Metrics:
+        return Metrics()
+
+    @pytest.fixture
+    def server(self) -> Iterator[Server]:
+        with Answers((429, {"Retry_After": "9"})).server as server:
+            yield server
+
+    def test_urllib3_repeats_nothing(self, server: Server, metrics: Metrics) -> None:
+        """It would obey Retry-After by sleeping inside the call, whatever the timeout."""
+        with builder_for(server, metrics=metrics, program="ccm") as clients:
+            api = CoreV1Api(clients.client("acme"))
+            with pytest.raises(ApiException) as caught:
+                api.list_namespace()
+            assert caught.value.status == 429
+            assert len(server.requests) == 1
+            assert server.requests[0].headers["user-agent"].endswith(" acme")
+            assert server.requests[0].headers["user-agent"].startswith("ccm/")
+            count = metrics.value("rest_client_requests_total", code="429", host=_host(server), method="GET")
+            assert count == 1
+
+    def test_our_timeout_holds_where_the_vendor_gives_none(self) -> None:
+        with (
+            Server(answer_none) as server,
+            builder_for(server, timeout=0.05) as clients,
+            pytest.raises(ReadTimeoutError),
+        ):
+            CoreV1Api(clients.client("acme")).list_namespace()
+
+    def test_a_copied_configuration_stays_fresh_and_apart(self, tmp_path: Path) -> None:
+        token = tmp_path / "token"
+        token.write_text("one")
+        with Server() as server, builder_for(server, source=TokenFile(str(token))) as clients:
+            mine, other = clients.config("acme"), clients.config("acme")
+            mine.host = "http://elsewhere"
+            assert other.host == server.url
+            assert mine.get_api_key_with_prefix("BearerToken") == "Bearer one"
+            assert mine.retries is False
+            assert mine.connection_pool_maxsize >= 16
+            assert "one" not in json.dumps(other.api_key)
+            assert Configuration._default is None
+
+    def test_after_closing_nothing_is_sent(self) -> None:
+        with Server() as server:
+            clients = builder_for(server)
+            api = CoreV1Api(clients.client("acme"))
+            clients.close()
+            with pytest.raises(ClientClosed):
+                api.list_namespace()
+            assert not server.requests
+
+
+class TestIdentity:
+    def test_it_is_asked_for_once(self) -> None:
+        def serve(peer: Peer) -> None:
+            while peer.request():
+                peer.answer(200, {"metadata": {"uid": "u-1"}})
+
+        with Server(serve) as server, builder_for(server) as clients:
+            assert [clients.cluster_identity(), clients.cluster_identity()] == ["u-1", "u-1"]
+            assert [request.target for request in server.requests] == ["/api/v1/namespaces/kube-system"]
+
+    def test_a_missing_right_is_told_once_with_the_rule(self, caplog: pytest.LogCaptureFixture) -> None:
+        with Answers((403, {}), (403, {})).server as server, builder_for(server) as clients:
+            assert [clients.cluster_identity(), clients.cluster_identity()] == [None, None]
+            warnings = [record.getMessage() for record in caplog.records]
+            assert len(warnings) == 1
+            assert "resources [namespaces]" in warnings[0]
+            assert "verbs [get]" in warnings[0]
+
+    def test_a_passing_failure_is_not_taken_for_an_answer(self) -> None:
+        with Answers((500, {})).server as server, builder_for(server) as clients, pytest.raises(ServerError):
+            clients.cluster_identity()
+
+
+class TestClosing:
+    def test_every_request_and_stream_ends_at_once(self) -> None:
+        with Server(answer_none) as server:
+            clients = builder_for(server, timeout=60)
+            rest = clients.rest("x")
+            calls = [Call(lambda: rest.get("/")) for _ in range(4)]
+            calls.append(Call(lambda: list(rest.stream("/w", read_timeout=60))))
+            for call in calls:
+                call.wait_until_blocked()
+            began = time.monotonic()
+            clients.close()
+            assert [type(call.outcome()) for call in calls] == [ClientClosed] * 5
+            assert time.monotonic() - began < 0.5
+            clients.close()
+            with pytest.raises(ClientClosed):
+                rest.get("/")
+
+    def test_a_wait_for_the_limit_ends_too(self) -> None:
+        clock = FakeClock()
+        with Server() as server:
+            clients = builder_for(server, clock=clock, qps=0.001, burst=1)
+            clients.rest("x").get("/")
+            call = Call(lambda: clients.rest("x").get("/"))
+            clock.wait_for_timeout(1000)
+            clients.close()
+            assert isinstance(call.outcome(), ClientClosed)
+
+
+def test_the_mapped_error_names_the_request() -> None:
+    def conflict(peer: Peer) -> None:
+        while peer.request():
+            peer.answer(409, {"kind": "Status", "code": 409, "reason": "Conflict", "message": "modified"})
+
+    expected = pytest.raises(Conflict, match=r"PATCH /api/v1/nodes/n1: 409 Conflict: modified")
+    with Server(conflict) as server, builder_for(server) as clients, expected:
+        write(clients.rest("x"))
+
+
+def _host(server: Server) -> str:
+    return f"127.0.0.1:{server.port}"

@@ -1,0 +1,314 @@
+"""Streams give whole lines, tell a clean end from a broken one, and end at once when they are closed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controllers.runtime import linestream
+from controllers.runtime.apierrors import ClientClosed, Gone, TooManyRequests, Unreachable
+from controllers.runtime.connection import Endpoint
+from controllers.runtime.credentials import Credentials, Fixed
+from controllers.runtime.http1 import ProtocolError, Reader
+from controllers.runtime.linestream import LineStream
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.ratelimit import TokenBucket, Waits
+from controllers.runtime.requestmetrics import RequestMetrics
+from controllers.runtime.restclient import RestClient
+from controllers.runtime.tls import TLSFiles, TLSSettings
+from controllers.runtime.transport import Transport
+from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_none
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+PROMPT = 0.5
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def client_of(
+    url: str, tls: TLSSettings | None = None, limiter: TokenBucket | None = None
+) -> tuple[RestClient, Transport, Metrics]:
+    metrics = Metrics()
+    transport = Transport(Endpoint.parse(url), TLSFiles(tls) if tls else None)
+    rest = RestClient(
+        transport,
+        Credentials(Fixed("Bearer t"), transport.waits),
+        name="shared-informers",
+        user_agent="test/1 shared-informers",
+        metrics=RequestMetrics(metrics, "api"),
+        limiter=limiter,
+    )
+    return rest, transport, metrics
+
+
+Serve = Callable[[Callable[[Peer], None]], tuple[LineStream, Transport]]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Start a server that answers a stream as given; everything is closed at the end."""
+    servers: list[tuple[Server, Transport]] = []
+
+    def start(handler: Callable[[Peer], None], read_timeout: float = LIMIT) -> tuple[LineStream, Transport]:
+        server = Server(handler)
+        server.__enter__()
+        rest, transport, _ = client_of(server.url)
+        servers.append((server, transport))
+        return rest.stream("/watch", query={"watch": "true"}, read_timeout=read_timeout), transport
+
+    yield start
+    for server, transport in servers:
+        transport.close()
+        server.__exit__()
+
+
+def sending(*parts: bytes, hold: bool = False) -> Callable[[Peer], None]:
+    def handler(peer: Peer) -> None:
+        peer.request()
+        for part in parts:
+            peer.send(part)
+        if hold:
+            peer.request()
+
+    return handler
+
+
+class TestLines:
+    def test_until_the_clean_end(self, serve: Serve) -> None:
+        stream, transport = serve(
+            sending(HEAD, chunk(b'{"a":1}\n{"b"'), chunk(b":2}\n\n"), chunk(b"3\n"), b"0\r\n\r\n")
+        )
+        assert list(stream) == [b'{"a":1}', b'{"b":2}', b"3"]
+        assert stream.closed
+        assert list(stream) == []
+        assert transport.connections() == (0, 0)
+
+    def test_a_line_is_given_before_the_next_one_comes(self, serve: Serve) -> None:
+        go_on = threading.Event()
+
+        def handler(peer: Peer) -> None:
+            peer.request()
+            peer.send(HEAD + chunk(b"first\nsec"))
+            assert go_on.wait(LIMIT)
+            peer.send(chunk(b"ond\n") + b"0\r\n\r\n")
+
+        stream, _ = serve(handler)
+        assert next(stream) == b"first"
+        go_on.set()
+        assert list(stream) == [b"second"]
+
+    def test_the_request_carries_identity_and_query(self) -> None:
+        with Server(sending(HEAD, b"0\r\n\r\n")) as server:
+            rest, transport, metrics = client_of(server.url)
+            assert list(rest.stream("/w", query={"watch": "true"}, read_timeout=LIMIT, accept="application/x")) == []
+            (request,) = server.requests
+            assert (request.method, request.target) == ("GET", "/w?watch=true")
+            assert request.headers["user-agent"] == "test/1 shared-informers"
+            assert request.headers["authorization"] == "Bearer t"
+            assert request.headers["accept"] == "application/x"
+            assert metrics.value("rest_client_requests_total", code="200", host="api", method="GET") == 1
+            transport.close()
+
+    def test_nothing_is_sent_before_it_is_read(self, serve: Serve) -> None:
+        stream, transport = serve(sending(HEAD, b"0\r\n\r\n"))
+        assert transport.connections() == (0, 0)
+        stream.open()
+        assert transport.connections() == (1, 0)
+        stream.open()
+        assert list(stream) == []
+
+    def test_the_cost_of_a_long_line_grows_with_its_length_only(self, serve: Serve) -> None:
+        """4 MB in pieces of 4 KB: joined once, where joining each time would copy 2 GB."""
+        size, piece = 4_000_000, b"x" * 4000
+        stream, _ = serve(sending(HEAD, *[chunk(piece)] * (size // len(piece)), chunk(b"\n"), b"0\r\n\r\n"))
+        stream.open()
+        began = time.thread_time()
+        (line,) = list(stream)
+        assert len(line) == size
+        assert time.thread_time() - began < 0.5
+
+    @settings(deadline=None)
+    @given(st.lists(st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"")), max_size=8), st.data())
+    def test_lines_are_the_same_wherever_they_are_cut(self, lines: list[bytes], draw: st.DataObject) -> None:
+        data = b"".join(line + b"\n" for line in lines)
+        stream = LineStream(
+            Transport(Endpoint.parse("http://unused")),
+            lambda _over: b"",
+            lambda _answer, _body: Unreachable(),
+            lambda _code, _seconds: None,
+            path="/",
+            read_timeout=1,
+            open_timeout=1,
+        )
+        rest = data
+        while rest:
+            size = draw.draw(st.integers(1, len(rest)))
+            stream._split(rest[:size])
+            rest = rest[size:]
+        assert list(stream._lines) == [line for line in lines if line]
+        assert not stream._parts
+
+
+class TestBrokenStreams:
+    @pytest.mark.parametrize(
+        "parts",
+        [
+            [HEAD + chunk(b"whole\n") + b"5\r\nab"],
+            [HEAD + chunk(b"whole\n") + b"5"],
+            [HEAD + chunk(b"whole\n")],
+            [HEAD + chunk(b"whole\nhalf") + b"0\r\n\r\n"],
+            [b"HTTP/1.1 200 OK\r\n\r\nwhole\nhalf"],
+        ],
+    )
+    def test_truncation_is_told_after_the_whole_lines(self, serve: Serve, parts: list[bytes]) -> None:
+        stream, transport = serve(sending(*parts))
+        assert next(stream) == b"whole"
+        with pytest.raises(Unreachable, match=r"closed inside|ended inside a line"):
+            next(stream)
+        assert stream.closed
+        assert transport.connections() == (0, 0)
+
+    def test_reset(self, serve: Serve) -> None:
+        def handler(peer: Peer) -> None:
+            peer.request()
+            peer.send(HEAD + chunk(b"whole\n"))
+            assert read.wait(LIMIT)
+            peer.reset()
+
+        read = threading.Event()
+        stream, _ = serve(handler)
+        assert next(stream) == b"whole"
+        read.set()
+        with pytest.raises(Unreachable, match="reset"):
+            next(stream)
+
+    def test_a_half_open_connection_is_noticed_by_its_silence(self) -> None:
+        with Server(sending(HEAD, chunk(b"one\n"), hold=True)) as server:
+            rest, transport, _ = client_of(server.url)
+            stream = rest.stream("/w", read_timeout=0.05)
+            assert next(stream) == b"one"
+            with pytest.raises(Unreachable, match=r"nothing came for 0\.05 s"):
+                next(stream)
+            assert transport.connections() == (0, 0)
+            transport.close()
+
+    def test_a_refusal_is_the_mapped_error(self) -> None:
+        def refuse(peer: Peer) -> None:
+            peer.request()
+            peer.answer(410, {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+
+        with Server(refuse) as server:
+            rest, transport, metrics = client_of(server.url)
+            with pytest.raises(Gone, match="GET /w: 410 Expired: too old"):
+                next(rest.stream("/w", read_timeout=LIMIT))
+            assert metrics.value("rest_client_requests_total", code="410", host="api", method="GET") == 1
+            assert transport.connections() == (0, 0)
+            transport.close()
+
+    def test_a_busy_server_is_not_asked_again_by_the_stream_itself(self) -> None:
+        def busy(peer: Peer) -> None:
+            peer.request()
+            peer.answer(429, {}, Retry_After="7")
+
+        with Server(busy) as server:
+            rest, transport, _ = client_of(server.url)
+            with pytest.raises(TooManyRequests) as caught:
+                rest.stream("/w", read_timeout=LIMIT).open()
+            assert caught.value.retry_after == 7
+            assert len(server.requests) == 1
+            transport.close()
+
+    def test_a_stream_without_lines_is_refused(self, monkeypatch: pytest.MonkeyPatch, serve: Serve) -> None:
+        monkeypatch.setattr(linestream, "MAX_LINE", 100)
+        stream, _ = serve(sending(HEAD, chunk(b"x" * 60), chunk(b"x" * 60), hold=True))
+        with pytest.raises(Unreachable, match="a line of more than 100 bytes"):
+            next(stream)
+
+
+class TestClosing:
+    """From another thread, in every state, within milliseconds."""
+
+    def _assert_closes(self, stream: LineStream, transport: Transport) -> None:
+        call = Call(lambda: list(stream))
+        call.wait_until_blocked()
+        began = time.monotonic()
+        stream.close()
+        assert call.outcome() == []
+        assert time.monotonic() - began < PROMPT
+        assert transport.connections() == (0, 0)
+
+    @pytest.mark.parametrize("tls", [False, True])
+    def test_while_blocked_in_a_read(self, tls: bool, tmp_path: Path) -> None:
+        authority = Authority(tmp_path)
+        with Server(sending(HEAD, hold=True), tls=authority.server_context() if tls else None) as server:
+            rest, transport, _ = client_of(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)
+            stream = rest.stream("/w", read_timeout=60)
+            stream.open()
+            self._assert_closes(stream, transport)
+            transport.close()
+
+    def test_while_waiting_for_the_status(self) -> None:
+        with Server(answer_none) as server:
+            rest, transport, _ = client_of(server.url)
+            self._assert_closes(rest.stream("/w", read_timeout=60), transport)
+            transport.close()
+
+    def test_in_the_tls_handshake(self) -> None:
+        def mute(peer: Peer) -> None:
+            while peer.sock.recv(1000):
+                pass
+
+        with Server(mute) as server:
+            rest, transport, _ = client_of(server.url.replace("http", "https"), TLSSettings(verify=False))
+            self._assert_closes(rest.stream("/w", read_timeout=60), transport)
+            transport.close()
+
+    def test_while_waiting_for_the_rate_limit(self) -> None:
+        limiter = TokenBucket(0.001, 1)
+        limiter.reserve()
+        rest, transport, _ = client_of("http://127.0.0.1:1", limiter=limiter)
+        self._assert_closes(rest.stream("/w", read_timeout=60), transport)
+        transport.close()
+
+    def test_before_it_was_read(self, serve: Serve) -> None:
+        stream, transport = serve(sending(HEAD))
+        stream.close()
+        stream.close()
+        stream.open()
+        assert list(stream) == []
+        assert transport.connections() == (0, 0)
+
+    def test_lines_that_had_come_are_not_given_any_more(self, serve: Serve) -> None:
+        stream, transport = serve(sending(HEAD, chunk(b"1\n2\n3\n"), hold=True))
+        with stream:
+            assert next(stream) == b"1"
+        assert list(stream) == []
+        assert transport.connections() == (0, 0)
+
+    def test_closing_the_client_is_told_to_the_reader(self, serve: Serve) -> None:
+        stream, transport = serve(sending(HEAD, hold=True))
+        stream.open()
+        call = Call(lambda: list(stream))
+        call.wait_until_blocked()
+        transport.close()
+        assert isinstance(call.outcome(), ClientClosed)
+
+
+def test_a_reader_without_progress_is_not_asked_for_ever() -> None:
+    with pytest.raises(ProtocolError):
+        Reader(lambda _size: b"x" * 70_000).answer("GET")
+
+
+def test_waits_are_shared() -> None:
+    waits = Waits()
+    transport = Transport(Endpoint.parse("http://h"), waits=waits)
+    waits.close()
+    assert transport.closed
