@@ -1,0 +1,317 @@
+"""Credentials stay fresh, survive a source that fails for a while, and never show in a message."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from controllers.runtime.apierrors import ClientClosed, CredentialsUnavailable
+from controllers.runtime.credentials import Credential, Credentials, ExecPlugin, Fixed, Loaded, TokenFile
+from controllers.runtime.ratelimit import TokenBucket, Waits
+from tests.support.clock import FakeClock
+from tests.unit.runtime.loopback import LIMIT, Call, wait_until
+
+
+class Scripted:
+    """A source that gives what the test says next; slow ones wait for `go`."""
+
+    period = float("inf")
+    pace = 10.0
+
+    def __init__(self, *answers: Credential | Exception, slow: bool = False) -> None:
+        self.answers = list(answers)
+        self.slow = slow
+        self.fetches = 0
+        self.go = threading.Event()
+
+    def fetch(self) -> Credential:
+        if self.slow:
+            assert self.go.wait(LIMIT)
+            self.go.clear()
+        self.fetches += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def credentials(source: Scripted | TokenFile | Fixed, clock: FakeClock) -> Credentials:
+    return Credentials(source, Waits(clock))
+
+
+class TestRefresh:
+    def test_a_credential_without_end_is_fetched_once(self) -> None:
+        source, clock = Scripted(Credential("Bearer a")), FakeClock()
+        found = credentials(source, clock)
+        for _ in range(3):
+            assert found.authorization() == "Bearer a"
+            clock.advance(10_000)
+        assert source.fetches == 1
+
+    def test_it_is_fetched_again_before_it_ends(self) -> None:
+        clock = FakeClock()
+        source = Scripted(Credential("a", clock.time() + 3600), Credential("b", clock.time() + 7200))
+        found = credentials(source, clock)
+        assert found.authorization() == "a"
+        clock.advance(3600 - 61)
+        assert found.authorization() == "a"
+        clock.advance(1)
+        assert found.authorization() == "b"
+
+    def test_a_short_lived_one_is_not_fetched_all_the_time(self) -> None:
+        clock = FakeClock()
+        source = Scripted(Credential("a", clock.time() + 20))
+        found = credentials(source, clock)
+        found.authorization()
+        clock.advance(15)
+        found.authorization()
+        assert source.fetches == 1
+        clock.advance(1)
+        found.authorization()
+        assert source.fetches == 2
+
+    def test_one_that_has_ended_already_is_fetched_once_a_second(self) -> None:
+        clock = FakeClock()
+        source = Scripted(Credential("a", clock.time() - 5))
+        found = credentials(source, clock)
+        for _ in range(5):
+            with pytest.raises(CredentialsUnavailable):
+                found.authorization()
+        assert source.fetches == 1
+
+    def test_a_failing_source_keeps_the_former_one_until_it_ends(self, caplog: pytest.LogCaptureFixture) -> None:
+        clock = FakeClock()
+        source = Scripted(Credential("a", clock.time() + 100), OSError("disk"), OSError("disk"), Credential("b"))
+        found = credentials(source, clock)
+        found.authorization()
+        clock.advance(85)
+        assert found.authorization() == "a"
+        clock.advance(16)
+        with pytest.raises(CredentialsUnavailable, match="OSError: disk"):
+            found.authorization()
+        assert source.fetches == 3
+        clock.advance(30)
+        assert found.authorization() == "b"
+        assert [r.levelname for r in caplog.records if "disk" in r.getMessage()] == ["WARNING"]
+
+    def test_a_failure_is_tried_again_with_growing_pauses(self) -> None:
+        clock = FakeClock()
+        source = Scripted(RuntimeError("no"))
+        found = credentials(source, clock)
+        seconds = []
+        for _ in range(8):
+            with pytest.raises(CredentialsUnavailable):
+                found.authorization()
+            before, waited = source.fetches, 0
+            while source.fetches == before:
+                clock.advance(1)
+                waited += 1
+                with pytest.raises(CredentialsUnavailable):
+                    found.authorization()
+            seconds.append(waited)
+        assert seconds == [1, 2, 4, 8, 16, 30, 30, 30]
+
+
+class TestRejection:
+    def test_a_rejected_credential_is_fetched_again_but_not_at_every_401(self) -> None:
+        clock = FakeClock()
+        source = Scripted(Credential("a"), Credential("b"), Credential("c"))
+        found = credentials(source, clock)
+        assert found.authorization() == "a"
+        found.rejected("a")
+        assert found.authorization() == "a"  # fetched less than ten seconds ago
+        clock.advance(10)
+        found.rejected("a")
+        assert found.authorization() == "b"
+        found.rejected("a")  # an answer to an old request
+        clock.advance(60)
+        assert found.authorization() == "b"
+
+    def test_a_fixed_one_cannot_be_renewed(self) -> None:
+        found = credentials(Fixed("a"), FakeClock())
+        found.authorization()
+        found.rejected("a")
+        assert found.authorization() == "a"
+
+
+class TestSlowSources:
+    def test_threads_wait_for_one_fetch(self) -> None:
+        source, clock = Scripted(Credential("a"), slow=True), FakeClock()
+        found = credentials(source, clock)
+        calls = [Call(found.authorization) for _ in range(5)]
+        clock.wait_for_waiters(5)
+        source.go.set()
+        assert [call.outcome() for call in calls] == ["a"] * 5
+        assert source.fetches == 1
+
+    def test_nobody_waits_while_the_former_one_is_good(self) -> None:
+        clock = FakeClock()
+        source = Scripted(Credential("a", clock.time() + 1000), Credential("b", clock.time() + 9000), slow=True)
+        found = credentials(source, clock)
+        source.go.set()
+        assert found.authorization() == "a"
+        clock.advance(950)
+        assert [found.authorization() for _ in range(3)] == ["a"] * 3
+        source.go.set()
+        wait_until(lambda: source.fetches == 2)
+        wait_until(lambda: found.authorization() == "b")
+
+    def test_a_hanging_plugin_costs_a_minute_and_no_more(self) -> None:
+        source, clock = Scripted(Credential("a"), slow=True), FakeClock()
+        found = credentials(source, clock)
+        call = Call(found.authorization)
+        clock.wait_for_timeout(60)
+        clock.advance(60)
+        assert isinstance(call.outcome(), CredentialsUnavailable)
+        source.go.set()
+        wait_until(lambda: source.fetches == 1)
+
+    def test_closing_ends_the_wait(self) -> None:
+        source, clock = Scripted(Credential("a"), slow=True), FakeClock()
+        waits = Waits(clock)
+        found = Credentials(source, waits)
+        call = Call(found.authorization)
+        clock.wait_for_waiters(1)
+        waits.close()
+        assert isinstance(call.outcome(), ClientClosed)
+        source.go.set()
+
+    def test_a_closed_stream_ends_its_own_wait(self) -> None:
+        source, clock = Scripted(Credential("a"), slow=True), FakeClock()
+        waits, over = Waits(clock), threading.Event()
+        found = Credentials(source, waits)
+        call = Call(lambda: found.authorization(over.is_set))
+        clock.wait_for_waiters(1)
+        over.set()
+        waits.wake()
+        assert isinstance(call.outcome(), CredentialsUnavailable)
+        source.go.set()
+
+
+class TestTokenFile:
+    def test_surrounding_blanks_are_no_part_of_it(self, tmp_path: Path) -> None:
+        (tmp_path / "t").write_text(" abc\n\n")
+        assert TokenFile(str(tmp_path / "t")).fetch().authorization == "Bearer abc"
+
+    @pytest.mark.parametrize("content", ["", " \n", "secret\nother", "secret other", "s\x00ecret", "sécret"])
+    def test_what_is_no_token_is_unavailable_and_untold(self, tmp_path: Path, content: str) -> None:
+        (tmp_path / "t").write_text(content)
+        with pytest.raises(CredentialsUnavailable, match="token file") as caught:
+            TokenFile(str(tmp_path / "t")).fetch()
+        assert "ecret" not in str(caught.value)
+
+    def test_a_missing_file(self, tmp_path: Path) -> None:
+        with pytest.raises(CredentialsUnavailable, match="No such file"):
+            TokenFile(str(tmp_path / "t")).fetch()
+
+    def test_it_is_read_every_ten_seconds(self, tmp_path: Path) -> None:
+        clock, path = FakeClock(), tmp_path / "t"
+        path.write_text("one")
+        found = credentials(TokenFile(str(path)), clock)
+        assert found.authorization() == "Bearer one"
+        path.write_text("two")
+        clock.advance(9)
+        assert found.authorization() == "Bearer one"
+        clock.advance(1)
+        assert found.authorization() == "Bearer two"
+
+
+class TestExecPlugin:
+    """The program is real; what it prints is the test's."""
+
+    @staticmethod
+    def _plugin(tmp_path: Path, output: str, code: int = 0, error: str = "") -> ExecPlugin:
+        program, answer = tmp_path / "plugin", tmp_path / "answer"
+        answer.write_text(output)
+        program.write_text(f"#!/bin/sh\ncat {answer}\necho '{error}' >&2\nexit {code}\n")
+        program.chmod(0o755)
+        return ExecPlugin({"command": str(program), "apiVersion": "client.authentication.k8s.io/v1"}, str(tmp_path), {})
+
+    @staticmethod
+    def _answer(**status: object) -> str:
+        return json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+
+    def test_token_and_expiry(self, tmp_path: Path) -> None:
+        found = self._plugin(tmp_path, self._answer(token="t", expirationTimestamp="2023-11-14T22:13:20Z")).fetch()
+        assert (found.authorization, found.expires_at) == ("Bearer t", 1_700_000_000.0)
+
+    @pytest.mark.parametrize(
+        ("status", "message"),
+        [
+            ({}, "neither token nor certificate"),
+            ({"clientCertificateData": "c"}, "a certificate without key"),
+            ({"token": "t", "clientKeyData": "k"}, "a key alone"),
+            ({"token": 5}, "no string"),
+            ({"token": "secret two"}, "cannot be one"),
+            ({"token": "secret", "expirationTimestamp": "soon"}, "expirationTimestamp is not a time"),
+        ],
+    )
+    def test_junk_is_told(self, tmp_path: Path, status: dict[str, object], message: str) -> None:
+        with pytest.raises(CredentialsUnavailable, match=message) as caught:
+            self._plugin(tmp_path, self._answer(**status)).fetch()
+        assert "secret" not in str(caught.value)
+
+    def test_a_failure_shows_what_the_plugin_said(self, tmp_path: Path) -> None:
+        with pytest.raises(CredentialsUnavailable, match=r"plugin.*returned 3.*log in first"):
+            self._plugin(tmp_path, "", 3, "log in first").fetch()
+        with pytest.raises(CredentialsUnavailable, match="failed to decode"):
+            self._plugin(tmp_path, "secret no json").fetch()
+
+    def test_a_program_that_is_gone(self, tmp_path: Path) -> None:
+        plugin = self._plugin(tmp_path, "")
+        (tmp_path / "plugin").unlink()
+        with pytest.raises(CredentialsUnavailable, match="No such file"):
+            plugin.fetch()
+
+
+def test_a_loader_without_a_token() -> None:
+    with pytest.raises(CredentialsUnavailable):
+        Loaded(lambda: "").fetch()
+    assert Loaded(lambda: "Bearer x").fetch().authorization == "Bearer x"
+
+
+class TestTokenBucket:
+    def test_burst_then_rate_then_burst_again(self) -> None:
+        clock = FakeClock()
+        bucket = TokenBucket(10, 3, clock=clock)
+        assert [bucket.reserve() for _ in range(3)] == [0, 0, 0]
+        assert [round(bucket.reserve(), 6) for _ in range(3)] == [0.1, 0.2, 0.3]
+        clock.advance(0.3)
+        assert round(bucket.reserve(), 6) == 0.1
+        clock.advance(100)
+        assert [bucket.reserve() for _ in range(3)] == [0, 0, 0]
+        assert bucket.reserve() > 0
+
+    def test_a_missing_burst_is_a_seconds_worth(self) -> None:
+        assert TokenBucket(2.5, 0, clock=FakeClock()).burst == 3
+        assert TokenBucket(0.1, 0, clock=FakeClock()).burst == 1
+
+    @pytest.mark.parametrize("qps", [0, -1, float("inf"), float("nan")])
+    def test_what_is_no_rate(self, qps: float) -> None:
+        with pytest.raises(ValueError, match="qps"):
+            TokenBucket(qps, 1)
+
+
+class TestWaits:
+    def test_a_pause_lasts_as_long_as_asked(self) -> None:
+        clock = FakeClock()
+        waits = Waits(clock)
+        call = Call(lambda: waits.pause(5))
+        clock.wait_for_timeout(5)
+        clock.advance(5)
+        assert call.outcome() is True
+
+    def test_hurry_ends_pauses_now_and_later_except_those_that_must_be(self) -> None:
+        clock = FakeClock()
+        waits = Waits(clock)
+        call = Call(lambda: waits.pause(5))
+        patient = Call(lambda: waits.pause(7, hurried=False))
+        clock.wait_for_waiters(2)
+        waits.hurry()
+        assert call.outcome() is False
+        assert waits.pause(5) is False
+        clock.advance(7)
+        assert patient.outcome() is True

@@ -1,0 +1,398 @@
+"""Options lead to the right server with the right credentials, or to a message that names the culprit and the fix."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.client.configuration import Configuration
+
+from controllers.runtime import kubeconfig
+from controllers.runtime.clients import ClientBuilder
+from controllers.runtime.credentials import ExecPlugin, Fixed, Loaded, TokenFile
+from controllers.runtime.kubeconfig import ConfigError, load
+from tests.unit.runtime.loopback import Authority, Server
+
+NO_ENV: dict[str, str] = {}
+Config = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def no_proxy_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+def config() -> Config:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "main",
+        "contexts": [{"name": "main", "context": {"cluster": "c1", "user": "u1"}}, {"name": "spare", "context": {}}],
+        "clusters": [{"name": "c1", "cluster": {"server": "https://10.0.0.1:6443"}}],
+        "users": [{"name": "u1", "user": {"token": "secret-token"}}],
+    }
+
+
+Write = Callable[[Config | str], str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def to_file(content: Config | str) -> str:
+        path = tmp_path / "config"
+        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        return str(path)
+
+    return to_file
+
+
+def cluster(config: Config) -> Config:
+    found: Config = config["clusters"][0]["cluster"]
+    return found
+
+
+def user(config: Config) -> Config:
+    found: Config = config["users"][0]["user"]
+    return found
+
+
+class TestKubeConfig:
+    def test_server_and_token(self, config: Config, write: Write) -> None:
+        access = load(write(config), None, NO_ENV)
+        assert access.endpoint().url == "https://10.0.0.1:6443"
+        assert isinstance(access.source, Fixed)
+        assert access.source.fetch().authorization == "Bearer secret-token"
+        assert "secret-token" not in repr(access.source.fetch())
+
+    def test_master_overrides_the_server(self, config: Config, write: Write) -> None:
+        access = load(write(config), "https://other.test:8443", NO_ENV)
+        assert access.endpoint().url == "https://other.test:8443"
+        assert access.source.fetch().authorization == "Bearer secret-token"
+
+    def test_tls_settings(self, config: Config, write: Write, tmp_path: Path) -> None:
+        authority = Authority(tmp_path)
+        authority.issue("client")
+        cluster(config).update({"certificate-authority": "ca.crt", "tls-server-name": "kubernetes"})
+        user(config).update({"client-certificate": "client.crt", "client-key": "client.key"})
+        access = load(write(config), None, NO_ENV)
+        settings = access.tls()
+        assert settings.ca_file == str(tmp_path / "ca.crt")  # relative to the kubeconfig, not to the working directory
+        assert settings.cert_file == str(tmp_path / "client.crt")
+        assert settings.key_file == str(tmp_path / "client.key")
+        assert settings.verify
+        assert access.endpoint().server_name == "kubernetes"
+        settings.context()
+
+    def test_inline_data(self, config: Config, write: Write, tmp_path: Path) -> None:
+        authority = Authority(tmp_path)
+        cert, key = authority.issue("client")
+
+        def encoded(path: Path) -> str:
+            return base64.b64encode(path.read_bytes()).decode()
+
+        cluster(config)["certificate-authority-data"] = encoded(authority.file)
+        user(config).update({"client-certificate-data": encoded(cert), "client-key-data": encoded(key)})
+        settings = load(write(config), None, NO_ENV).tls()
+        settings.context()
+        assert Path(settings.ca_file).read_bytes() == authority.pem
+
+    def test_insecure(self, config: Config, write: Write) -> None:
+        cluster(config)["insecure-skip-tls-verify"] = True
+        assert not load(write(config), None, NO_ENV).tls().verify
+
+    def test_basic_auth(self, config: Config, write: Write) -> None:
+        config["users"][0]["user"] = {"username": "jane", "password": "pw"}
+        assert load(write(config), None, NO_ENV).source.fetch().authorization == "Basic amFuZTpwdw=="
+
+    def test_without_a_user(self, config: Config, write: Write) -> None:
+        config["contexts"][0]["context"].pop("user")
+        assert load(write(config), None, NO_ENV).source.fetch().authorization == ""
+
+    def test_a_token_file_is_read_again(self, config: Config, write: Write, tmp_path: Path) -> None:
+        """The official loader reads it once, and keeps the newline in the header."""
+        (tmp_path / "token").write_text("one\n")
+        config["users"][0]["user"] = {"tokenFile": "token"}
+        source = load(write(config), None, NO_ENV).source
+        assert isinstance(source, TokenFile)
+        assert source.fetch().authorization == "Bearer one"
+        (tmp_path / "token").write_text("two\n")
+        assert source.fetch().authorization == "Bearer two"
+
+    def test_an_exec_plugin(self, config: Config, write: Write, tmp_path: Path) -> None:
+        plugin = tmp_path / "plugin"
+        document = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+        answer = json.dumps({**document, "status": {"token": "$T$1"}}).replace('"', '\\"')
+        plugin.write_text(f'#!/bin/sh\necho "{answer}"\n')
+        plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+        settings = {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "./plugin",
+            "args": ["-arg"],
+            "env": [{"name": "T", "value": "tok"}],
+            "interactiveMode": "Never",
+        }
+        config["users"][0]["user"] = {"exec": settings}
+        access = load(write(config), None, NO_ENV)
+        assert isinstance(access.source, ExecPlugin)
+        assert access.makes_certificates
+        assert access.source.fetch().authorization == "Bearer tok-arg"
+
+    def test_an_auth_provider(self, config: Config, write: Write) -> None:
+        payload = base64.urlsafe_b64encode(b'{"exp":99999999999}').decode().rstrip("=")
+        provider = {"name": "oidc", "config": {"id-token": f"e30.{payload}.sig"}}
+        config["users"][0]["user"] = {"auth-provider": provider}
+        source = load(write(config), None, NO_ENV).source
+        assert isinstance(source, Loaded)
+        assert source.fetch().authorization == f"Bearer e30.{payload}.sig"
+
+    def test_impersonation(self, config: Config, write: Write) -> None:
+        """The official loader ignores it, and so would act with more rights than were given."""
+        user(config).update({"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"k": ["v"]}})
+        assert load(write(config), None, NO_ENV).headers == (
+            ("Impersonate-User", "jane"),
+            ("Impersonate-Uid", "7"),
+            ("Impersonate-Group", "a"),
+            ("Impersonate-Group", "b"),
+            ("Impersonate-Extra-k", "v"),
+        )
+
+    def test_the_process_default_stays_untouched(self, config: Config, write: Write) -> None:
+        load(write(config), None, NO_ENV)
+        assert Configuration._default is None
+
+
+class TestProxies:
+    def test_of_the_kubeconfig(self, config: Config, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NO_PROXY", "10.0.0.1")
+        cluster(config)["proxy-url"] = "http://proxy.test:3128"
+        access = load(write(config), None, NO_ENV)
+        proxy = access.endpoint().proxy
+        assert proxy is not None
+        assert (proxy.host, proxy.port) == ("proxy.test", 3128)
+
+    @pytest.mark.parametrize(
+        ("server", "exceptions", "used"),
+        [
+            ("https://10.0.0.1:6443", "", True),
+            ("https://10.0.0.1:6443", "10.0.0.0/8", False),
+            ("https://127.0.0.1:6443", "", False),
+            ("https://localhost:6443", "", False),
+            ("https://[::1]:6443", "", False),
+        ],
+    )
+    def test_of_the_environment(
+        self,
+        server: str,
+        exceptions: str,
+        used: bool,
+        config: Config,
+        write: Write,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setenv("HTTPS_PROXY", "http://proxy.test:3128")
+        monkeypatch.setenv("NO_PROXY", exceptions)
+        cluster(config)["server"] = server
+        access = load(write(config), None, NO_ENV)
+        assert (access.endpoint().proxy is not None) is used
+        assert (access.configuration.proxy is not None) is used
+
+
+class TestInCluster:
+    @pytest.fixture
+    def account(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        (tmp_path / "token").write_text("account-token")
+        (tmp_path / "ca.crt").write_bytes(Authority(tmp_path).pem)
+        monkeypatch.setattr(kubeconfig, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+        monkeypatch.setattr(kubeconfig, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+        return tmp_path
+
+    @pytest.mark.parametrize(
+        ("host", "url"), [("10.96.0.1", "https://10.96.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
+    )
+    def test_the_service_account(self, account: Path, host: str, url: str) -> None:
+        access = load(None, None, {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"})
+        assert access.endpoint().url == url
+        assert access.tls().ca_file == str(account / "ca.crt")
+        assert access.source.fetch().authorization == "Bearer account-token"
+
+    def test_an_empty_token_is_not_fatal(self, account: Path) -> None:
+        (account / "token").write_text("")
+        env = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
+        assert isinstance(load(None, None, env).source, TokenFile)
+
+    def test_master_overrides_the_url_and_keeps_the_account(self, account: Path) -> None:
+        env = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
+        access = load(None, "https://10.1.1.1:6443", env)
+        assert access.endpoint().url == "https://10.1.1.1:6443"
+        assert access.source.fetch().authorization == "Bearer account-token"
+
+    def test_a_plain_master_gets_no_token(self, account: Path) -> None:
+        env = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
+        assert load(None, "http://127.0.0.1:8001", env).source.fetch().authorization == ""
+
+    @pytest.mark.parametrize("missing", ["token", "ca.crt"])
+    def test_an_account_that_is_not_mounted(self, account: Path, missing: str) -> None:
+        (account / missing).unlink()
+        env = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
+        with pytest.raises(ConfigError, match=rf"{missing} is missing.*automountServiceAccountToken"):
+            load(None, None, env)
+
+    def test_half_an_environment(self, account: Path) -> None:
+        with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_PORT is not"):
+            load(None, None, {"KUBERNETES_SERVICE_HOST": "h"})
+
+
+class TestNothingGiven:
+    def test_it_says_what_to_pass(self) -> None:
+        with pytest.raises(ConfigError, match=r"KUBERNETES_SERVICE_HOST is not set.*pass --kubeconfig or --master"):
+            load(None, None, NO_ENV)
+
+    def test_the_variable_of_kubectl_is_not_read_but_mentioned(self) -> None:
+        with pytest.raises(ConfigError, match=r"--kubeconfig=/home/me/\.kube/config"):
+            load("", "", {"KUBECONFIG": "/home/me/.kube/config"})
+
+    def test_master_alone(self) -> None:
+        access = load(None, "http://10.0.0.1:8080/", NO_ENV)
+        assert access.endpoint().url == "http://10.0.0.1:8080"
+        assert access.source.fetch().authorization == ""
+
+    def test_a_bad_master(self, config: Config, write: Write) -> None:
+        with pytest.raises(ConfigError, match=r"--master: not a server URL: '10\.0\.0\.1:6443'"):
+            load(write(config), "10.0.0.1:6443", NO_ENV)
+
+
+def _set(path: str, value: object) -> Callable[[Config], None]:
+    """An edit of the config: cluster.x, user.x, context.x or x; None removes."""
+
+    def edit(config: Config) -> None:
+        where, _, key = path.rpartition(".")
+        places = {"": config, "cluster": cluster(config), "user": user(config)}
+        places["context"] = config["contexts"][0]["context"]
+        if value is None:
+            places[where].pop(key)
+        else:
+            places[where][key] = value
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (_set("current-context", None), r"has no current-context; choose one of main, spare"),
+        (_set("current-context", "other"), r"current-context names the context 'other', which is missing.*main, spare"),
+        (_set("context.cluster", "c2"), r"context 'main' names the cluster 'c2', which is missing; there are c1"),
+        (_set("context.cluster", None), r"context 'main' has no cluster"),
+        (_set("context.user", "u2"), r"context 'main' names the user 'u2', which is missing; there are u1"),
+        (_set("users", None), r"names the user 'u1', which is missing; there are none"),
+        (_set("cluster.server", None), r"cluster 'c1' has no server"),
+        (_set("cluster.server", "10.0.0.1"), r"cluster 'c1': not a server URL"),
+        (_set("cluster.proxy-url", "socks5://p"), r"cluster 'c1': unsupported proxy socks5://p; use http"),
+        (
+            _set("cluster.certificate-authority", "no.crt"),
+            r"cluster 'c1': certificate-authority .*/no.crt is not a file",
+        ),
+        (_set("cluster.certificate-authority-data", "%%"), r"certificate-authority-data is not base64"),
+        (_set("user.client-certificate", "no.crt"), r"user 'u1': client-certificate .* is not a file"),
+        (_set("user.client-key-data", "eA=="), r"user 'u1' has a client key but no client-certificate"),
+        (_set("user.client-certificate-data", "eA=="), r"user 'u1' has a client certificate but no client-key"),
+        (_set("user.tokenFile", "no-token"), r"user 'u1': tokenFile .*no-token is not a file"),
+        (_set("user.token", 12345), r"user 'u1': token is not a string"),
+        (_set("user.token", "a b"), r"user 'u1': token is not a bearer token"),
+        (_set("user.auth-provider", {"name": "azure"}), r"auth-provider 'azure' is not supported; use an exec plugin"),
+        (_set("user.exec", "x"), r"user 'u1': exec is not a mapping"),
+        (_set("user.exec", {"command": "x"}), r"user 'u1': exec has no apiVersion"),
+        (
+            _set("user.exec", {"command": "no-such-plugin", "apiVersion": "v1", "installHint": "Get it at the shop."}),
+            r"no program 'no-such-plugin' for exec; Get it at the shop\.",
+        ),
+        (_set("user.as", "jané"), r"only ASCII text"),
+    ],
+)
+def test_what_is_wrong_is_named(edit: Callable[[Config], None], message: str, config: Config, write: Write) -> None:
+    edit(config)
+    path = write(config)
+    with pytest.raises(ConfigError, match=message) as caught:
+        load(path, None, NO_ENV)
+    assert path in str(caught.value)
+    assert "secret-token" not in str(caught.value)
+
+
+def test_a_ca_beside_insecure_contradicts_itself(config: Config, write: Write, tmp_path: Path) -> None:
+    cluster(config).update({"certificate-authority": str(Authority(tmp_path).file), "insecure-skip-tls-verify": True})
+    with pytest.raises(ConfigError, match="both insecure-skip-tls-verify and a certificate authority"):
+        load(write(config), None, NO_ENV)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", r"config is empty"),
+        ("- a", r"is not a kubeconfig"),
+        ("a: 'secret-token\nb: [", r"is not valid YAML at line \d"),
+    ],
+)
+def test_a_file_that_is_no_kubeconfig(content: str, message: str, write: Write) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        load(write(content), None, NO_ENV)
+    assert "secret-token" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no/config: No such file or directory; correct --kubeconfig"):
+        load(str(tmp_path / "no" / "config"), None, NO_ENV)
+    with pytest.raises(ConfigError, match=r"Is a directory"):
+        load(str(tmp_path), None, NO_ENV)
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is not a text file"):
+        load(str(binary), None, NO_ENV)
+
+
+def test_unusable_tls_files_are_told_at_once(config: Config, write: Write, tmp_path: Path) -> None:
+    (tmp_path / "bad.crt").write_text("no certificate")
+    cluster(config)["certificate-authority"] = "bad.crt"
+    with pytest.raises(ConfigError, match=r"TLS files cannot be used: .*bad\.crt"):
+        ClientBuilder.from_options(kubeconfig=write(config))
+
+
+def test_from_options_to_an_answer(config: Config, write: Write, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with Server(tls=authority.server_context()) as server:
+        cluster(config).update({"certificate-authority": "ca.crt", "server": server.url})
+        with ClientBuilder.from_options(kubeconfig=write(config), program="ccm") as clients:
+            assert clients.server == server.url
+            clients.rest("x").get("/api/v1/nodes")
+            assert server.requests[0].headers["authorization"] == "Bearer secret-token"
+
+
+def test_a_plugins_certificate_is_presented(config: Config, write: Write, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("plugin-client")
+    status = {"clientCertificateData": cert.read_text(), "clientKeyData": key.read_text()}
+    document = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+    (tmp_path / "answer.json").write_text(json.dumps(document))
+    plugin = tmp_path / "plugin"
+    plugin.write_text(f"#!/bin/sh\ncat {tmp_path}/answer.json\n")
+    plugin.chmod(0o755)
+    config["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    with Server(tls=authority.server_context(ask_client=True)) as server:
+        cluster(config).update({"certificate-authority": "ca.crt", "server": server.url})
+        clients = ClientBuilder.from_options(kubeconfig=write(config))
+        clients.rest("x").get("/")
+        assert "authorization" not in server.requests[0].headers
+        folder = os.path.dirname(str(clients.config("x").cert_file))
+        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+        assert stat.S_IMODE(os.stat(f"{folder}/tls.key").st_mode) == 0o600
+        clients.close()
+        assert not os.path.exists(folder)
