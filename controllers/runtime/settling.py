@@ -3,17 +3,16 @@
 A reconcile function takes a key, does one unit of work and returns, or raises; :class:`Settler` reads from that what
 to tell the queue:
 
-=========================================  ==============================================  ==================
-the run ended with                         then                                            label ``result``
-=========================================  ==============================================  ==================
-None or ``DONE``                           backoff forgotten                               success
-``Result(requeue_after=s)``                backoff forgotten, again in s seconds           requeue_after
-an exception with `retry_after` above 0    again in that many seconds, backoff as it was   retry_after
-``TerminalError``                          backoff forgotten, not again                    terminal
-``Parked``                                 closed to all until its future ends, then       parked
-                                           again with backoff
-any other exception                        again with backoff                              error
-=========================================  ==============================================  ==================
+===================================  ================================================  ==================
+the run ended with                   then                                              label ``result``
+===================================  ================================================  ==================
+None or ``DONE``                     backoff forgotten                                 success
+``Result(requeue_after=s)``          backoff forgotten, again in s seconds             requeue_after
+exception with `retry_after` over 0  again in that many seconds, backoff as it was     retry_after
+``TerminalError``                    backoff forgotten, not again                      terminal
+``Parked``                           closed until its future ends, then backoff        parked
+any other exception                  again with backoff                                error
+===================================  ================================================  ==================
 """
 
 import logging

@@ -6,6 +6,7 @@ from collections.abc import Callable
 __all__ = ["FakeClock"]
 
 _REAL_LIMIT = 10.0  # seconds of real time that a test may wait for another thread
+_HANG_LIMIT = 30.0  # seconds of real time that the thread of the test itself may stand in `wait`
 
 
 class _Waiter:
@@ -45,7 +46,10 @@ class FakeClock:
             self._changed.notify_all()
         try:
             # `advance` needs the condition's lock to wake this waiter, so it cannot do that before this thread waits.
-            condition.wait()
+            if threading.current_thread() is not threading.main_thread():
+                condition.wait()
+            elif not condition.wait(_HANG_LIMIT):
+                raise AssertionError(f"the test waits on a clock that nobody moves: {timeout=}, nothing notified it")
         finally:
             with self._changed:
                 self._waiters.discard(waiter)
