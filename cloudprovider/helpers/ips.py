@@ -9,48 +9,50 @@ Follows: ParseIPSloppy and ParseCIDRSloppy in k8s.io/utils/net.
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 __all__ = ["IPAddress", "IPNetwork", "parse_ip", "parse_network"]
 
 IPAddress = IPv4Address | IPv6Address
 IPNetwork = IPv4Network | IPv6Network
 
-_IPV4 = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})")
+_IPV4 = re.compile(r"(?P<head>.*:)?([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})")
 _PREFIX = re.compile(r"[0-9]{1,9}")
+_MAPPED = IPv6Network("::ffff:0:0/96")
 
 
-def _strict_ipv4(text: str) -> str:
-    """The same text, leading zeros dropped when it is an IPv4 address."""
+def _without_zeros(text: str) -> str:
+    """The same text, leading zeros dropped where it is, or ends in, an IPv4 address."""
     match = _IPV4.fullmatch(text)
-    return ".".join(str(int(part)) for part in match.groups()) if match else text
+    if match is None:
+        return text
+    head, *parts = match.groups()
+    return (head or "") + ".".join(str(int(part)) for part in parts)
 
 
 def parse_ip(text: str) -> IPAddress | None:
-    """The address, None when the text is none. An IPv4 address inside IPv6 (::ffff:10.0.0.1) is the IPv4
-    address."""
+    """The address, None when the text is none. An IPv4 address inside IPv6 (::ffff:10.0.0.1) is the IPv4 address."""
     if "%" in text:
         return None
-    if ":" not in text:
-        try:
-            return IPv4Address(_strict_ipv4(text))
-        except ValueError:
-            return None
     try:
-        address = IPv6Address(text)
+        address = ip_address(_without_zeros(text))
     except ValueError:
         return None
-    return address.ipv4_mapped or address
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
 
 
 def parse_network(text: str) -> IPNetwork:
-    """The range "address/bits" with host bits cleared. Raises ValueError, whose message quotes the text."""
+    """The range "address/bits" with host bits cleared; one of IPv4 addresses inside IPv6 is the IPv4 range.
+
+    Raises ValueError, whose message quotes the text.
+    """
     address, slash, bits = text.partition("/")
     if not slash or "%" in address or not _PREFIX.fullmatch(bits):
         raise ValueError(f"{text!r} is not an IP range like 10.0.0.0/24 or 2001:db8::/64")
     try:
-        if ":" in address:
-            return IPv6Network((address, int(bits)), strict=False)
-        return IPv4Network((_strict_ipv4(address), int(bits)), strict=False)
+        network = ip_network(f"{_without_zeros(address)}/{int(bits)}", strict=False)
     except ValueError as exc:
         raise ValueError(f"{text!r} is not an IP range like 10.0.0.0/24 or 2001:db8::/64: {exc}") from exc
+    if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
+        return IPv4Network((int(network.network_address) & 0xFFFFFFFF, network.prefixlen - _MAPPED.prefixlen))
+    return network

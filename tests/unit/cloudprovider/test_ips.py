@@ -41,7 +41,12 @@ def test_every_range_is_read_with_its_host_bits_cleared(
 ) -> None:
     bits = data.draw(st.integers(0, ip.max_prefixlen))
     network = parse_network(f"{ip}/{bits}")
-    assert network == ipaddress.ip_network(f"{ip}/{bits}", strict=False)
+    plain = ipaddress.ip_network(f"{ip}/{bits}", strict=False)
+    if getattr(ip, "ipv4_mapped", None) and bits >= 96:
+        assert network.version == 4
+        assert network.num_addresses == plain.num_addresses
+    else:
+        assert network == plain
     assert parse_network(str(network)) == network
 
 
@@ -68,6 +73,25 @@ def test_what_is_no_range_is_refused_with_the_text(text: str) -> None:
     with pytest.raises(ValueError, match="is not an IP range") as caught:
         parse_network(text)
     assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("::ffff:10.1.2.3/104", "10.0.0.0/8"),
+        ("::ffff:0:0/96", "0.0.0.0/0"),
+        ("::ffff:10.01.2.03/128", "10.1.2.3/32"),
+        ("::ffff:10.1.2.3/95", "::fffe:0:0/95"),
+        ("::ffff:10.1.2.3/8", "::/8"),
+    ],
+)
+def test_ranges_of_ipv4_inside_ipv6(text: str, wanted: str) -> None:
+    assert str(parse_network(text)) == wanted
+
+
+def test_leading_zeros_inside_ipv6() -> None:
+    assert str(parse_ip("::ffff:1.2.3.04")) == "1.2.3.4"
+    assert str(parse_ip("64:ff9b::010.0.0.1")) == "64:ff9b::a00:1"
 
 
 def test_ranges_may_have_leading_zeros() -> None:

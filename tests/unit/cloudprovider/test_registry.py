@@ -434,7 +434,7 @@ def test_a_missing_config_is_its_own_error(install: Install, tmp_path: Path) -> 
 def test_an_unreadable_config_is_its_own_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigUnreadable, match="directory"):
         CloudConfig.read(tmp_path)
-    with pytest.raises(ConfigUnreadable):
+    with pytest.raises(ConfigUnreadable, match="null byte"):
         CloudConfig.read("nul\0byte")
     loop = tmp_path / "loop"
     loop.symlink_to(loop)

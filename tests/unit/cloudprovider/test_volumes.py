@@ -95,6 +95,16 @@ SUFFIXES = {
 }
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_suffix(suffix: str) -> None:
+    exact = int((3 * SUFFIXES[suffix]).to_integral_value(ROUND_CEILING))
+    if exact < MAX_INT64:
+        assert quantity_to_bytes(f"3{suffix}") == exact
+    else:
+        with pytest.raises(ValueError, match="overflows"):
+            quantity_to_bytes(f"3{suffix}")
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [
@@ -253,3 +263,4 @@ def test_a_unit_must_be_positive() -> None:
 def test_the_units() -> None:
     assert (helpers.GB, helpers.MB, helpers.KB) == (10**9, 10**6, 10**3)
     assert (helpers.GiB, helpers.MiB, helpers.KiB) == (2**30, 2**20, 2**10)
+    assert (MAX_INT32, MAX_INT64) == (2147483647, 9223372036854775807)
