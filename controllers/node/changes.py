@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from cloudprovider.helpers.addresses import preferred_addresses, provided_node_ip, same_addresses
+from cloudprovider.helpers.addresses import preferred_addresses, provided_node_ip
 from cloudprovider.helpers.labels import LABEL_PAIRS, instance_labels, is_kubernetes_label, missing_twins
-from cloudprovider.helpers.taints import needs_initialization, node_taints, without_taint_key
+from cloudprovider.helpers.taints import needs_initialization, node_taints
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
+from controllers.runtime.patch import Patch, addresses_replaced, combined, taints_changed
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
-    from kubernetes.client.models.v1_taint import V1Taint
 
     from cloudprovider import InstanceMetadata
 
@@ -40,19 +40,17 @@ class InstanceReplaced(Exception):
 
 @frozen
 class NodeChanges:
-    """What is to be written, without preconditions; None where nothing is."""
+    """What is to be written, in this order. False when nothing is."""
 
-    status: dict[str, Any] | None = None
-    """Strategic merge patch for the status subresource: the addresses, as a whole."""
-
-    object: dict[str, Any] | None = None
-    """JSON merge patch for the node."""
-
+    patches: tuple[Patch, ...] = ()
     refused_labels: tuple[str, ...] = ()
     """Additional labels of the provider that lie in namespaces reserved for Kubernetes."""
 
     def __bool__(self) -> bool:
-        return self.status is not None or self.object is not None
+        return bool(self.patches)
+
+
+NOTHING: Final = NodeChanges()
 
 
 def initialization(node: V1Node, metadata: InstanceMetadata) -> NodeChanges:
@@ -72,13 +70,12 @@ def initialization(node: V1Node, metadata: InstanceMetadata) -> NodeChanges:
             if labels.get(key) != value:
                 changed[key] = value
     _pair_up(labels, changed)
-    patch = _object_patch(node, changed, ours)
+    identity = Patch()
     if not _provider_id(node) and metadata.provider_id:
-        patch.setdefault("spec", {})["providerID"] = metadata.provider_id
-    taints = without_taint_key(node_taints(node), TAINT_EXTERNAL_CLOUD_PROVIDER)
-    if len(taints) != len(node_taints(node)):
-        patch.setdefault("spec", {})["taints"] = [_taint_json(taint) for taint in taints] or None
-    return NodeChanges(_status_patch(node, metadata), patch or None, refused)
+        identity = Patch({"spec": {"providerID": metadata.provider_id}})
+    untainted = taints_changed(node_taints(node), remove=lambda taint: taint["key"] == TAINT_EXTERNAL_CLOUD_PROVIDER)
+    rest = combined(_labels_patch(node, changed, ours), identity, untainted)
+    return _changes(_addresses_patch(node, metadata), rest, refused=refused)
 
 
 def refresh(node: V1Node, metadata: InstanceMetadata) -> NodeChanges:
@@ -106,13 +103,13 @@ def refresh(node: V1Node, metadata: InstanceMetadata) -> NodeChanges:
         else:
             ours[key] = value  # an empty answer erases nothing
     _pair_up(labels, changed)
-    return NodeChanges(_status_patch(node, metadata), _object_patch(node, changed, ours) or None, refused)
+    return _changes(_addresses_patch(node, metadata), _labels_patch(node, changed, ours), refused=refused)
 
 
 def pairing(node: V1Node) -> NodeChanges:
     """Bring the deprecated label twins in line with their GA labels, which win; no word from the cloud is needed."""
     changed = missing_twins(_labels(node))
-    return NodeChanges(object={"metadata": {"labels": changed}} if changed else None)
+    return _changes(Patch({"metadata": {"labels": changed}}, versioned=True)) if changed else NOTHING
 
 
 def wanted_labels(metadata: InstanceMetadata) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -144,9 +141,13 @@ def _same_instance(node: V1Node, metadata: InstanceMetadata) -> None:
         )
 
 
-def _status_patch(node: V1Node, metadata: InstanceMetadata) -> dict[str, Any] | None:
+def _changes(*patches: Patch, refused: tuple[str, ...] = ()) -> NodeChanges:
+    return NodeChanges(tuple(patch for patch in patches if patch), refused)
+
+
+def _addresses_patch(node: V1Node, metadata: InstanceMetadata) -> Patch:
     if not metadata.node_addresses:
-        return None
+        return Patch()
     current = (node.status.addresses if node.status else None) or ()
     wanted = preferred_addresses(
         metadata.node_addresses,
@@ -154,36 +155,24 @@ def _status_patch(node: V1Node, metadata: InstanceMetadata) -> dict[str, Any] | 
         provided_node_ip=provided_node_ip(node),
         keep_order=not needs_initialization(node),
     )
-    if same_addresses(current, wanted):
-        return None
-    listed = [{"type": address.type, "address": address.address} for address in wanted]
-    return {"status": {"addresses": [{"$patch": "replace"}, *listed]}}
+    return addresses_replaced(current, wanted)
 
 
-def _object_patch(node: V1Node, changed: Mapping[str, str | None], ours: Mapping[str, str]) -> dict[str, Any]:
+def _labels_patch(node: V1Node, changed: Mapping[str, str | None], ours: Mapping[str, str]) -> Patch:
+    """Versioned: what is written depends on what stands there, which somebody may just have changed."""
     meta: dict[str, Any] = {}
     if changed:
         meta["labels"] = dict(changed)
     if dict(ours) != recorded_labels(node):
-        meta["annotations"] = {
-            APPLIED_LABELS: json.dumps(ours, sort_keys=True, separators=(",", ":")) if ours else None
-        }
-    return {"metadata": meta} if meta else {}
+        record = json.dumps(ours, sort_keys=True, separators=(",", ":"))
+        meta["annotations"] = {APPLIED_LABELS: record if ours else None}
+    return Patch({"metadata": meta}, versioned=True) if meta else Patch()
 
 
 def _pair_up(labels: Mapping[str, str], changed: dict[str, str | None]) -> None:
     """Add to `changed` what makes the twins of every pair agree once it is written."""
     after = {key: value for key, value in {**labels, **changed}.items() if value is not None}
     changed.update(missing_twins(after))
-
-
-def _taint_json(taint: V1Taint) -> dict[str, Any]:
-    raw: dict[str, Any] = {"key": taint.key, "effect": taint.effect}
-    if taint.value is not None:
-        raw["value"] = taint.value
-    if taint.time_added is not None:
-        raw["timeAdded"] = taint.time_added.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return raw
 
 
 def _labels(node: V1Node) -> Mapping[str, str]:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from cloudprovider import InstanceMetadata
 from cloudprovider.helpers.taints import needs_initialization
+from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP
 from controllers.node import changes
-from controllers.node.changes import NodeChanges
-from controllers.runtime.apierrors import Conflict, NotFound
-from controllers.runtime.clients import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, RestClient
+from controllers.node.changes import NOTHING, NodeChanges
+from controllers.runtime.apierrors import NotFound
 from controllers.runtime.metrics import Metrics, exponential_buckets
-from controllers.runtime.resources import NODES
+from controllers.runtime.patch import ObjectReplaced, Patch, apply
+from controllers.runtime.resources import NODES, key_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
     from controllers.runtime.events import EventRecorder
+    from controllers.runtime.restclient import RestClient
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +69,11 @@ class NodeReconciler:
 
     def fetch_new(self, keys: Sequence[str], deliver: Callable[[str, Answer], None]) -> None:
         """Ask the cloud about those of the nodes that still carry the taint; the others need no answer."""
-        self._fetch(keys, deliver, needs_initialization)
+        self._fetch(keys, deliver, needs_initialization, PRIORITY_NEW)
 
     def fetch_known(self, keys: Sequence[str], deliver: Callable[[str, Answer], None]) -> None:
         """Ask the cloud about those of the nodes that are initialised."""
-        self._fetch(keys, deliver, lambda node: not needs_initialization(node))
+        self._fetch(keys, deliver, lambda node: not needs_initialization(node), PRIORITY_SWEEP)
 
     def initialize(self, key: str, answer: Answer) -> None:
         """Make a tainted node ready for use, or bring an initialised one's label twins in line.
@@ -84,10 +86,12 @@ class NodeReconciler:
         if isinstance(answer, Exception):
             raise answer
         if answer is None:
-            self._apply(node, lambda fresh: None if needs_initialization(fresh) else changes.pairing(fresh))
+            self._apply(node, lambda fresh: NOTHING if needs_initialization(fresh) else changes.pairing(fresh))
             return
         metadata = answer
-        done = self._apply(node, lambda fresh: self._initialization(fresh, metadata))
+        done = self._apply(
+            node, lambda fresh: changes.initialization(fresh, metadata) if needs_initialization(fresh) else NOTHING
+        )
         if done is None:
             return
         created = done.metadata.creation_timestamp if done.metadata else None
@@ -106,10 +110,14 @@ class NodeReconciler:
         if isinstance(answer, Exception):
             raise answer
         metadata = answer
-        self._apply(node, lambda fresh: None if needs_initialization(fresh) else self._refresh(fresh, metadata))
+        self._apply(node, lambda fresh: NOTHING if needs_initialization(fresh) else changes.refresh(fresh, metadata))
 
     def _fetch(
-        self, keys: Sequence[str], deliver: Callable[[str, Answer], None], wanted: Callable[[V1Node], bool]
+        self,
+        keys: Sequence[str],
+        deliver: Callable[[str, Answer], None],
+        wanted: Callable[[V1Node], bool],
+        priority: int,
     ) -> None:
         nodes = []
         for key in keys:
@@ -119,63 +127,23 @@ class NodeReconciler:
             else:
                 deliver(key, None)
         if nodes:
-            self._cloud.fetch_metadata(nodes, deliver)
+            self._cloud.fetch_metadata(nodes, deliver, priority=priority)
 
-    def _initialization(self, node: V1Node, metadata: InstanceMetadata) -> NodeChanges | None:
-        if not needs_initialization(node):
-            return None
-        return self._speak_of_refused(changes.initialization(node, metadata))
-
-    def _refresh(self, node: V1Node, metadata: InstanceMetadata) -> NodeChanges:
-        return self._speak_of_refused(changes.refresh(node, metadata))
-
-    def _apply(self, node: V1Node, plan: Callable[[V1Node], NodeChanges | None]) -> V1Node | None:
+    def _apply(self, node: V1Node, plan: Callable[[V1Node], NodeChanges]) -> V1Node | None:
         """Write what `plan` makes of the node; returns the object that it was made of, None when nothing was due."""
-        uid = node.metadata.uid if node.metadata else None
-        for _ in range(_ATTEMPTS):
-            planned = plan(node)
-            if not planned:
-                return None
-            try:
-                self._write(node, planned)
-                return node
-            except NotFound:
-                return None
-            except Conflict as conflict:
-                refused = conflict
-            fresh = self._fresh(node)
-            if fresh is None or fresh.metadata is None or fresh.metadata.uid != uid:
-                return None  # deleted or recreated meanwhile: its own event brings it back
-            node = fresh
-        raise refused
 
-    def _write(self, node: V1Node, planned: NodeChanges) -> None:
-        assert node.metadata is not None
-        assert node.metadata.name is not None
-        path = NODES.path(name=node.metadata.name)
-        version = node.metadata.resource_version
-        if planned.status is not None:
-            body = {"metadata": {"resourceVersion": version}, **planned.status}
-            answer = self._rest.request(
-                "PATCH", f"{path}/status", body=body, content_type=STRATEGIC_PATCH, accept=METADATA_ONLY
-            )
-            version = answer.json()["metadata"]["resourceVersion"]
-        if planned.object is not None:
-            meta = {**planned.object.get("metadata", {}), "resourceVersion": version}
-            body = {**planned.object, "metadata": meta}
-            self._rest.request("PATCH", path, body=body, content_type=MERGE_PATCH, accept=METADATA_ONLY)
+        def patches(fresh: V1Node) -> Sequence[Patch]:
+            planned = plan(fresh)
+            self._speak_of_refused(planned)
+            return planned.patches
 
-    def _fresh(self, node: V1Node) -> V1Node | None:
-        assert node.metadata is not None
-        assert node.metadata.name is not None
         try:
-            return NODES.parse(self._rest.get(NODES.path(name=node.metadata.name)))
-        except NotFound:
-            return None
+            return apply(self._rest, NODES.key_path(key_of(node)), node, patches, NODES.parse, attempts=_ATTEMPTS)
+        except (NotFound, ObjectReplaced):
+            return None  # deleted or recreated meanwhile: its own event brings the new one
 
-    def _speak_of_refused(self, planned: NodeChanges) -> NodeChanges:
+    def _speak_of_refused(self, planned: NodeChanges) -> None:
         for key in planned.refused_labels:
             if key not in self._refused_before:
                 self._refused_before.add(key)
                 log.warning("the provider's label %s is not written: its namespace is reserved for Kubernetes", key)
-        return planned

@@ -60,23 +60,34 @@ def instance(
     )
 
 
+def status_of(planned: NodeChanges) -> dict[str, Any] | None:
+    """The body of the patch of the status, None without one."""
+    return next((patch.body for patch in planned.patches if patch.subresource == "status"), None)
+
+
+def object_of(planned: NodeChanges) -> dict[str, Any] | None:
+    """The body of the patch of the object itself, None without one."""
+    return next((patch.body for patch in planned.patches if not patch.subresource), None)
+
+
 def applied(before: V1Node, planned: NodeChanges) -> V1Node:
     """The node after the patches, as the API server would answer."""
     meta, spec = before.metadata, before.spec
     assert meta is not None
     assert spec is not None
-    written = planned.object or {}
+    written = object_of(planned) or {}
     labels = _merged(meta.labels, written.get("metadata", {}).get("labels"))
     annotations = _merged(meta.annotations, written.get("metadata", {}).get("annotations"))
     spec_patch = written.get("spec", {})
     old_taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in spec.taints or []]
     addresses = [(a.type, a.address) for a in (before.status.addresses if before.status else None) or []]
-    if planned.status is not None:
-        marker, *listed = planned.status["status"]["addresses"]
+    status = status_of(planned)
+    if status is not None:
+        marker, *listed = status["status"]["addresses"]
         assert marker == {"$patch": "replace"}
         addresses = [(a["type"], a["address"]) for a in listed]
     return node(
-        taints=spec_patch.get("taints", old_taints) if "taints" in spec_patch else old_taints,
+        taints=spec_patch.get("taints", old_taints),
         labels=labels,
         annotations=annotations,
         provider_id=spec_patch.get("providerID", spec.provider_id),
@@ -92,7 +103,7 @@ def _merged(old: Mapping[str, str] | None, patch: Mapping[str, str | None] | Non
 def test_initialization_writes_everything_and_keeps_foreign_taints() -> None:
     fresh = node(taints=[TAINT, OTHER_TAINT], labels={"mine": "1"}, addresses=[("Hostname", "n1")])
     planned = changes.initialization(fresh, instance(("InternalIP", "10.0.0.1"), ("ExternalIP", "1.2.3.4")))
-    assert planned.status == {
+    assert status_of(planned) == {
         "status": {
             "addresses": [
                 {"$patch": "replace"},
@@ -102,7 +113,7 @@ def test_initialization_writes_everything_and_keeps_foreign_taints() -> None:
             ]
         }
     }
-    assert planned.object == {
+    assert object_of(planned) == {
         "metadata": {
             "labels": WELL_KNOWN,
             "annotations": {APPLIED_LABELS: json.dumps(WELL_KNOWN, sort_keys=True, separators=(",", ":"))},
@@ -113,23 +124,26 @@ def test_initialization_writes_everything_and_keeps_foreign_taints() -> None:
 
 def test_the_last_taint_is_removed_with_null() -> None:
     planned = changes.initialization(node(taints=[TAINT]), instance())
-    assert planned.object is not None
-    assert planned.object["spec"]["taints"] is None
+    written = object_of(planned)
+    assert written is not None
+    assert written["spec"]["taints"] is None
 
 
 @pytest.mark.row("N9")
 def test_addresses_are_a_patch_of_their_own_that_does_not_touch_the_taint() -> None:
     planned = changes.initialization(node(taints=[TAINT]), instance())
-    assert planned.status is not None
-    assert set(planned.status) == {"status"}
-    assert planned.object is not None
-    assert "taints" in planned.object["spec"]
+    first, second = planned.patches
+    assert first.subresource == "status"
+    assert set(first.body) == {"status"}
+    assert "taints" in second.body["spec"]
+    assert second.versioned
 
 
 def test_a_provider_id_that_is_there_is_not_written_again() -> None:
     planned = changes.initialization(node(taints=[TAINT], provider_id="fake://i-1"), instance())
-    assert planned.object is not None
-    assert "providerID" not in planned.object["spec"]
+    written = object_of(planned)
+    assert written is not None
+    assert "providerID" not in written["spec"]
 
 
 @pytest.mark.row("N16")
@@ -145,8 +159,9 @@ def test_another_instance_than_the_nodes_is_refused(taints: list[Mapping[str, An
 def test_a_resized_instance_changes_our_labels_and_nobody_elses() -> None:
     ready = applied(node(taints=[TAINT]), changes.initialization(node(taints=[TAINT]), instance(labels={"a/b": "1"})))
     planned = changes.refresh(ready, instance(instance_type="huge", labels={"a/b": "2"}))
-    assert planned.object is not None
-    assert planned.object["metadata"]["labels"] == {
+    written = object_of(planned)
+    assert written is not None
+    assert written["metadata"]["labels"] == {
         "node.kubernetes.io/instance-type": "huge",
         "beta.kubernetes.io/instance-type": "huge",
         "a/b": "2",
@@ -160,8 +175,9 @@ def test_a_label_that_somebody_changed_is_left_alone() -> None:
     assert ready.metadata.labels is not None
     ready.metadata.labels["a/b"] = "theirs"
     planned = changes.refresh(ready, instance(labels={"a/b": "2"}))
-    assert planned.object is not None
-    assert "labels" not in planned.object["metadata"]
+    written = object_of(planned)
+    assert written is not None
+    assert "labels" not in written["metadata"]
     assert changes.refresh(applied(ready, planned), instance(labels={"a/b": "3"})) == NodeChanges()
 
 
@@ -171,8 +187,9 @@ def test_a_label_that_the_cloud_drops_goes_only_if_it_is_ours() -> None:
         changes.initialization(node(taints=[TAINT], labels={"theirs": "1"}), instance(labels={"a/b": "1", "c": "1"})),
     )
     planned = changes.refresh(ready, instance(labels={"c": "1"}))
-    assert planned.object is not None
-    assert planned.object["metadata"]["labels"] == {"a/b": None}
+    written = object_of(planned)
+    assert written is not None
+    assert written["metadata"]["labels"] == {"a/b": None}
 
 
 def test_an_empty_answer_erases_nothing() -> None:
@@ -185,17 +202,18 @@ def test_labels_in_reserved_namespaces_are_refused_by_name() -> None:
     asked = {"kubernetes.io/role": "x", "foo.k8s.io/y": "z", "notk8s.example/io": "fine"}
     planned = changes.initialization(node(taints=[TAINT]), instance(labels=asked))
     assert planned.refused_labels == ("foo.k8s.io/y", "kubernetes.io/role")
-    assert planned.object is not None
-    assert set(planned.object["metadata"]["labels"]) == {*WELL_KNOWN, "notk8s.example/io"}
+    written = object_of(planned)
+    assert written is not None
+    assert set(written["metadata"]["labels"]) == {*WELL_KNOWN, "notk8s.example/io"}
 
 
 @pytest.mark.row("N11")
 @pytest.mark.parametrize(("stable", "beta"), LABEL_PAIRS)
 def test_the_ga_label_wins_over_its_beta_twin(stable: str, beta: str) -> None:
     both = node(labels={stable: "ga", beta: "old"})
-    assert changes.pairing(both).object == {"metadata": {"labels": {beta: "ga"}}}
+    assert object_of(changes.pairing(both)) == {"metadata": {"labels": {beta: "ga"}}}
     only_beta = node(labels={beta: "old"})
-    assert changes.pairing(only_beta).object == {"metadata": {"labels": {stable: "old"}}}
+    assert object_of(changes.pairing(only_beta)) == {"metadata": {"labels": {stable: "old"}}}
     assert not changes.pairing(node(labels={stable: "x", beta: "x"}))
 
 
@@ -211,8 +229,9 @@ def test_a_provided_node_ip_is_the_only_one_of_its_type() -> None:
     planned = changes.initialization(
         asked, instance(("InternalIP", "10.0.0.1"), ("InternalIP", "10.0.0.2"), ("ExternalIP", "1.2.3.4"))
     )
-    assert planned.status is not None
-    listed = [entry.get("address") for entry in planned.status["status"]["addresses"]]
+    status = status_of(planned)
+    assert status is not None
+    listed = [entry.get("address") for entry in status["status"]["addresses"]]
     assert listed == [None, "10.0.0.2", "1.2.3.4"]
 
 
