@@ -129,10 +129,9 @@ class API:
             negotiation.check_body_type(request.headers.get("content-type", ""))
             body, _ = parse_body(request.body, False)
             return _json(201, reviews.review(self.access, user, discovery.REVIEWS[plain][1], body))
-        if not path.startswith(_REAL_GROUPS) or plain in self._documents:
-            asked = Attributes(request.method.lower() if request.method != "HEAD" else "get", path=path)
-            if not self.access.allows(user, asked):
-                raise StatusError(403, "Forbidden", f"forbidden: {explain(user, asked)}", details={})
+        asked = Attributes(request.method.lower() if request.method != "HEAD" else "get", path=path)
+        if not self.access.allows(user, asked):
+            raise StatusError(403, "Forbidden", f"forbidden: {explain(user, asked)}", details={})
         if request.method not in ("GET", "HEAD"):
             raise errors.not_implemented(f"{request.method} {path}")
         if plain in self._documents:
@@ -141,7 +140,7 @@ class API:
             return Answer(200, [b"ok"], content_type="text/plain; charset=utf-8")
         if path.startswith(_REAL_GROUPS):
             raise errors.not_implemented(f"{request.method} {unquote(path)}")
-        raise errors.path_not_found()
+        return Answer(404, [b"404 page not found\n"], content_type="text/plain; charset=utf-8")
 
     # -- reads -------------------------------------------------------------------------------------------------------
 
@@ -197,7 +196,9 @@ class API:
             cause = errors.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"])
             options_kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(method, "PatchOptions")
             raise errors.invalid("meta.k8s.io", options_kind, "", [cause])
-        if method == "PATCH" and target.name:
+        if (method == "POST") is bool(target.name):
+            raise errors.method_not_allowed(kind.group, kind.plural, method)
+        if method == "PATCH":
             if content_type not in _PATCHES:
                 if content_type.startswith("application/apply-patch"):
                     raise errors.not_implemented("server-side apply")
@@ -206,11 +207,11 @@ class API:
             negotiation.check_body_type(content_type)
         body, duplicates = parse_body(request.body, validation != "Ignore")
         options = Options(validation, target.subresource, duplicates)
-        if method == "POST" and not target.name:
+        if method == "POST":
             outcome = self.operations.create(kind, target.namespace, body, options)
-        elif method == "PUT" and target.name:
+        elif method == "PUT":
             outcome = self.operations.update(kind, target.namespace, target.name, body, options)
-        elif method == "PATCH" and target.name:
+        elif method == "PATCH":
             outcome = self.operations.patch(kind, target.namespace, target.name, body, content_type, options)
         else:
             raise errors.method_not_allowed(kind.group, kind.plural, method)

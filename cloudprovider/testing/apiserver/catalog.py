@@ -18,12 +18,14 @@ from cloudprovider.testing.apiserver.nodes import NodeStrategy
 from cloudprovider.testing.apiserver.services import ServiceStrategy
 from cloudprovider.testing.apiserver.volumes import VolumeStrategy
 
-NAME_ONLY: Final[Mapping[str, FieldGetter]] = NAME_FIELDS
 NODE_FIELDS: Final[Mapping[str, FieldGetter]] = {
-    **NAME_FIELDS,
+    "metadata.name": NAME_FIELDS["metadata.name"],
     "spec.unschedulable": read("spec", "unschedulable", default="false"),
 }
-NAMESPACE_FIELDS: Final[Mapping[str, FieldGetter]] = {**NAME_FIELDS, "status.phase": read("status", "phase")}
+NAMESPACE_FIELDS: Final[Mapping[str, FieldGetter]] = {
+    "metadata.name": NAME_FIELDS["metadata.name"],
+    "status.phase": read("status", "phase"),
+}
 
 
 def kinds(service_cidr: str) -> list[Kind]:
@@ -32,7 +34,7 @@ def kinds(service_cidr: str) -> list[Kind]:
     return [
         Kind("", "v1", "nodes", "Node", False, NodeStrategy(), NODE_FIELDS, status, ("no",)),
         Kind("", "v1", "services", "Service", True, ServiceStrategy(service_cidr), services.FIELDS, status, ("svc",)),
-        Kind("", "v1", "persistentvolumes", "PersistentVolume", False, VolumeStrategy(), NAME_ONLY, status, ("pv",)),
+        Kind("", "v1", "persistentvolumes", "PersistentVolume", False, VolumeStrategy(), NAME_FIELDS, status, ("pv",)),
         Kind("", "v1", "events", "Event", True, EventStrategy(), events.FIELDS, (), ("ev",)),
         Kind(
             "", "v1", "namespaces", "Namespace", False, NamespaceStrategy(), NAMESPACE_FIELDS, ("status", "finalize"), ("ns",)

@@ -149,11 +149,6 @@ def not_found(group: str, plural: str, name: str) -> StatusError:
     return StatusError(404, "NotFound", message, details=object_details(name, group, plural))
 
 
-def path_not_found() -> StatusError:
-    """404: no such path."""
-    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
-
-
 def method_not_allowed(group: str, plural: str, method: str) -> StatusError:
     """405: the resource exists, the method does not fit it."""
     return StatusError(
@@ -202,7 +197,7 @@ def too_large_resource_version(wanted: int, current: int) -> StatusError:
     return StatusError(
         504,
         "Timeout",
-        f"Too large resource version: {wanted}, current: {current}",
+        f"Timeout: Too large resource version: {wanted}, current: {current}",
         details={
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
             "retryAfterSeconds": 1,

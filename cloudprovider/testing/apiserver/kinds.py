@@ -62,6 +62,10 @@ class Strategy:
         """What is wrong with the step from old to new in /status."""
         return []
 
+    def warnings(self, obj: JSON) -> list[str]:
+        """What a client should know about an object that is accepted."""
+        return []
+
     def validate_name(self, name: str) -> list[str]:
         """Why this is no name for the kind; empty if it is one."""
         return []

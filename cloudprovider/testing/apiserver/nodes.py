@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cloudprovider.testing.apiserver.addresses import cidr_problem, is_ipv6_cidr
+from cloudprovider.testing.apiserver.addresses import cidr_problem, cidr_warnings, is_ipv6_cidr
 from cloudprovider.testing.apiserver.errors import (
     JSON,
     Cause,
@@ -91,6 +91,18 @@ class NodeStrategy(Strategy):
         if spec.get("externalID", "") != before.get("externalID", ""):
             causes.append(forbidden_value("spec.externalID", "may not be updated"))
         return causes
+
+    def warnings(self, obj: JSON) -> list[str]:
+        """Fields that are of no use any more, and odd pod CIDRs."""
+        spec = obj["spec"]
+        found: list[str] = []
+        if "configSource" in spec:
+            found.append("spec.configSource: the feature is removed")
+        if spec.get("externalID"):
+            found.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+        for at, cidr in enumerate(spec.get("podCIDRs") or ()):
+            found += cidr_warnings(f"spec.podCIDRs[{at}]", cidr)
+        return found
 
     def validate_name(self, name: str) -> list[str]:
         """A DNS subdomain."""

@@ -63,7 +63,7 @@ class Operations:
         obj, warnings = self._decode(kind, body, None, options)
         self._check_namespace(kind, namespace, obj)
         with self._store.lock:
-            return attrs.evolve(self._create(kind, obj), warnings=warnings)
+            return _with_warnings(self._create(kind, obj), warnings)
 
     def _create(self, kind: Kind, obj: JSON) -> Outcome:
         meta = obj["metadata"]
@@ -87,7 +87,7 @@ class Operations:
             raise errors.already_exists(kind.group, kind.plural, meta["name"])
         stored = self._store.put(kind.plural, key, obj)
         kind.strategy.created(stored.object)
-        return Outcome(201, stored)
+        return Outcome(201, stored, warnings=tuple(kind.strategy.warnings(obj)))
 
     def _check_namespace_open(self, kind: Kind, meta: Mapping[str, Any]) -> None:
         name = meta.get("namespace", "")
@@ -122,10 +122,10 @@ class Operations:
                 if uid:
                     raise self._uid_conflict(kind, namespace, name, uid, "")
                 meta.pop("resourceVersion", None)
-                return attrs.evolve(self._create(kind, obj), warnings=warnings)
+                return _with_warnings(self._create(kind, obj), warnings)
             if uid and uid != old.uid:
                 raise self._uid_conflict(kind, namespace, name, uid, old.uid)
-            return attrs.evolve(self._replace(kind, obj, old, options), warnings=warnings)
+            return _with_warnings(self._replace(kind, obj, old, options), warnings)
 
     @staticmethod
     def _uid_conflict(kind: Kind, namespace: str, name: str, wanted: str, found: str) -> StatusError:
@@ -153,7 +153,7 @@ class Operations:
             obj, warnings = self._decode_patched(kind, patched, body, content_type, old, options)
             self._check_namespace(kind, namespace, obj)
             self._check_name(obj, name)
-            return attrs.evolve(self._replace(kind, obj, old, options), warnings=warnings)
+            return _with_warnings(self._replace(kind, obj, old, options), warnings)
 
     def _apply(self, kind: Kind, old: Stored, body: Any, content_type: str) -> Any:
         shown = ""
@@ -206,14 +206,15 @@ class Operations:
         causes = metadata.validate_update(meta, old.object["metadata"], kind) + causes
         if causes:
             raise errors.invalid(kind.group, kind.kind, name, causes)
+        told = () if options.subresource else tuple(strategy.warnings(obj))
         if obj == old.object:
-            return Outcome(200, old)
+            return Outcome(200, old, warnings=told)
         if self._ends_deletion(kind, obj, old.object):
             self._remove(kind, old, obj)
             return Outcome(200, Stored(old.key, obj, old.version))
         stored = self._store.put(kind.plural, old.key, obj)
         strategy.updated(stored.object, old.object)
-        return Outcome(200, stored)
+        return Outcome(200, stored, warnings=told)
 
     @staticmethod
     def _check_version_syntax(version: str) -> None:
@@ -393,6 +394,10 @@ class Operations:
             raise errors.bad_request(
                 f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
             )
+
+
+def _with_warnings(outcome: Outcome, first: tuple[str, ...]) -> Outcome:
+    return attrs.evolve(outcome, warnings=first + outcome.warnings) if first else outcome
 
 
 def _unfit(patched: Any, body: Any, content_type: str, why: str) -> StatusError:

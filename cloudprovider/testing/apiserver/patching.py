@@ -69,7 +69,7 @@ def _merge_map(original: JSON | None, patch: JSON, struct: Struct | None) -> JSO
             return {key: value for key, value in patch.items() if key != DIRECTIVE}
         if directive == "delete":
             return {}
-        raise PatchError(f"unknown patch type: {directive}")
+        raise PatchError(f"unknown patch type: {directive}", 500)
     result = dict(original or {})
     patch = _retain_keys(result, patch)
     patch = _apply_orders(result, patch, struct)
@@ -276,7 +276,7 @@ def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[
         elif directive == "merge":
             raise PatchError("merging lists cannot yet be specified in the patch")
         else:
-            raise PatchError(f"unknown patch type: {directive}")
+            raise PatchError(f"unknown patch type: {directive}", 500)
     return (plain, []) if replaced else (original, plain)
 
 

@@ -16,7 +16,7 @@ import attrs
 
 from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.errors import JSON, Cause, StatusError
-from cloudprovider.testing.apiserver.kinds import Kind
+from cloudprovider.testing.apiserver.kinds import NAME_FIELDS, Kind
 from cloudprovider.testing.apiserver.selectors import Predicate, field_selector, label_selector
 from cloudprovider.testing.apiserver.store import Compacted, Store, Stored
 
@@ -41,11 +41,15 @@ class Filter:
 
     def matches(self, stored: Stored) -> bool:
         """Does this object belong to the answer?"""
-        if self.namespace and not stored.key.startswith(f"{self.namespace}/"):
+        if not self.in_namespace(stored):
             return False
         if self.labels is not None and not self.labels(stored.object):
             return False
         return self.fields is None or self.fields(stored.object)
+
+    def in_namespace(self, stored: Stored) -> bool:
+        """Is it in the namespace asked for?"""
+        return not self.namespace or stored.key.startswith(f"{self.namespace}/")
 
     @property
     def selects(self) -> bool:
@@ -59,18 +63,20 @@ def make_filter(kind: Kind, namespace: str, query: Query) -> Filter:
     return Filter(
         namespace if kind.namespaced else "",
         label_selector(query.get("labelSelector", "")),
-        field_selector(fields, kind.fields, kind.api_version, kind.kind) if fields else None,
+        field_selector(fields, kind.fields, by_name_only=kind.fields is NAME_FIELDS) if fields else None,
     )
 
 
-def parse_version(text: str) -> int:
-    """A resourceVersion of a request as a number, 0 for none. Raises StatusError (400)."""
+def parse_version(text: str, *, listing: bool = False) -> int:
+    """A resourceVersion of a request as a number, 0 for none. Raises StatusError: 400 for a list, else 500, as the real server."""
     if not text:
         return 0
     if text.isascii() and text.isdigit():
         return int(text)
-    detail = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-    raise errors.invalid("", "", "", [errors.invalid_value("resourceVersion", text, detail)])
+    why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+    if listing:
+        raise errors.bad_request(f"invalid resource version: {why}")
+    raise StatusError(500, "", why)
 
 
 def get(store: Store, kind: Kind, namespace: str, name: str, query: Query, *, at: int | None = None) -> Stored:
@@ -100,8 +106,8 @@ def list_objects(store: Store, kind: Kind, namespace: str, query: Query, *, at: 
     limit = parse_number(query, "limit")
     token = query.get("continue", "")
     version_text, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
-    _check_options(version_text, match, token, watch=False)
-    version = parse_version(version_text)
+    _check_options(version_text, match, token, query)
+    version = parse_version(version_text, listing=True)
     start = ""
     if at is not None:
         at = max(at, store.oldest)
@@ -135,24 +141,26 @@ _CONTINUE_EXPIRED = (
 
 
 def _page(objects: list[Stored], version: int, selected: Filter, limit: int, start: str) -> Page:
+    """One page: it ends after `limit` matches, and there is a next one if any object follows, whether it matches or not."""
     metadata: JSON = {"resourceVersion": str(version)}
     items: list[Stored] = []
-    for at, stored in enumerate(objects):
-        if stored.key < start or not selected.matches(stored):
-            continue
-        if limit and len(items) == limit:
+    candidates = [one for one in objects if one.key >= start and selected.in_namespace(one)]
+    for at, stored in enumerate(candidates):
+        if limit > 0 and len(items) == limit:
             metadata["continue"] = _make_token(version, stored.key)
             if not selected.selects:
-                left = [one for one in objects[at:] if selected.matches(one)]
-                metadata["remainingItemCount"] = len(left)
+                metadata["remainingItemCount"] = len(candidates) - at
             break
-        items.append(stored)
+        if selected.matches(stored):
+            items.append(stored)
     return Page(items, metadata)
 
 
-def _check_options(version: str, match: str, token: str, *, watch: bool) -> None:
+def _check_options(version: str, match: str, token: str, query: Query) -> None:
     """The rules of which list options go together. Raises StatusError (422, or 400)."""
     causes: list[Cause] = []
+    if query.get("sendInitialEvents"):
+        causes.append(errors.forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if match:
         if token:
             causes.append(
@@ -161,7 +169,7 @@ def _check_options(version: str, match: str, token: str, *, watch: bool) -> None
                 )
             )
         elif match not in ("Exact", "NotOlderThan"):
-            causes.append(errors.not_supported("resourceVersionMatch", match, ["Exact", "NotOlderThan"]))
+            causes.append(errors.not_supported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]))
         elif not version:
             causes.append(
                 errors.forbidden_value(
@@ -190,7 +198,7 @@ def _read_token(token: str) -> tuple[int, str]:
         content: Any = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         version, start = content["rv"], content["start"]
     except (binascii.Error, ValueError, KeyError, TypeError) as error:
-        raise errors.bad_request(f"continue key is not valid: {error}") from error
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
     if not isinstance(version, int) or not isinstance(start, str) or version == 0:
         raise errors.bad_request(
             "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)"

@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from cloudprovider.testing.apiserver.errors import JSON, StatusError, bad_request
+from cloudprovider.testing.apiserver.names import label_value, qualified_name
 
 Predicate = Callable[[JSON], bool]
 FieldGetters = Mapping[str, Callable[[JSON], str]]
 """The field labels that a kind supports, each with how to read it."""
 
 _TOKEN: Final = re.compile(r"\s*(==|!=|=|<|>|\(|\)|,|!|[^\s=!<>(),]+)")
-_NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_DNS: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 
 
 def label_selector(text: str) -> Predicate | None:
@@ -40,13 +39,12 @@ class _Labels:
     """A recursive-descent parser over the tokens of one selector."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
         self._tokens: list[str] = []
         position = 0
         while position < len(text.rstrip()):
             match = _TOKEN.match(text, position)
             if match is None:
-                raise self._wrong(f"found '{text[position:]}'")
+                raise self._wrong(f"found '{text[position:]}', expected: !, identifier, or ','")
             self._tokens.append(match[1])
             position = match.end()
         self._at = 0
@@ -57,7 +55,7 @@ class _Labels:
             self._at += 1
             tests.append(self._requirement())
         if self._peek():
-            raise self._wrong(f"found '{self._peek()}', expected: ',' or 'end of string'")
+            raise bad_request(f"found '{self._peek()}', expected: ',' or 'end of string'")
         return tests
 
     def _peek(self) -> str:
@@ -111,25 +109,31 @@ class _Labels:
 
     def _key(self) -> str:
         key = self._next()
-        prefix, slash, name = key.rpartition("/")
-        if not _NAME.fullmatch(name) or (slash and not _DNS.fullmatch(prefix)):
-            raise self._wrong(f"found '{key}', expected: '!', identifier, or 'end of string'")
+        if key in ("", "=", "==", "!=", "<", ">", "(", ")", ","):
+            raise self._wrong(f"found '{key}', expected: !, identifier, or ','")
+        wrong = qualified_name(key)
+        if wrong:
+            raise self._wrong(f'<nil>: Invalid value: "{key}": {"; ".join(wrong)}')
         return key
 
     def _value(self) -> str:
-        if self._peek() in ("", ","):
+        if self._peek() in ("", ",", ")"):
             return ""
         value = self._next()
-        if not _NAME.fullmatch(value):
-            raise self._wrong(f'values: Invalid value: "{value}"')
+        if value in ("=", "==", "!=", "<", ">", "(", "!"):
+            raise self._wrong(f"found '{value}', expected: identifier")
+        wrong = label_value(value)
+        if wrong:
+            raise self._wrong(f'values[0][{value}]: Invalid value: "{value}": {"; ".join(wrong)}')
         return value
 
     def _values(self) -> frozenset[str]:
-        if self._next() != "(":
-            raise self._wrong("found no '(', expected: '('")
+        token = self._next()
+        if token != "(":
+            raise self._wrong(f"found '{token}' expected: '('")
         values: set[str] = set()
         while True:
-            values.add(self._value() if self._peek() != ")" else "")
+            values.add(self._value())
             token = self._next()
             if token == ")":
                 return frozenset(values)
@@ -137,20 +141,24 @@ class _Labels:
                 raise self._wrong(f"found '{token}', expected: ',' or ')'")
 
     def _wrong(self, why: str) -> StatusError:
-        return bad_request(f"unable to parse requirement: {why} in {self._text!r}")
+        return bad_request(f"unable to parse requirement: {why}")
 
 
-def field_selector(text: str, getters: FieldGetters, group_version: str, kind: str) -> Predicate | None:
-    """The predicate of a field selector, None if it selects everything. Raises StatusError (400) for an unknown field."""
+def field_selector(text: str, getters: FieldGetters, *, by_name_only: bool) -> Predicate | None:
+    """The predicate of a field selector, None if it selects everything. Raises StatusError (400) for an unknown field.
+
+    `by_name_only` kinds know no fields beside the name's, and say so in other words.
+    """
     tests: list[tuple[Callable[[JSON], str], str, bool]] = []
     for term in _split(text):
         key, equal, value = _term(term)
         getter = getters.get(key)
-        if getter is None:
+        if getter is None and by_name_only:
             raise bad_request(
-                f'Unable to find "{group_version}" that match label selector "", field selector "{text}": '
                 f'"{key}" is not a known field selector: only ' + ", ".join(f'"{one}"' for one in getters)
             )
+        if getter is None:
+            raise bad_request(f"field label not supported: {key}")
         tests.append((getter, value, equal))
     if not tests:
         return None

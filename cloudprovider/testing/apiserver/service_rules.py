@@ -10,7 +10,13 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cloudprovider.testing.apiserver.addresses import cidr_problem, ip_problem, is_ipv6
+from cloudprovider.testing.apiserver.addresses import (
+    cidr_problem,
+    cidr_warnings,
+    ip_problem,
+    ip_warnings,
+    is_ipv6,
+)
 from cloudprovider.testing.apiserver.errors import (
     JSON,
     Cause,
@@ -91,6 +97,36 @@ def validate(obj: JSON, old: JSON | None) -> list[Cause]:
     return causes
 
 
+def warnings(obj: JSON) -> list[str]:
+    """What a client should know about a valid service."""
+    spec = obj["spec"]
+    found: list[str] = []
+    external, kind = spec.get("externalIPs") or (), spec["type"]
+    headless = kind == "ClusterIP" and is_none(spec)
+    if headless:
+        ignored = (
+            ("loadBalancerIP", spec.get("loadBalancerIP")),
+            ("externalIPs", external),
+            ("SessionAffinity", spec["sessionAffinity"] != "None"),
+        )
+        found += [f"spec.{field} is ignored for headless services" for field, is_set in ignored if is_set]
+    for at, address in enumerate(external):
+        found += ip_warnings(f"spec.externalIPs[{at}]", address)
+    if external and not headless and kind != "ExternalName":
+        found.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+    if spec.get("loadBalancerIP"):
+        found += ip_warnings("spec.loadBalancerIP", spec["loadBalancerIP"])
+    for at, cidr in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        found += cidr_warnings(f"spec.loadBalancerSourceRanges[{at}]", cidr)
+    if kind == "ExternalName" and external:
+        found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+    if kind != "ExternalName" and spec.get("externalName"):
+        found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+    if spec.get("trafficDistribution") == "PreferClose":
+        found.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
+    return found
+
+
 def validate_step(spec: JSON, before: JSON) -> list[Cause]:
     """What may not change from one spec to the next."""
     causes: list[Cause] = []
@@ -130,17 +166,18 @@ def _address_step(spec: JSON, before: JSON) -> list[Cause]:
     return causes
 
 
-def validate_ingress(status: JSON, spec: JSON) -> list[Cause]:
-    """What is wrong with `status.loadBalancer.ingress`."""
+def validate_ingress(status: JSON, spec: JSON, before: JSON) -> list[Cause]:
+    """What is wrong with `status.loadBalancer.ingress`, beside addresses that were there before."""
     ingress: Sequence[JSON] = status.get("loadBalancer", {}).get("ingress") or ()
     path = "status.loadBalancer.ingress"
     if spec["type"] != "LoadBalancer" and ingress:
         return [forbidden_value(path, "may only be used when `spec.type` is 'LoadBalancer'")]
+    known = {one.get("ip", "") for one in before.get("loadBalancer", {}).get("ingress") or ()}
     causes: list[Cause] = []
     for at, point in enumerate(ingress):
         here = f"{path}[{at}]"
         address, mode, hostname = point.get("ip", ""), point.get("ipMode"), point.get("hostname", "")
-        if address:
+        if address and address not in known:
             causes += [invalid_value(f"{here}.ip", address, why) for why in ip_problem(address)]
         if mode is None and address:
             causes.append(required(f"{here}.ipMode", "must be specified when `ip` is set"))

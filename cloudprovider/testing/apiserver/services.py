@@ -183,7 +183,11 @@ class ServiceStrategy(Strategy):
 
     def validate_status(self, obj: JSON, old: JSON) -> list[Cause]:
         """The load balancer's ingress points."""
-        return rules.validate_ingress(obj["status"], obj["spec"])
+        return rules.validate_ingress(obj["status"], obj["spec"], old["status"])
+
+    def warnings(self, obj: JSON) -> list[str]:
+        """Fields without effect, and values in an odd form."""
+        return rules.warnings(obj)
 
     def validate_name(self, name: str) -> list[str]:
         """A DNS label, which may start with a digit since 1.36."""

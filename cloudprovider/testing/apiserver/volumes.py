@@ -47,6 +47,23 @@ _REQUIRED: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
 """Volume sources: the name in error paths, and the fields that must not be empty."""
 
 
+_MOUNT_OPTIONS: Final = "volume.beta.kubernetes.io/mount-options"
+_MOUNTABLE: Final = frozenset(
+    ["awsElasticBlockStore", "azureDisk", "cinder", "gcePersistentDisk", "nfs", "vsphereVolume"]
+)
+_OLD_ANNOTATIONS: Final = {
+    "volume.beta.kubernetes.io/storage-class": 'deprecated since v1.8; use "storageClassName" attribute instead',
+    _MOUNT_OPTIONS: 'deprecated since v1.31; use "mountOptions" attribute instead',
+}
+_OLD_LABELS: Final = {
+    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
+    "failure-domain.beta.kubernetes.io/region": 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+    "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+    "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+}
+
+
 def _now() -> str:
     return format_time(datetime.now(UTC))
 
@@ -105,6 +122,9 @@ class VolumeStrategy(Strategy):
         if affinity is not None:
             causes += _node_affinity(affinity)
         causes += _sources(spec)
+        if _MOUNT_OPTIONS in (obj["metadata"].get("annotations") or {}) and not _MOUNTABLE & spec.keys():
+            why = "may not specify mount options for this volume type"
+            causes.append(forbidden_value(f"metadata.annotations.{_MOUNT_OPTIONS}", why))
         storage_class = spec.get("storageClassName", "")
         if storage_class:
             causes += [
@@ -132,6 +152,25 @@ class VolumeStrategy(Strategy):
         if before.get("nodeAffinity") is not None and spec.get("nodeAffinity") != before["nodeAffinity"]:
             raise not_implemented("changes of a volume's nodeAffinity")
         return causes
+
+    def warnings(self, obj: JSON) -> list[str]:
+        """Deprecated policies, annotations and labels."""
+        spec = obj["spec"]
+        annotations = obj["metadata"].get("annotations") or {}
+        found = [f"metadata.annotations[{key}]: {why}" for key, why in _OLD_ANNOTATIONS.items() if key in annotations]
+        if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+            found.append(
+                "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended "
+                "approach is to use dynamic provisioning."
+            )
+        terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+        for at, term in enumerate(terms):
+            for place, expression in enumerate(term.get("matchExpressions") or ()):
+                why = _OLD_LABELS.get(expression["key"])
+                if why is not None:
+                    path = f"spec.nodeAffinity.required.nodeSelectorTerms[{at}].matchExpressions[{place}].key"
+                    found.append(f"{path}: {expression['key']} is {why}")
+        return found
 
     def validate_name(self, name: str) -> list[str]:
         """A DNS subdomain."""

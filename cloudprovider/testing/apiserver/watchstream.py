@@ -34,6 +34,7 @@ from cloudprovider.testing.apiserver.store import (
 
 STOP: Final = object()
 """Signal to a watcher: end the stream in an orderly way."""
+_BEFORE_THE_END: Final = 2.0
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
@@ -56,31 +57,27 @@ def parse_watch(store: Store, kind: Kind, namespace: str, query: Query, default_
     bookmarks = query.get("allowWatchBookmarks", "") in ("true", "1")
     wanted = query.get("sendInitialEvents", "")
     match = query.get("resourceVersionMatch", "")
-    _check(wanted, match, query)
+    _check(wanted, match)
     timeout = parse_number(query, "timeoutSeconds") or default_timeout
     initial = wanted == "true" or (not wanted and version == 0)
     if version > store.version and wanted:
         raise errors.too_large_resource_version(version, store.version)
     since = None if initial or version == 0 else version
-    return WatchOptions(selected, since, bookmarks, initial, wanted == "true" and bookmarks, timeout)
+    return WatchOptions(selected, since, bookmarks, initial, initial and bookmarks, timeout)
 
 
-def _check(wanted: str, match: str, query: Query) -> None:
+def _check(wanted: str, match: str) -> None:
     causes = []
+    path = "resourceVersionMatch"
     if wanted:
         if match != "NotOlderThan":
-            causes.append(
-                errors.forbidden_value(
-                    "resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-                )
-            )
+            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            causes.append(errors.forbidden_value(path, why))
     elif match:
-        causes.append(
-            errors.forbidden_value(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )
-        )
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        causes.append(errors.forbidden_value(path, why))
+        if match != "NotOlderThan":
+            causes.append(errors.not_supported(path, match, ["NotOlderThan"]))
     if causes:
         raise errors.invalid("meta.k8s.io", "ListOptions", "", causes)
 
@@ -132,15 +129,13 @@ class WatchStream:
             yield first
         pending = self.subscription.pending
         deadline = time.monotonic() + options.timeout
-        bookmark_at = time.monotonic() + self._interval
+        bookmark_at = self._next_bookmark(deadline)
         while True:
             now = time.monotonic()
             if now >= deadline:
-                if options.bookmarks:
-                    yield self._bookmark()
                 return
             if options.bookmarks and now >= bookmark_at:
-                bookmark_at = now + self._interval
+                bookmark_at = self._next_bookmark(deadline)
                 yield self._bookmark()
             wait = min(deadline, bookmark_at if options.bookmarks else deadline) - now
             try:
@@ -166,6 +161,12 @@ class WatchStream:
                 item = pending.get()
             if lines:
                 yield lines
+
+    def _next_bookmark(self, deadline: float) -> float:
+        """After the interval, or two seconds before the watch ends where that comes first."""
+        now = time.monotonic()
+        last = deadline - _BEFORE_THE_END
+        return last if now < last < now + self._interval else now + self._interval
 
     def close(self) -> None:
         """Stop receiving changes."""

@@ -8,16 +8,21 @@ from tests.integration.parity.nodes import NODES, node
 MINE = "parity=list"
 NAMES = ("lp-1", "lp-2", "lp-3", "lp-4")
 CREATE = [
-    post(NODES, node(name, metadata={"labels": {"parity": "list", "n": name}}, spec={"unschedulable": name == "lp-2"}), compare="nothing")
+    post(
+        NODES,
+        node(name, metadata={"labels": {"parity": "list", "n": name}}, spec={"unschedulable": name == "lp-2"}),
+        compare="nothing",
+    )
     for name in NAMES
 ]
-CLEAN = [f"{NODES}/{name}" for name in NAMES]
+CLEAN = [f"{NODES}/{name}" for name in (*NAMES, "lp-z")]
 
 SCENARIOS = [
     Scenario(
         "pages show one snapshot",
         [
             *CREATE,
+            post(NODES, node("lp-z"), compare="nothing"),
             get(NODES, query={"labelSelector": MINE, "limit": "2"}, save={"next": "metadata.continue"}, expect=200),
             merge(f"{NODES}/lp-3", {"metadata": {"labels": {"later": "x"}}}, compare="nothing"),
             delete(f"{NODES}/lp-4", compare="nothing"),
@@ -55,7 +60,8 @@ SCENARIOS = [
             get(NODES, query={"resourceVersion": "0", "resourceVersionMatch": "Exact"}, expect=422),
             get(NODES, query={"resourceVersionMatch": "Exact"}, expect=422),
             get(NODES, query={"resourceVersion": "1", "resourceVersionMatch": "Odd"}, expect=422),
-            get(NODES, query={"resourceVersion": "x"}, compare="outcome"),
+            get(NODES, query={"resourceVersion": "x"}, expect=400),
+            get(f"{NODES}/lp-1", query={"resourceVersion": "x"}, expect=500),
             get(NODES, query={"resourceVersion": "999999999"}, expect=504),
             get(NODES, query={"resourceVersion": "999999999", "resourceVersionMatch": "Exact"}, compare="outcome"),
             get(f"{NODES}/lp-1", query={"resourceVersion": "0"}, expect=200),
@@ -82,13 +88,28 @@ SCENARIOS = [
                     "metadata.name==lp-2,spec.unschedulable!=false", "metadata.name=",
                 )
             ],
-            get(NODES, query={"fieldSelector": "spec.providerID=x"}, compare="outcome", expect=400),
-            get(NODES, query={"fieldSelector": "metadata.name"}, compare="outcome", expect=400),
-            get(NODES, query={"fieldSelector": "metadata.namespace=x"}, compare="outcome"),
-            get(NODES, query={"labelSelector": "a=b=c"}, compare="outcome", expect=400),
-            get(NODES, query={"labelSelector": "a in (b"}, compare="outcome", expect=400),
-            get(NODES, query={"labelSelector": "a b"}, compare="outcome", expect=400),
-            get(NODES, query={"labelSelector": "-a=b"}, compare="outcome", expect=400),
+            get(NODES, query={"fieldSelector": "spec.providerID=x"}, expect=400),
+            get(NODES, query={"fieldSelector": "metadata.name"}, expect=400),
+            get(NODES, query={"fieldSelector": "metadata.namespace=x"}, expect=400),
+            get("/api/v1/namespaces", query={"fieldSelector": "metadata.namespace=x"}, expect=400),
+            get("/api/v1/persistentvolumes", query={"fieldSelector": "metadata.namespace=x"}, expect=200),
+            get("/api/v1/persistentvolumes", query={"fieldSelector": "spec.x=x"}, expect=400),
+            get("/apis/coordination.k8s.io/v1/leases", query={"fieldSelector": "spec.x=x"}, expect=400),
+            get(NODES, query={"labelSelector": "a=b=c"}, expect=400),
+            get(NODES, query={"labelSelector": "a in (b"}, expect=400),
+            get(NODES, query={"labelSelector": "a in b"}, expect=400),
+            get(NODES, query={"labelSelector": "a b"}, expect=400),
+            get(NODES, query={"labelSelector": "a,,b"}, compare="outcome"),
+            get(NODES, query={"labelSelector": "a,"}, compare="outcome"),
+            get(NODES, query={"labelSelector": ",a"}, compare="outcome"),
+            get(NODES, query={"labelSelector": "a=(b"}, compare="outcome"),
+            get(NODES, query={"labelSelector": "a=b c"}, compare="outcome"),
+            get(NODES, query={"labelSelector": "a=-b"}, compare="outcome"),
+            get(NODES, query={"labelSelector": "-a=b"}, expect=400),
+            get(NODES, query={"labelSelector": f"{MINE},x>1"}, expect=200),
+            get(NODES, query={"labelSelector": "x>a"}, compare="outcome"),
+            get(NODES, query={"labelSelector": MINE, "limit": "-1"}, expect=200),
+            get(NODES, query={"sendInitialEvents": "true"}, expect=422),
             get("/api/v1/services", query={"fieldSelector": "metadata.namespace=default,spec.type=LoadBalancer"}, expect=200),
             get("/api/v1/services", query={"fieldSelector": "spec.clusterIP=None"}, expect=200),
         ],

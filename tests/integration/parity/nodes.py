@@ -47,10 +47,22 @@ SCENARIOS = [
                     "np-quantities",
                     status={
                         "capacity": {
-                            "cpu": "0.5", "memory": "1025Ki", "ephemeral-storage": "1e3", "hugepages-2Mi": "0",
-                            "hugepages-1Gi": "1.5e3", "x.y/a": "2k", "x.y/b": "1E", "x.y/c": "1024", "x.y/d": "5000000",
+                            "cpu": "0.5",
+                            "memory": "1025Ki",
+                            "ephemeral-storage": "1e3",
+                            "hugepages-2Mi": "0",
+                            "hugepages-1Gi": "1.5e3",
+                            "x.y/a": "2k",
+                            "x.y/b": "1E",
+                            "x.y/c": "1024",
+                            "x.y/d": "5000000",
                         },
-                        "allocatable": {"cpu": "100u", "memory": "0.5Gi", "ephemeral-storage": "999Mi", "storage": "+5"},
+                        "allocatable": {
+                            "cpu": "100u",
+                            "memory": "0.5Gi",
+                            "ephemeral-storage": "999Mi",
+                            "storage": "+5",
+                        },
                     },
                 ),
             )
@@ -62,11 +74,16 @@ SCENARIOS = [
         [
             post(NODES, node("Np_Bad"), expect=422),
             post(NODES, node(""), expect=422),
-            post(NODES, node("np-bad", spec={"taints": [{"key": "a b", "value": "c d", "effect": "Never"}]}), expect=422),
+            post(
+                NODES, node("np-bad", spec={"taints": [{"key": "a b", "value": "c d", "effect": "Never"}]}), expect=422
+            ),
             post(NODES, node("np-bad", spec={"taints": [{"key": "a"}]}), expect=422),
             post(
                 NODES,
-                node("np-bad", spec={"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule"}]}),
+                node(
+                    "np-bad",
+                    spec={"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule"}]},
+                ),
                 expect=422,
             ),
             post(NODES, node("np-bad", metadata={"labels": {"-a": "b", "c": "d e"}}), expect=422),
@@ -93,7 +110,12 @@ SCENARIOS = [
             post(NODES, node("np-read", metadata={"labels": {"a": 1}}), expect=400),
             post(NODES, node("np-read", metadata={"labels": ["a"]}), expect=400),
             post(NODES, node("np-read", status={"capacity": {"cpu": "x"}}), compare="outcome", expect=400),
-            post(NODES, node("np-read", status={"conditions": [{"lastHeartbeatTime": "yesterday"}]}), compare="outcome", expect=400),
+            post(
+                NODES,
+                node("np-read", status={"conditions": [{"lastHeartbeatTime": "yesterday"}]}),
+                compare="outcome",
+                expect=400,
+            ),
             post(NODES, {**node("np-read"), "kind": "Service"}, compare="outcome", expect=400),
             post(NODES, {**node("np-read"), "apiVersion": "v2"}, compare="outcome", expect=400),
             post(NODES, {"metadata": {"name": "np-read"}}, expect=201),
@@ -105,7 +127,11 @@ SCENARIOS = [
         [
             post(NODES, node("np-twice")),
             post(NODES, node("np-twice"), expect=409),
-            post(NODES, {"kind": "Node", "apiVersion": "v1", "metadata": {"generateName": "np-gen-"}}, save={"name": "metadata.name"}),
+            post(
+                NODES,
+                {"kind": "Node", "apiVersion": "v1", "metadata": {"generateName": "np-gen-"}},
+                save={"name": "metadata.name"},
+            ),
             get(f"{NODES}/${{name}}", compare="outcome", expect=200),
             merge(f"{NODES}/${{name}}", {"metadata": {"labels": {"a": "b"}}}, compare="outcome", expect=200),
         ],
@@ -123,11 +149,18 @@ SCENARIOS = [
             merge(f"{NODES}/np-fixed", {"spec": {"podCIDR": None, "podCIDRs": None}}, expect=422),
             merge(f"{NODES}/np-fixed", {"spec": {"providerID": "fake://b"}}, expect=422),
             strategic(f"{NODES}/np-fixed", {"spec": {"providerID": None}}, expect=422),
-            json_patch(f"{NODES}/np-fixed", [{"op": "replace", "path": "/spec/providerID", "value": "fake://c"}], expect=422),
+            json_patch(
+                f"{NODES}/np-fixed", [{"op": "replace", "path": "/spec/providerID", "value": "fake://c"}], expect=422
+            ),
             merge(f"{NODES}/np-fixed", {"spec": {"externalID": "x"}}, expect=422),
+            post(
+                NODES,
+                node("np-odd", spec={"podCIDRs": ["10.1.2.0/24", "2001:DB8::/64"], "externalID": "x"}),
+                expect=201,
+            ),
             get(f"{NODES}/np-fixed"),
         ],
-        [f"{NODES}/np-fixed"],
+        [f"{NODES}/np-fixed", f"{NODES}/np-odd"],
     ),
     Scenario(
         "a node's status and its spec are written apart",
@@ -153,10 +186,16 @@ SCENARIOS = [
         "PUT: conflicts, preconditions, names",
         [
             post(NODES, node("np-put"), save={"uid": "metadata.uid", "version": "metadata.resourceVersion"}),
-            put(f"{NODES}/np-put", node("np-put", metadata={"resourceVersion": "${version}", "labels": {"a": "b"}}), expect=200),
+            put(
+                f"{NODES}/np-put",
+                node("np-put", metadata={"resourceVersion": "${version}", "labels": {"a": "b"}}),
+                expect=200,
+            ),
             put(f"{NODES}/np-put", node("np-put", metadata={"resourceVersion": "${version}"}), expect=409),
             put(f"{NODES}/np-put", node("np-put", metadata={"labels": {"c": "d"}}), expect=200),
-            put(f"{NODES}/np-put", node("np-put", metadata={"uid": "00000000-0000-0000-0000-000000000000"}), expect=409),
+            put(
+                f"{NODES}/np-put", node("np-put", metadata={"uid": "00000000-0000-0000-0000-000000000000"}), expect=409
+            ),
             put(f"{NODES}/np-put", node("np-put", metadata={"uid": "${uid}"}), expect=200),
             put(f"{NODES}/np-put", node("np-other"), expect=400),
             put(f"{NODES}/np-put", node(""), expect=400),
@@ -164,7 +203,11 @@ SCENARIOS = [
             put(f"{NODES}/np-put", node("np-put", metadata={"resourceVersion": "x"}), compare="outcome"),
             put(f"{NODES}/np-gone", node("np-gone"), expect=404),
             put(f"{NODES}/np-gone", node("np-gone", metadata={"uid": "${uid}"})),
-            put(f"{NODES}/np-put/status", node("np-put", status={"phase": "Running"}, spec={"unschedulable": True}), expect=200),
+            put(
+                f"{NODES}/np-put/status",
+                node("np-put", status={"phase": "Running"}, spec={"unschedulable": True}),
+                expect=200,
+            ),
             put(f"{NODES}/np-put", node("np-put", metadata={"creationTimestamp": "2020-01-01T00:00:00Z"}), expect=200),
             put(f"{NODES}/np-put", node("np-put", metadata={"deletionTimestamp": "2020-01-01T00:00:00Z"})),
         ],

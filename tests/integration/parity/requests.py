@@ -27,7 +27,7 @@ SCENARIOS = [
             get(f"{NODES}/rp-none", expect=404),
             get(f"{NODES}/rp-none/status", expect=404),
             get("/apis/coordination.k8s.io/v1/namespaces/default/leases/rp-none", expect=404),
-            get("/nothing", compare="outcome", expect=404),
+            get("/nothing", expect=404),
             post(f"{NODES}/rp-none", node("rp-none"), compare="outcome", expect=405),
             Step("PUT", NODES, node("rp-none"), compare="outcome", expect=405),
             Step("PATCH", NODES, {}, "application/merge-patch+json", compare="outcome", expect=405),

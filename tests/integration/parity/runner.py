@@ -155,7 +155,9 @@ class Runner:
         if "generateName" in value and str(value.get("name", "")).startswith(value["generateName"]):
             result["name"] = value["generateName"] + "<random>"
         if "causes" in result:
-            result["causes"] = [cause for at, cause in enumerate(result["causes"]) if cause not in result["causes"][:at]]
+            result["causes"] = [
+                cause for at, cause in enumerate(result["causes"]) if cause not in result["causes"][:at]
+            ]
         return result
 
     def _normalise_text(self, value: str, key: str) -> Any:

@@ -39,6 +39,11 @@ SCENARIOS = [
             post(SERVICES, service("sp-several", ports=[{"name": "a", "port": 53, "protocol": "UDP"},
                                                       {"name": "b", "port": 53, "targetPort": "dns"}], type="NodePort")),
             post(SERVICES, service("sp-prefer", ipFamilyPolicy="PreferDualStack"), expect=201),
+            merge(f"{SERVICES}/sp-headless", {"spec": {"externalIPs": ["2001:DB8::1"], "loadBalancerIP": "1.2.3.4",
+                                                       "sessionAffinity": "ClientIP"}}, expect=200),
+            merge(f"{SERVICES}/sp-balancer", {"spec": {"loadBalancerSourceRanges": [" 10.0.0.0/8 ", "2001:DB8::/32"],
+                                                       "externalName": "x", "trafficDistribution": "PreferClose",
+                                                       "externalIPs": ["2001:DB8::1"]}}, expect=200),
         ],
         [f"{SERVICES}/{name}" for name in (
             "sp-default", "sp-nodeport", "sp-balancer", "sp-local", "sp-noports", "sp-headless", "sp-selectorless", "sp-external",
@@ -74,6 +79,9 @@ SCENARIOS = [
                                    sessionAffinityConfig={"clientIP": {"timeoutSeconds": 0}}), expect=422),
             post(SERVICES, service("sp-bad", externalIPs=["127.0.0.1", "x"]), expect=422),
             post(SERVICES, service("sp-bad", clusterIP="x"), expect=422),
+            post(SERVICES, service("sp-bad", externalIPs=["010.1.2.3", "::ffff:1.2.3.4", "fe80::1", "0.0.0.0", "224.0.0.1"]), expect=422),
+            post(SERVICES, balancer("sp-bad", loadBalancerSourceRanges=[
+                "10.1.2.3/8", "010.0.0.0/8", "::ffff:1.2.3.0/120", "10.0.0.0/08", "10.0.0.0/33", "2001:db8::1/64"]), expect=422),
             post(SERVICES, service("sp-bad", clusterIP="192.168.77.1"), compare="outcome", expect=422),
             post(SERVICES, service("sp-bad", ipFamilyPolicy="RequireDualStack"), expect=422),
             post(SERVICES, service("sp-bad", ipFamilies=["IPv6"]), expect=422),

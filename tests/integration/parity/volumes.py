@@ -12,7 +12,12 @@ CSI = {"csi": {"driver": "a.b", "volumeHandle": "v"}}
 
 def volume(name: str, source: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     """A PersistentVolume to send."""
-    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **(CSI if source is None else source), **spec}
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        **(CSI if source is None else source),
+        **spec,
+    }
     return {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": name}, "spec": spec}
 
 
@@ -63,12 +68,19 @@ SCENARIOS = [
                     {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z"]}]}]}}}},
                 expect=200,
             ),
+            post(VOLUMES, {**volume("vp-old", persistentVolumeReclaimPolicy="Recycle", nodeAffinity={"required": {
+                "nodeSelectorTerms": [{"matchExpressions": [
+                    {"key": "failure-domain.beta.kubernetes.io/zone", "operator": "In", "values": ["z"]},
+                    {"key": "a", "operator": "Exists"}]}]}}, source={"nfs": {"server": "s", "path": "/"}}), "metadata": {"name": "vp-old", "annotations": {
+                        "volume.beta.kubernetes.io/storage-class": "x", "volume.beta.kubernetes.io/mount-options": "y"}}}, expect=201),
+            post(VOLUMES, {**volume("vp-mount"), "metadata": {"name": "vp-mount", "annotations": {
+                "volume.beta.kubernetes.io/mount-options": "y"}}}, expect=422),
             merge(f"{VOLUMES}/vp-labels", {"spec": {"csi": {"volumeHandle": "w"}}}, compare="outcome", expect=422),
             merge(f"{VOLUMES}/vp-labels", {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}, expect=200),
             merge(f"{VOLUMES}/vp-labels", {"status": {"phase": "Bound"}}, expect=200),
             merge(f"{VOLUMES}/vp-labels/status", {"status": {"phase": "Bound"}, "spec": {"volumeMode": "Block"}}, expect=200),
             merge(f"{VOLUMES}/vp-labels/status", {"status": {"message": "x"}}, expect=200),
         ],
-        [f"{VOLUMES}/vp-labels"],
+        [f"{VOLUMES}/vp-labels", f"{VOLUMES}/vp-old"],
     ),
 ]  # fmt: skip
