@@ -96,7 +96,7 @@ class Settler(Generic[K]):
         self._queue = queue
         self._name = queue.name
         self._on_error = on_error
-        self.expected = (*_EXPECTED, TerminalError, Parked, *expected)
+        self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *expected)
         self._clock = clock
         self.last_settled = clock.monotonic()
         runs = metrics.counter("controller_reconcile_total", "Reconciles by their result.", ["name", "result"])
