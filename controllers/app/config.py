@@ -13,7 +13,7 @@ import attrs
 
 from controllers.app import goflags
 from controllers.app.catalog import ControllerEntry, flag_classes, problems_of
-from controllers.app.goflags import BOOL, STRING, Flag, Parsed
+from controllers.app.goflags import BOOL, VERSION, Flag, Parsed
 from controllers.app.later import later_flags
 from controllers.app.options import FLAG, ManagerOptions, Options, flags_of, one_of
 
@@ -49,9 +49,8 @@ def table(catalog: Sequence[ControllerEntry], default_provider: str | None = Non
         elif row.name == "controllers":
             row = attrs.evolve(row, help=f"{row.help} All: {known}. Off by default: {off}.")
         changed.append(row)
-    version = attrs.evolve(STRING, metavar="true|false|raw", bare="true")
     check = one_of("true", "false", "raw")
-    changed.append(Flag("version", version, "false", "global", "Print the version and stop.", check))
+    changed.append(Flag("version", VERSION, "false", "global", "Print the version and stop.", check))
     changed.append(Flag("help", BOOL, False, "global", "Print this text and stop.", shorthand="h"))
     return changed
 

@@ -270,7 +270,11 @@ def _parse_list(raw: str) -> tuple[str, ...]:
 
 
 STRING: Kind[str] = Kind("TEXT", str, str)
+NAME: Kind[str] = Kind("NAME", str, str)
 PATH: Kind[str] = Kind("PATH", str, str)
+URL: Kind[str] = Kind("URL", str, str)
+ADDRESS: Kind[str] = Kind("IP:PORT", str, str)
+VERSION: Kind[str] = Kind("true|false|raw", str, str, bare="true")
 INT: Kind[int] = Kind("INT", _parse_int, str)
 FLOAT: Kind[float] = Kind("NUMBER", _parse_float, lambda value: f"{value:g}")
 BOOL: Kind[bool] = Kind("true|false", _parse_bool, lambda value: "true" if value else "false", bare="true")

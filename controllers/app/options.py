@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from controllers.app import goflags
-from controllers.app.goflags import BOOL, DURATION, FLOAT, INT, LIST, PATH, STRING, Flag, Kind
+from controllers.app.goflags import ADDRESS, BOOL, DURATION, FLOAT, INT, LIST, NAME, PATH, STRING, URL, Flag, Kind
 
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ class ManagerOptions:
     """What the manager itself takes; durations in seconds. Raises ValueError naming the flag. See each field."""
 
     cloud_provider: str = option(
-        "", STRING, "cloud-provider", "generic", "Name of the cloud provider: one that is installed. Required."
+        "", NAME, "cloud-provider", "generic", "Name of the cloud provider: one that is installed. Required."
     )
     cloud_config: str = option(
         "", PATH, "cloud-config", "generic", "The provider's configuration file. Empty: the provider gets none."
@@ -131,7 +131,7 @@ class ManagerOptions:
     )
     cluster_name: str = option(
         "kubernetes",
-        STRING,
+        NAME,
         "cluster-name",
         "generic",
         "Name of the cluster, handed to the provider for the names of what it creates. Two clusters in one cloud "
@@ -212,7 +212,7 @@ class ManagerOptions:
     )
     health_bind_address: str = option(
         "",
-        STRING,
+        ADDRESS,
         "health-bind-address",
         "health",
         "IP:PORT on which /healthz, /livez, /readyz and /metrics are served over plain HTTP, to anyone who can reach "
@@ -227,9 +227,7 @@ class ManagerOptions:
         "The kubeconfig file with the API server's address and our credentials. Empty, and no --master: the pod's "
         "own service account.",
     )
-    master: str = option(
-        "", STRING, "master", "misc", "URL of the API server; overrides the kubeconfig's.", check=_master
-    )
+    master: str = option("", URL, "master", "misc", "URL of the API server; overrides the kubeconfig's.", check=_master)
     logging_format: str = option(
         "text",
         STRING,

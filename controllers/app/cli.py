@@ -1,0 +1,200 @@
+"""The command line: argv in, exit code out. What `cloud-controller-manager` runs, and what a vendor's main.py calls.
+
+Stage: before the first one. Data comes from argv; checked options go to the registry, which makes the provider, and to
+the manager. Exit codes: 0 after a signal and for --help and --version, 2 for bad flags (all of them listed, nothing
+touched), 1 for everything else. What cannot be started is told in a sentence, not in a traceback.
+
+Nothing of `cloudprovider` is imported before it is known to be ours (`identity.py`), and nothing heavy before the flags
+are known to be good, so that --help answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from controllers.app import identity, logs
+from controllers.app.catalog import CATALOG, ControllerEntry
+from controllers.app.config import Outcome, parse, table
+from controllers.app.goflags import BOOL, VERSION, Flag
+from controllers.app.options import SECTIONS, Options
+
+if TYPE_CHECKING:
+    from cloudprovider import CloudConfig, Interface
+
+log = logging.getLogger(__name__)
+
+PROGRAM = "cloud-controller-manager"
+BAD_FLAGS = 2
+FAILED = 1
+
+_ABOUT = (
+    "Runs the controllers that connect a Kubernetes cluster to a cloud, through the provider named by "
+    "--cloud-provider. Flags are those of the Go cloud-controller-manager: --flag=value or --flag value, booleans "
+    "--flag or --flag=false, durations such as 1m30s, underscores equal dashes."
+)
+
+
+def run() -> None:
+    """The console script. Ends the process with `main`'s code."""
+    sys.exit(main())
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    default_provider: str | None = None,
+    catalog: Sequence[ControllerEntry] = CATALOG,
+) -> int:
+    """Run the manager until SIGTERM or SIGINT; returns the exit code.
+
+    `argv` without the program's name (default: this process's); `default_provider` is used when --cloud-provider is not
+    given; `catalog` adds a vendor's own controllers. To be called once, in the main thread: it takes the signals and
+    the root logger. A provider call that never returns cannot be joined; then the process is ended from here, with the
+    same code.
+    """
+    args = sys.argv[1:] if argv is None else argv
+    program = _program(sys.argv[0] if sys.argv else "")
+    outcome = parse(args, catalog, default_provider)
+    if outcome.help:
+        print(help_text(program, catalog, default_provider), end="")
+        return 0
+    if outcome.version != "false":
+        print(_version(outcome.version))
+        return 0
+    try:
+        identity.check_import_names()
+    except identity.ShadowedPackage as error:
+        return _say(program, str(error))
+    problems = (*outcome.problems, *_provider_problems(outcome))
+    if problems or outcome.options is None:
+        _list_problems(program, problems, sys.stderr)
+        return BAD_FLAGS
+    given = outcome.options.manager
+    logs.setup(given.logging_format, given.verbosity)
+    for warning in outcome.warnings:
+        log.warning("%s", warning)
+    return _run(outcome.options, catalog)
+
+
+class _Formatter(argparse.HelpFormatter):
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
+
+
+def _default(row: Flag[Any]) -> str:
+    shown = row.kind.show(row.default)
+    if row.kind in (BOOL, VERSION):
+        return " (default true)" if row.default is True else ""
+    if isinstance(row.default, str | tuple):
+        return f' (default "{shown}")' if shown else ""
+    return f" (default {shown})"
+
+
+def help_text(program: str, catalog: Sequence[ControllerEntry], default_provider: str | None = None) -> str:
+    """The text of --help: every flag under its named set, with its default. Pure."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        usage="%(prog)s [flags]",
+        description=_ABOUT,
+        add_help=False,
+        allow_abbrev=False,
+        formatter_class=lambda prog: _Formatter(prog, max_help_position=8, width=100),
+    )
+    rows = table(catalog, default_provider)
+    sections = [name for name in SECTIONS if name not in ("misc", "global")]
+    sections += [row.section for row in rows if row.section not in SECTIONS]
+    for section in dict.fromkeys([*sections, "misc", "global"]):
+        group = parser.add_argument_group(f"{section[:1].upper()}{section[1:]} flags")
+        for row in rows:
+            if row.section != section:
+                continue
+            names = [f"-{row.shorthand}"] if row.shorthand else []
+            names.append(f"--{row.name}")
+            text = row.help + _default(row)
+            if row.deprecated:
+                text += f" Deprecated: {row.deprecated}."
+            text = text.replace("%", "%%")
+            if row.kind.bare is not None:
+                group.add_argument(*names, help=text, action="store_true", dest=row.name)
+            else:
+                group.add_argument(*names, help=text, metavar=row.kind.metavar, dest=row.name)
+    return parser.format_help()
+
+
+def _run(options: Options, catalog: Sequence[ControllerEntry]) -> int:
+    from cloudprovider import CloudProviderError
+    from controllers.app.manager import DRAIN_SECONDS, Manager, ManagerError
+    from controllers.app.process import run_until_signal
+    from controllers.runtime.clients import ClientBuilder, ConfigError
+    from controllers.runtime.metrics import Metrics
+
+    given = options.manager
+    log.info("%s starts with provider %s", _version("true"), given.cloud_provider)
+    metrics = Metrics()
+    try:
+        provider, config = _provider(options)
+        clients = ClientBuilder.from_options(
+            kubeconfig=given.kubeconfig or None,
+            master=given.master or None,
+            qps=given.kube_api_qps,
+            burst=given.kube_api_burst,
+            metrics=metrics,
+        )
+        manager = Manager(options, provider, clients, config=config, catalog=catalog, metrics=metrics)
+    except (CloudProviderError, ConfigError, ManagerError) as error:
+        log.error("%s", error)
+        return FAILED
+    return run_until_signal(manager.run, drain=DRAIN_SECONDS)
+
+
+def _provider(options: Options) -> tuple[Interface, CloudConfig | None]:
+    from cloudprovider import CloudConfig, get_cloud_provider
+
+    given = options.manager
+    config = CloudConfig.read(given.cloud_config) if given.cloud_config else None
+    return get_cloud_provider(given.cloud_provider, config), config
+
+
+def _provider_problems(outcome: Outcome) -> list[str]:
+    """Is the provider's name known? Asked of the registry without importing any plugin."""
+    from cloudprovider import RegistryError, get_cloud_provider, is_cloud_provider
+
+    name = outcome.cloud_provider
+    if not name or is_cloud_provider(name):
+        return []
+    try:
+        get_cloud_provider(name)
+    except RegistryError as error:
+        return [f"--cloud-provider={name}: {error}"]
+    return []
+
+
+def _list_problems(program: str, problems: Sequence[str], to: TextIO) -> None:
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    print(f"{program}: {count} with the flags; nothing was started:", file=to)
+    for problem in problems:
+        print(f"  {problem}", file=to)
+    print(f"Every flag: {program} --help", file=to)
+
+
+def _say(program: str, message: str) -> int:
+    print(f"{program}: {message}", file=sys.stderr)
+    return FAILED
+
+
+def _program(path: str) -> str:
+    name = os.path.basename(path)
+    return PROGRAM if name in ("", "-c", "-m", "__main__.py") else name
+
+
+def _version(form: str) -> str:
+    version = identity.version()
+    if form == "raw":
+        return f"distribution={identity.DISTRIBUTION} version={version} python={sys.version.split()[0]}"
+    return f"{PROGRAM} {version}"

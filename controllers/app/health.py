@@ -1,0 +1,111 @@
+"""What the health endpoints say: the manager's parts, and which of them makes which endpoint fail.
+
+Stage: beside all of them. Data comes from the informers, the gateway and the controllers, asked anew at each request;
+it goes to `serving.py`, and to the manager, which ends the process over what no waiting can mend.
+
+/readyz fails until everything runs and again while stopping, and while a cache is not synced. /livez fails only for
+what a restart mends: a controller that died or is wedged, threads lost to hung calls. /healthz asks everything, overdue
+cloud calls included, as the one of the Go cloud-controller-manager is what alerts watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from controllers.app.serving import Check, Checks
+
+if TYPE_CHECKING:
+    from controllers.app.catalog import Controller
+    from controllers.cloudcalls import CloudCalls
+    from controllers.runtime.informer import InformerFactory
+
+SILENT_SECONDS = 240.0
+"""A cache that heard nothing for so long is called stale: four bookmarks of kube-apiserver were missed."""
+
+
+class Health:
+    """Collects the parts as they start. Written by the manager's thread, read by many."""
+
+    def __init__(self) -> None:
+        self._state = "starting"
+        self._informers: InformerFactory | None = None
+        self._cloud: CloudCalls | None = None
+        self._controllers: dict[str, tuple[Controller, Callable[[], bool]]] = {}
+        self._notes: Callable[[], Iterable[Check]] = tuple
+
+    def ready(self) -> None:
+        """Everything runs."""
+        self._state = "running"
+
+    def stopping(self) -> None:
+        """From now on /readyz fails."""
+        self._state = "stopping"
+
+    def watch_informers(self, informers: InformerFactory) -> None:
+        """Report on these caches."""
+        self._informers = informers
+
+    def watch_cloud(self, cloud: CloudCalls) -> None:
+        """Report on this gateway."""
+        self._cloud = cloud
+
+    def watch_controller(self, name: str, controller: Controller, alive: Callable[[], bool]) -> None:
+        """Report on a started controller; `alive` says whether its thread still runs."""
+        self._controllers = {**self._controllers, name: (controller, alive)}
+
+    def watch_notes(self, notes: Callable[[], Iterable[Check]]) -> None:
+        """Show further checks on /healthz, such as missing rights."""
+        self._notes = notes
+
+    def fatal(self) -> str:
+        """What only an end of the process mends; empty while there is nothing of the kind."""
+        if self._cloud is None:
+            return ""
+        health = self._cloud.health()
+        return health.message if health.fatal else ""
+
+    def unsynced(self) -> str:
+        """The caches that wait for their first listing, with what keeps them, for a log line."""
+        waiting = [one for one in self._informers.health() if not one.synced] if self._informers else []
+        return "; ".join(f"{one.resource} ({one.error or 'no answer yet'})" for one in waiting) or "nothing"
+
+    def endpoint(self, name: str) -> Checks:
+        """The checks behind "healthz", "livez" or "readyz"."""
+        return {"healthz": self._all, "livez": self._liveness, "readyz": self._readiness}[name]
+
+    def _readiness(self) -> list[Check]:
+        return [Check("manager", self._state == "running", self._state), *self._caches()]
+
+    def _liveness(self) -> list[Check]:
+        fatal = self.fatal()
+        return [Check("ping", True), Check("vendor-threads", not fatal, fatal), *self._workers()]
+
+    def _all(self) -> list[Check]:
+        checks = [Check("ping", True), *self._caches(), *self._workers()]
+        if self._cloud is not None:
+            health = self._cloud.health()
+            checks.append(Check("cloud-calls", health.ok, health.message))
+        return [*checks, *self._notes()]
+
+    def _caches(self) -> list[Check]:
+        checks = []
+        for one in self._informers.health() if self._informers else ():
+            silent = one.silent_for or 0.0
+            detail = "" if one.synced else one.error or "waits for its first listing"
+            if one.synced and silent > SILENT_SECONDS:
+                detail = f"the API server said nothing for {silent:.0f} s: {one.error or 'no error known'}"
+            if one.quarantined:
+                detail = f"{detail} {len(one.quarantined)} malformed objects set aside".strip()
+            checks.append(Check(f"informer-{one.resource}", one.synced and silent <= SILENT_SECONDS, detail))
+        return checks
+
+    def _workers(self) -> list[Check]:
+        checks = []
+        for name, (controller, alive) in self._controllers.items():
+            if not alive():
+                checks.append(Check(name, self._state == "stopping", "has ended"))
+                continue
+            parts = [Check(f"{name}-{part}", ok, detail) for part, ok, detail in controller.health()]
+            checks += parts or [Check(name, True)]
+        return checks

@@ -1,0 +1,266 @@
+"""The manager: starts a provider and its controllers over shared clients and caches, and stops them in order.
+
+Stage: around all of them. Data comes from `config.py` (checked options) and the registry (a provider); what it builds
+is clients -> informers -> gateway -> controllers. It stops when its stop signal is set, and raises when a part dies
+that must not. It installs no signal handlers and never ends the process: `process.py` does.
+
+Order and checks follow k8s.io/cloud-provider app/controllermanager.go (Run, startControllers) and sample/basic_main.go
+(the cluster-ID check), with two differences: a controller that cannot run stops the start instead of being skipped, and
+the manager waits for an API server that does not answer yet, saying so, instead of ending after ten seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from cloudprovider import CloudConfig, Interface, StopSignal
+from cloudprovider.masking import safe_cause
+from controllers.app.catalog import CATALOG, Context, Controller, ControllerEntry, enabled
+from controllers.app.groups import Groups, Part
+from controllers.app.health import Health
+from controllers.app.listers import InformerListers
+from controllers.app.options import Options, split_address
+from controllers.app.serving import HealthServer
+from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.runtime.clients import ClientBuilder
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
+from controllers.runtime.informer import InformerFactory
+from controllers.runtime.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DRAIN_SECONDS = 30.0
+PROGRAM = "cloud-controller-manager"
+_IDENTITY = "shared-informers"
+_LOOK = 1.0  # seconds between two looks at what ends the process
+_TELL = 5.0  # seconds between two lines about what is waited for
+
+
+class ManagerError(Exception):
+    """The manager cannot start or go on. The message is for the operator; `unexpected` asks for the traceback too."""
+
+    def __init__(self, message: str, *, unexpected: bool = False) -> None:
+        super().__init__(message)
+        self.unexpected = unexpected
+
+
+class Manager:
+    """One run of one provider's controllers.
+
+    `options` are checked already; `config` is what the provider was made from, so that errors can be told without its
+    contents. Raises ManagerError when an option names no controller. `run` may be called once; the other methods from
+    any thread.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        provider: Interface,
+        clients: ClientBuilder,
+        *,
+        config: CloudConfig | None = None,
+        catalog: Sequence[ControllerEntry] = CATALOG,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        drain: float = DRAIN_SECONDS,
+    ) -> None:
+        self._options = options
+        self._provider = provider
+        self._clients = clients
+        self._config = config
+        self._entries = enabled(options.manager.controllers, catalog)
+        if not self._entries:
+            raise ManagerError("no controller is left to run: see --controllers")
+        self.metrics = Metrics() if metrics is None else metrics
+        self._clock = clock
+        self._drain = drain
+        self._groups = Groups(clock)
+        self._failure: ManagerError | None = None
+        self._stopping = False
+        self.health = Health()
+        self._running = self.metrics.gauge(
+            "running_managed_controllers",
+            "Whether each controller of this manager runs (1) or not (0).",
+            ("name", "manager"),
+        )
+        self.address: tuple[str, int] | None = None
+        """Where health and metrics are served, once they are."""
+
+    def run(self, stop: StopSignal) -> None:
+        """Start everything, work until `stop` is set, drain and return. Blocks.
+
+        Raises ManagerError, after stopping what was started, when a part cannot start or ends before `stop`.
+        """
+        try:
+            if self._start(stop):
+                self._watch(stop)
+        finally:
+            self._stop()
+        if self._failure is not None:
+            raise self._failure
+
+    def _start(self, stop: StopSignal) -> bool:
+        """True when everything runs; False when `stop` came first."""
+        self._serve()
+        informers = self._informers()
+        cloud = self._gateway()
+        self._prepare_provider(cloud, informers)
+        context = Context(
+            options=self._options,
+            clients=self._clients,
+            informers=informers,
+            cloud=cloud,
+            metrics=self.metrics,
+            clock=self._clock,
+        )
+        built = [(entry, self._construct(entry, context)) for entry in self._entries]
+        informers.start()
+        self._groups.add("informers", Part("informers", informers.stop))
+        if not self._synced(informers, stop):
+            return False
+        for entry, controller in built:
+            self._start_controller(entry, controller)
+        names = ", ".join(entry.name for entry in self._entries)
+        log.info("running: %s, for cluster %s with provider %s", names, self._cluster, self._name)
+        self.health.ready()
+        return True
+
+    @property
+    def _name(self) -> str:
+        return self._options.manager.cloud_provider
+
+    @property
+    def _cluster(self) -> str:
+        return self._options.manager.cluster_name
+
+    def _serve(self) -> None:
+        wanted = self._options.manager.health_bind_address
+        if not wanted:
+            return
+        endpoints = {name: self.health.endpoint(name) for name in ("healthz", "livez", "readyz")}
+        server = HealthServer(split_address(wanted), endpoints, self.metrics.text)
+        try:
+            server.start()
+        except OSError as error:
+            raise ManagerError(
+                f"--health-bind-address={wanted}: cannot listen there: {error.strerror or error}"
+            ) from error
+        self.address = server.address
+        self._groups.add("serving", Part("health server", server.stop))
+
+    def _informers(self) -> InformerFactory:
+        informers = InformerFactory(self._clients.rest(_IDENTITY), metrics=self.metrics, clock=self._clock)
+        self._groups.add("clients", Part("clients", self._close_clients))
+        self.health.watch_informers(informers)
+        return informers
+
+    def _prepare_provider(self, cloud: CloudCalls, informers: InformerFactory) -> None:
+        provider_stop = ClockEvent(self._clock)
+        self._groups.add("provider", Part(f"provider {self._name}", lambda _seconds: True, provider_stop.set))
+        if not self._ask_provider("has_cluster_id", cloud.provider.has_cluster_id):
+            if not self._options.manager.allow_untagged_cloud:
+                raise ManagerError(
+                    f"cloud provider {self._name} has no cluster ID, without which it cannot tell this cluster's "
+                    "resources from another's. Fix: set one as the provider's documentation says, or give "
+                    "--allow-untagged-cloud."
+                )
+            log.warning("provider %s has no cluster ID; going on because of --allow-untagged-cloud", self._name)
+        self._ask_provider("initialize", lambda: cloud.provider.initialize(self._clients, provider_stop))
+        self._ask_provider("set_informers", lambda: cloud.provider.set_informers(InformerListers(informers)))
+
+    def _ask_provider(self, method: str, ask: Callable[[], T]) -> T:
+        try:
+            return ask()
+        except Exception as error:  # noqa: BLE001 - vendor boundary: told to the operator, without secrets
+            text, cause = safe_cause(error, self._config.data if self._config else None)
+            raise ManagerError(f"cloud provider {self._name} failed in {method}: {text}", unexpected=True) from cause
+
+    def _close_clients(self, _seconds: float) -> bool:
+        self._clients.close()
+        return True
+
+    def _gateway(self) -> CloudCalls:
+        given = self._options.manager
+        options = CloudCallOptions(
+            timeout=given.cloud_api_timeout,
+            concurrency=given.cloud_api_concurrency,
+            qps=given.cloud_api_qps,
+            burst=given.cloud_api_burst,
+        )
+        cloud = CloudCalls(self._provider, options=options, metrics=self.metrics, clock=self._clock)
+        self._groups.add("cloud calls", Part("cloud calls", cloud.close))
+        self.health.watch_cloud(cloud)
+        return cloud
+
+    def _construct(self, entry: ControllerEntry, context: Context) -> Controller:
+        try:
+            return entry.construct(context)
+        except ValueError as error:
+            raise ManagerError(
+                f"{entry.name} cannot run: {error}. Fix: leave it out with --controllers=*,-{entry.name}, or use a "
+                "provider that has what it needs."
+            ) from error
+
+    def _synced(self, informers: InformerFactory, stop: StopSignal) -> bool:
+        began = self._clock.monotonic()
+        while not informers.wait_for_sync(stop, _TELL):
+            if stop.is_set():
+                return False
+            waited = self._clock.monotonic() - began
+            log.warning("waiting %.0f s for the API server's first answer: %s", waited, self.health.unsynced())
+        return True
+
+    def _start_controller(self, entry: ControllerEntry, controller: Controller) -> None:
+        ask = ClockEvent(self._clock)
+        running = self._running.labels(name=entry.name, manager=PROGRAM)
+
+        def run() -> None:
+            try:
+                controller.run(ask)
+            except Exception as error:  # noqa: BLE001 - a thread's top: becomes the manager's own failure
+                self._failed(
+                    ManagerError(f"{entry.name} died: {type(error).__name__}: {error}", unexpected=True), error
+                )
+            else:
+                if not ask.is_set():
+                    self._failed(ManagerError(f"{entry.name} ended by itself, which it never should"), None)
+            finally:
+                running.set(0)
+
+        def wait(seconds: float) -> bool:
+            thread.join(seconds)
+            return not thread.is_alive()
+
+        thread = threading.Thread(target=run, name=entry.name, daemon=True)
+        running.set(1)
+        thread.start()
+        self._groups.add("controllers", Part(entry.name, wait, ask.set))
+        self.health.watch_controller(entry.name, controller, thread.is_alive)
+        log.info("started %s", entry.name)
+
+    def _failed(self, failure: ManagerError, cause: BaseException | None) -> None:
+        failure.__cause__ = cause
+        if self._failure is None:
+            self._failure = failure
+
+    def _watch(self, stop: StopSignal) -> None:
+        """Return when `stop` is set or something is beyond help."""
+        while not stop.wait(_LOOK) and self._failure is None:
+            fatal = self.health.fatal()
+            if fatal:
+                self._failed(ManagerError(f"{fatal}; a restart is the only way to get them back"), None)
+
+    def _stop(self) -> None:
+        self.health.stopping()
+        began = self._clock.monotonic()
+        left = self._groups.stop(self._drain)
+        took = self._clock.monotonic() - began
+        if left:
+            log.warning("drained for %.1f s; left behind, still at work: %s", took, ", ".join(left))
+        else:
+            log.info("drained in %.1f s, nothing left behind", took)

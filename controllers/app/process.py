@@ -1,0 +1,123 @@
+"""The process around a manager: signals in, exit code out.
+
+Stage: around all of them. Data comes from the operating system (SIGTERM, SIGINT) and from the manager's end; it goes to
+the stop signal and to the exit code. The manager runs in a thread of its own, so that the main thread is always free to
+take signals: the handler only puts a word into a queue that is safe to use there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from controllers.app.manager import ManagerError
+
+log = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+GRACE = 5.0
+"""Seconds beyond the drain's own bound before the main thread stops believing in a clean end."""
+
+Exit = Callable[[int], None]
+
+
+def exit_at_once(code: int) -> None:
+    """End the process without waiting for any thread: what a hung provider call holds cannot be joined."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # closed or broken: there is nobody to tell
+            stream.flush()
+    os._exit(code)
+
+
+def run_until_signal(
+    run: Callable[[threading.Event], None], *, drain: float, leave: Exit = exit_at_once, grace: float = GRACE
+) -> int:
+    """Run `run(stop)` until it ends or a signal comes; returns the exit code.
+
+    The first SIGTERM or SIGINT sets `stop` and gives `run` `drain + grace` seconds: 0 when it ends. The second calls
+    `leave(1)` from the handler. A `run` that ends by itself or raises: 1. Threads that would keep the interpreter from
+    ending are not waited for: `leave` is called with the code. To be called in the main thread; elsewhere signals are
+    left as they are.
+    """
+    before = set(threading.enumerate())
+    stop = threading.Event()
+    mail: queue.SimpleQueue[int | BaseException | None] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            run(stop)
+        except BaseException as error:  # noqa: BLE001 - a thread's top: handed to the main thread, which reports it
+            mail.put(error)
+        else:
+            mail.put(None)
+
+    thread = threading.Thread(target=work, name="manager", daemon=True)
+    with _handled(mail, leave):
+        thread.start()
+        word = mail.get()
+        asked = isinstance(word, int)
+        if isinstance(word, int):
+            log.info("%s: draining for at most %g s; a second signal ends the process at once", _name(word), drain)
+            stop.set()
+            try:
+                word = mail.get(timeout=drain + grace)
+            except queue.Empty:
+                log.error("the manager did not end within %g s after the signal", drain + grace)
+                leave(1)
+                return 1
+        code = _code(word, asked)
+    log.info("ended with exit code %d", code)
+    left = [t for t in threading.enumerate() if t not in before and t is not thread and not t.daemon]
+    for other in left:
+        other.join(0.2)
+    names = [other.name for other in left if other.is_alive()]
+    if names:
+        log.warning("%d threads are still at work and are left behind: %s", len(names), ", ".join(names[:5]))
+        leave(code)
+    return code
+
+
+def _code(word: int | BaseException | None, asked: bool) -> int:
+    if isinstance(word, ManagerError):
+        log.error("%s", word, exc_info=word if word.unexpected else None)
+        return 1
+    if isinstance(word, BaseException):
+        log.error("the manager failed: a bug in this program", exc_info=word)
+        return 1
+    return 0 if asked else 1
+
+
+@contextmanager
+def _handled(mail: queue.SimpleQueue[int | BaseException | None], leave: Exit) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen = 0
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 1:
+            mail.put(number)
+            return
+        os.write(2, f"{_name(number)} again: ending at once\n".encode())  # a logger's lock may be held right now
+        leave(1)
+
+    old = {number: signal.signal(number, handle) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _name(number: int) -> str:
+    return signal.Signals(number).name
