@@ -1,0 +1,50 @@
+"""At the end of a run, one line says which rows of the list of known pains its tests proved.
+
+A test names its rows by ``@pytest.mark.row("N5", "M3")``, on itself, its class or its module. A row counts as proved
+when a test of it passed and none failed. The rows travel in the reports, so the line is the same under xdist.
+"""
+
+import re
+from collections.abc import Generator
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+_PROPERTY = "row"
+_ROW = re.compile(r"([A-Z]+)(\d+)")
+
+
+def _rows_of(item: pytest.Item) -> list[str]:
+    rows = [str(name) for mark in item.iter_markers("row") for name in mark.args]
+    for name in rows:
+        if not _ROW.fullmatch(name):
+            raise pytest.UsageError(f"{item.nodeid}: {name!r} names no row; rows are a letter and a number, as in N5")
+    return rows
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        _rows_of(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    report.user_properties.extend((_PROPERTY, name) for name in _rows_of(item))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    def rows(*outcomes: str) -> set[str]:
+        reports = [report for outcome in outcomes for report in terminalreporter.getreports(outcome)]
+        properties = [pair for report in reports for pair in getattr(report, "user_properties", ())]
+        return {str(value) for name, value in properties if name == _PROPERTY}
+
+    def order(row: str) -> tuple[str, int]:
+        match = _ROW.fullmatch(row)
+        assert match is not None
+        return match[1], int(match[2])
+
+    proved = rows("passed") - rows("failed", "error")
+    if proved:
+        terminalreporter.write_line(f"rows proved: {' '.join(sorted(proved, key=order))}")
