@@ -1,0 +1,447 @@
+"""Events are written beside the work: in order, bounded, tried again, and never lost without a trace."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from controllers.runtime.apierrors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    ClientClosed,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from controllers.runtime.eventcorrelation import BURST, COMBINED_PREFIX
+from controllers.runtime.events import MAX_TRIES, EventRecorder, Reference
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.restclient import Response, RestClient
+from tests.support.clock import FakeClock
+from tests.unit.runtime.loopback import LIMIT, Call
+
+COMPONENT = "cloud-node-controller"
+NODE = Reference("Node", "n1", uid="u1")
+PATH = "/api/v1/namespaces/default/events"
+
+
+class FakeServer:
+    """Keeps Events by path; `errors` are answered first, for the next requests."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, dict[str, Any]] = {}
+        self.requests: list[tuple[str, str]] = []
+        self.errors: list[Exception | None] = []
+        self.apply_before_error = False
+        self.gate = threading.Event()
+        self.gate.set()
+        self.inside = threading.Semaphore(0)
+        self._lock = threading.Lock()
+
+    def request(
+        self, method: str, path: str, *, body: Any, timeout: float, accept: str, content_type: str = ""
+    ) -> Response:
+        self.inside.release()
+        assert self.gate.wait(LIMIT)
+        with self._lock:
+            self.requests.append((method, path))
+            error = self.errors.pop(0) if self.errors else None
+            if error is None or self.apply_before_error:
+                self._apply(method, path, json.loads(json.dumps(body)))
+            if error is not None:
+                raise error
+        return Response(200, {}, b"{}")
+
+    def _apply(self, method: str, path: str, body: Any) -> None:
+        if method == "POST":
+            name = f"{path}/{body['metadata']['name']}"
+            if name in self.events:
+                raise AlreadyExists("there", status=409)
+            self.events[name] = body
+        elif path in self.events:
+            self.events[path].update(body)
+        else:
+            raise NotFound("gone", status=404)
+
+    @property
+    def stored(self) -> list[tuple[str, int]]:
+        return sorted((event["message"], event["count"]) for event in self.events.values())
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def server() -> FakeServer:
+    return FakeServer()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+Make = Callable[..., EventRecorder]
+
+
+@pytest.fixture
+def make(server: FakeServer, clock: FakeClock, metrics: Metrics) -> Iterator[Make]:
+    made: list[EventRecorder] = []
+
+    def recorder(**options: Any) -> EventRecorder:
+        options = {"clock": clock, "metrics": metrics, "jitter": lambda: 1.0, **options}
+        found = EventRecorder(cast(RestClient, server), COMPONENT, **options)
+        made.append(found)
+        return found
+
+    yield recorder
+    server.gate.set()
+    for found in made:
+        found.stop(0)
+
+
+def dropped(metrics: Metrics, reason: str) -> float | None:
+    return metrics.value("event_recorder_dropped_total", component=COMPONENT, reason=reason)
+
+
+def settle(recorder: EventRecorder, clock: FakeClock) -> float:
+    """Let as much time pass as the recorder waits for, until nothing is left to write; returns how much it was."""
+    waited = 0.0
+    while not recorder.flush(0):
+        pause = clock.next_deadline()
+        if pause:
+            waited += pause
+            clock.advance(pause)
+        else:
+            threading.Event().wait(0.001)
+    return waited
+
+
+class TestWriting:
+    def test_created_then_counted_by_patch(self, make: Make, server: FakeServer, metrics: Metrics) -> None:
+        recorder = make()
+        recorder.event(NODE, "Normal", "Synced", "done")
+        assert recorder.flush(LIMIT)
+        recorder.event(NODE, "Normal", "Synced", "done")
+        assert recorder.flush(LIMIT)
+        assert server.stored == [("done", 2)]
+        (path,) = server.events
+        assert server.requests == [("POST", PATH), ("PATCH", path)]
+        for operation in ("create", "patch"):
+            assert metrics.value("event_recorder_writes_total", component=COMPONENT, operation=operation) == 1
+
+    def test_an_expired_event_is_created_again(self, make: Make, server: FakeServer) -> None:
+        recorder = make()
+        recorder.event(NODE, "Normal", "Synced", "done")
+        recorder.flush(LIMIT)
+        server.events.clear()
+        recorder.event(NODE, "Normal", "Synced", "done")
+        recorder.flush(LIMIT)
+        assert [method for method, _ in server.requests] == ["POST", "PATCH", "POST"]
+        assert server.stored == [("done", 2)]
+
+    def test_equal_ones_that_wait_together_are_one_write(
+        self, make: Make, server: FakeServer, metrics: Metrics
+    ) -> None:
+        recorder = make()
+        server.gate.clear()
+        recorder.event(NODE, "Normal", "Other", "first")
+        assert server.inside.acquire(timeout=LIMIT)
+        for _ in range(50):
+            recorder.event(NODE, "Warning", "Failed", "no route")
+        server.gate.set()
+        assert recorder.flush(LIMIT)
+        assert server.stored == [("first", 1), ("no route", 50)]
+        assert len(server.requests) == 2
+        assert metrics.value("event_recorder_merged_total", component=COMPONENT) == 49
+
+    def test_similar_ones_are_combined(self, make: Make, server: FakeServer) -> None:
+        recorder = make()
+        for n in range(12):
+            recorder.event(NODE, "Warning", "Failed", f"try {n:02}")
+        assert recorder.flush(LIMIT)
+        assert (f"{COMBINED_PREFIX}try 11", 3) in server.stored
+        assert len(server.events) == 10
+
+    def test_a_talkative_object_is_limited_and_counted(self, make: Make, server: FakeServer, metrics: Metrics) -> None:
+        recorder = make()
+        for _ in range(BURST + 10):
+            recorder.event(NODE, "Normal", "Synced", "done")
+            recorder.flush(LIMIT)
+        assert len(server.requests) == BURST
+        assert dropped(metrics, "rate_limited") == 10
+
+    def test_what_is_about_one_object_is_written_in_order(self, make: Make, server: FakeServer) -> None:
+        recorder = make()
+        for n in range(9):
+            recorder.event(NODE, "Normal", f"Step{n}", "x")
+        recorder.flush(LIMIT)
+        reasons = [event["reason"] for event in server.events.values()]
+        assert reasons == [f"Step{n}" for n in range(9)]
+
+    def test_several_writers_work_at_once(self, make: Make, server: FakeServer) -> None:
+        recorder = make(writers=4)
+        server.gate.clear()
+        for n in range(40):
+            recorder.event(Reference("Node", f"n{n}"), "Normal", "Synced", "done")
+        for _ in range(4):
+            assert server.inside.acquire(timeout=LIMIT)
+        server.gate.set()
+        assert recorder.flush(LIMIT)
+        assert len(server.events) == 40
+
+    def test_a_long_message_is_cut(self, make: Make, server: FakeServer) -> None:
+        recorder = make()
+        recorder.event(NODE, "Normal", "Synced", "x" * 5000)
+        recorder.flush(LIMIT)
+        (event,) = server.events.values()
+        assert len(event["message"]) == 1024
+        assert event["message"].endswith("...")
+
+    @pytest.mark.parametrize(("kind", "reason"), [("Info", "Synced"), ("Normal", ""), ("Normal", "x" * 129)])
+    def test_a_mistake_in_our_code_is_raised(self, make: Make, kind: str, reason: str) -> None:
+        with pytest.raises(ValueError, match="type is Normal or Warning"):
+            make().event(NODE, kind, reason, "m")
+
+    def test_no_thread_before_the_first_event(self, make: Make) -> None:
+        before = threading.active_count()
+        recorder = make()
+        assert threading.active_count() == before
+        assert recorder.flush(0)
+
+
+class TestFailures:
+    @pytest.mark.parametrize(
+        "error",
+        [
+            ServerError("x", status=500),
+            ServerError("x", status=503),
+            Unreachable("x", sent=False),
+            Unauthorized("x", status=401),
+        ],
+    )
+    def test_passing_ones_are_tried_again(
+        self, error: ApiError, make: Make, server: FakeServer, clock: FakeClock
+    ) -> None:
+        recorder = make()
+        server.errors = [error, error]
+        recorder.event(NODE, "Normal", "Synced", "done")
+        for pause in (0.5, 1.0):
+            clock.wait_for_timeout(pause)
+            clock.advance(pause)
+        assert recorder.flush(LIMIT)
+        assert server.stored == [("done", 1)]
+
+    def test_the_servers_delay_is_obeyed(self, make: Make, server: FakeServer, clock: FakeClock) -> None:
+        recorder = make()
+        server.errors = [TooManyRequests("x", status=429, retry_after=7)]
+        recorder.event(NODE, "Normal", "Synced", "done")
+        clock.wait_for_timeout(7)
+        clock.advance(7)
+        assert recorder.flush(LIMIT)
+        assert server.stored == [("done", 1)]
+
+    def test_an_outage_loses_nothing_and_hammers_nobody(self, make: Make, server: FakeServer, clock: FakeClock) -> None:
+        """Ten minutes without a server: the queue waits, one try per pause."""
+        recorder = make(writers=1)
+        server.errors = [Unreachable("x", sent=False)] * 64
+        for n in range(20):
+            recorder.event(Reference("Node", f"n{n}"), "Normal", "Synced", "done")
+        waited = settle(recorder, clock)
+        assert waited > 590
+        assert len(server.events) == 20
+
+    def test_one_poisoned_event_does_not_hold_up_the_others(
+        self, make: Make, clock: FakeClock, metrics: Metrics
+    ) -> None:
+        class Poisoned(FakeServer):
+            def _apply(self, method: str, path: str, body: Any) -> None:
+                if body["reason"] == "Poison":
+                    raise ServerError("webhook", status=500)
+                super()._apply(method, path, body)
+
+        server = Poisoned()
+        recorder = EventRecorder(cast(RestClient, server), COMPONENT, clock=clock, metrics=metrics, writers=1)
+        recorder.event(NODE, "Normal", "Poison", "x")
+        for n in range(5):
+            recorder.event(Reference("Node", f"o{n}"), "Normal", "Synced", "done")
+        settle(recorder, clock)
+        assert len(server.events) == 5
+        assert dropped(metrics, "retries") == 1
+        assert sum(1 for method, _ in server.requests if method == "POST") == 5 + MAX_TRIES
+        assert recorder.stop(LIMIT)
+
+    def test_a_lost_answer_is_no_second_event(self, make: Make, server: FakeServer, clock: FakeClock) -> None:
+        recorder = make()
+        server.errors = [Unreachable("timeout", sent=True)]
+        server.apply_before_error = True
+        recorder.event(NODE, "Normal", "Synced", "done")
+        clock.wait_for_timeout(0.5)
+        recorder.event(NODE, "Normal", "Synced", "done")  # counted while the first one waits
+        clock.advance(0.5)
+        assert recorder.flush(LIMIT)
+        assert server.stored == [("done", 2)]
+
+    def test_a_patch_whose_answer_was_lost_counts_once(self, make: Make, server: FakeServer, clock: FakeClock) -> None:
+        recorder = make()
+        recorder.event(NODE, "Normal", "Synced", "done")
+        recorder.flush(LIMIT)
+        server.errors = [Unreachable("timeout", sent=True)]
+        server.apply_before_error = True
+        recorder.event(NODE, "Normal", "Synced", "done")
+        clock.wait_for_timeout(0.5)
+        clock.advance(0.5)
+        assert recorder.flush(LIMIT)
+        assert server.stored == [("done", 2)]
+
+    @pytest.mark.parametrize(
+        ("error", "reason"),
+        [
+            (
+                Forbidden("x", status=403, details={"causes": [{"reason": "NamespaceTerminating"}]}),
+                "namespace",
+            ),
+            (NotFound("no namespace", status=404), "namespace"),
+            (Forbidden("x", status=403), "forbidden"),
+            (Invalid("x", status=422), "rejected"),
+            (BadRequest("x", status=400), "rejected"),
+            (AlreadyExists("x", status=409), "rejected"),
+            (ClientClosed("x"), "stopped"),
+            (RuntimeError("fenced"), "refused"),
+        ],
+    )
+    def test_final_ones_are_dropped_counted_and_logged(
+        self,
+        error: Exception,
+        reason: str,
+        make: Make,
+        server: FakeServer,
+        metrics: Metrics,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        caplog.set_level("INFO")
+        recorder = make()
+        server.errors = [error]
+        recorder.event(NODE, "Normal", "Synced", "done")
+        assert recorder.flush(LIMIT)
+        assert len(server.requests) == 1
+        assert dropped(metrics, reason) == 1
+        assert f"dropped ({reason})" in caplog.text
+        recorder.event(NODE, "Normal", "Synced", "done")  # its kind may be written again
+        assert recorder.flush(LIMIT)
+        assert server.stored == [("done", 1)]
+
+    def test_a_missing_right_names_the_rule(
+        self, make: Make, server: FakeServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        recorder = make(writers=1)
+        server.errors = [Forbidden("x", status=403)] * 5
+        for n in range(5):
+            recorder.event(Reference("Node", f"n{n}"), "Normal", "Synced", "done")
+        recorder.flush(LIMIT)
+        lines = [record.getMessage() for record in caplog.records]
+        assert len(lines) == 1  # one a minute
+        assert "resources [events], verbs [create, patch]" in lines[0]
+
+
+class TestBounds:
+    def test_a_full_queue_drops_and_tells(
+        self, make: Make, server: FakeServer, metrics: Metrics, clock: FakeClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        recorder = make(writers=1, capacity=10)
+        server.gate.clear()
+        recorder.event(NODE, "Normal", "First", "x")
+        assert server.inside.acquire(timeout=LIMIT)
+        for n in range(15):
+            recorder.event(Reference("Node", f"n{n}"), "Normal", "Synced", "done")
+        assert dropped(metrics, "queue_full") == 5
+        clock.advance(61)
+        recorder.event(Reference("Node", "late"), "Normal", "Synced", "done")
+        lines = [record.getMessage() for record in caplog.records]
+        assert len(lines) == 2
+        assert "1 Event(s) dropped (queue_full)" in lines[0]
+        assert "5 Event(s) dropped (queue_full)" in lines[1]
+        server.gate.set()
+        assert recorder.flush(LIMIT)
+        assert len(server.events) == 11
+
+    def test_recording_does_not_wait_for_the_server(self, make: Make, server: FakeServer) -> None:
+        """1,000 distinct Events from 16 threads while no write returns."""
+        recorder = make()
+        server.gate.clear()
+
+        def record(part: int) -> float:
+            began = time.thread_time()
+            for n in range(part, 1000, 16):
+                recorder.event(Reference("Node", f"n{n}", uid=f"u{n}"), "Normal", "Synced", "done")
+            return time.thread_time() - began
+
+        calls = [Call(lambda part=part: record(part)) for part in range(16)]  # type: ignore[misc]  # a bound default
+        spent = sum(call.outcome() for call in calls)
+        assert not server.requests
+        assert spent < 0.25  # CPU seconds for all of them; 0.02 on an idle machine
+        server.gate.set()
+        assert recorder.flush(LIMIT)
+        assert len(server.events) == 1000
+
+
+class TestStopping:
+    def test_what_is_left_is_written(self, make: Make, server: FakeServer) -> None:
+        recorder = make()
+        for n in range(100):
+            recorder.event(Reference("Node", f"n{n}"), "Normal", "Synced", "done")
+        assert recorder.stop(LIMIT)
+        assert len(server.events) == 100
+        assert recorder.stop(0)
+
+    def test_its_threads_end(self, make: Make) -> None:
+        before = threading.active_count()
+        recorder = make()
+        for n in range(20):
+            recorder.event(Reference("Node", f"n{n}"), "Normal", "Synced", "done")
+        recorder.stop(LIMIT)
+        assert threading.active_count() == before
+
+    def test_later_ones_are_dropped_and_counted(self, make: Make, server: FakeServer, metrics: Metrics) -> None:
+        recorder = make()
+        recorder.stop(0)
+        recorder.event(NODE, "Normal", "Synced", "done")
+        assert dropped(metrics, "stopped") == 1
+        assert not server.requests
+
+    def test_a_pause_is_cut_short(self, make: Make, server: FakeServer, clock: FakeClock) -> None:
+        recorder = make()
+        server.errors = [TooManyRequests("x", status=429, retry_after=50)]
+        recorder.event(NODE, "Normal", "Synced", "done")
+        clock.wait_for_timeout(50)
+        call = Call(lambda: recorder.stop(5))
+        clock.wait_for_timeout(0.1)
+        clock.advance(0.1)
+        assert call.outcome() is True
+        assert server.stored == [("done", 1)]
+
+    def test_a_hanging_server_holds_it_up_no_longer_than_asked(
+        self, make: Make, server: FakeServer, clock: FakeClock, metrics: Metrics
+    ) -> None:
+        recorder = make(writers=1)
+        server.gate.clear()
+        for n in range(3):
+            recorder.event(Reference("Node", f"n{n}"), "Normal", "Synced", "done")
+        assert server.inside.acquire(timeout=LIMIT)
+        call = Call(lambda: recorder.stop(5))
+        clock.wait_for_timeout(5)
+        clock.advance(5)
+        assert call.outcome() is False
+        assert dropped(metrics, "stopped") == 3

@@ -1,0 +1,287 @@
+"""Patches say what changes and nothing else: what others wrote stays."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+from kubernetes.client.models.v1_taint import V1Taint
+
+from controllers.runtime.patch import (
+    Patch,
+    addresses_replaced,
+    changed,
+    combined,
+    condition_removed,
+    condition_set,
+    finalizer_added,
+    finalizer_removed,
+    merge_patch,
+    taints_changed,
+)
+from controllers.runtime.restclient import MERGE_PATCH, STRATEGIC_PATCH
+
+NOW = "2026-11-21T00:00:00Z"
+BEFORE = "2026-01-01T00:00:00Z"
+
+SCALARS = st.booleans() | st.integers(-2, 2) | st.floats(-2, 2).map(lambda f: f + 0.0) | st.text(max_size=3)
+KEYS = st.sampled_from(["a", "b", "c", "$patch", ""])
+
+
+def json_values(nulls: bool) -> st.SearchStrategy[Any]:
+    leaves = SCALARS | st.none() if nulls else SCALARS
+    return st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+        max_leaves=12,
+    )
+
+
+def without_nulls_in_maps(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_nulls_in_maps(inner) for key, inner in value.items() if inner is not None}
+    return value
+
+
+OLD = st.dictionaries(KEYS, json_values(nulls=True), max_size=4)
+NEW = st.dictionaries(KEYS, json_values(nulls=True), max_size=4).map(without_nulls_in_maps)
+
+
+def rfc7386(target: Any, patch: Any) -> Any:
+    """MergePatch as the RFC's section 2 has it in pseudocode."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = rfc7386(result.get(name), value)
+    return result
+
+
+def same_json(one: Any, other: Any) -> bool:
+    """Equality in which true is not 1, nor 1 the same text as 1.0."""
+    return repr(_sorted(one)) == repr(_sorted(other))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+class TestMergePatch:
+    @given(OLD, NEW)
+    def test_applied_to_the_old_it_gives_the_new(self, old: Any, new: Any) -> None:
+        before = copy.deepcopy((old, new))
+        patch = merge_patch(old, new)
+        assert same_json(rfc7386(old, patch), new)
+        assert (old, new) == before
+
+    @given(NEW)
+    def test_nothing_for_equal_ones(self, value: Any) -> None:
+        assert merge_patch(value, copy.deepcopy(value)) == {}
+
+    @given(OLD, NEW)
+    def test_it_names_only_what_differs(self, old: Any, new: Any) -> None:
+        for key in merge_patch(old, new):
+            assert key not in new or key not in old or not same_json(old[key], new[key])
+
+    @given(NEW, NEW, NEW)
+    def test_foreign_keys_survive(self, old: Any, new: Any, foreign: Any) -> None:
+        """What somebody else added meanwhile, under keys that neither side knew, is still there afterwards."""
+        added = {f"foreign-{key}": value for key, value in foreign.items()}
+        assert same_json(rfc7386({**old, **added}, merge_patch(old, new)), {**new, **added})
+
+    def test_an_example(self) -> None:
+        old = {"labels": {"gone": "1", "kept": "2", "new": "3"}, "spec": {"x": [1, 2]}}
+        new = {"labels": {"kept": "2", "new": "4"}, "spec": {"x": [2]}, "more": {}}
+        assert merge_patch(old, new) == {
+            "labels": {"gone": None, "new": "4"},
+            "spec": {"x": [2]},
+            "more": {},
+        }
+
+    @pytest.mark.parametrize("new", [{"a": None}, {"a": {"b": None}}])
+    def test_a_null_cannot_be_said(self, new: Any) -> None:
+        with pytest.raises(ValueError, match="null"):
+            merge_patch({}, new)
+
+    def test_a_list_may_hold_nulls(self) -> None:
+        assert merge_patch({}, {"a": [None]}) == {"a": [None]}
+
+    def test_as_a_patch(self) -> None:
+        patch = changed({"a": 1}, {"a": 2}, subresource="status")
+        assert patch == Patch({"a": 2}, MERGE_PATCH, "status")
+        assert not changed({"a": 1}, {"a": 1})
+
+
+def address(kind: str, value: str) -> dict[str, str]:
+    return {"type": kind, "address": value}
+
+
+class TestAddresses:
+    def test_they_are_replaced_not_merged_by_type(self) -> None:
+        """A strategic merge alone would keep one address per type: dual-stack nodes would lose one."""
+        old = [address("InternalIP", "10.0.0.1")]
+        new = [address("InternalIP", "10.0.0.2"), address("InternalIP", "fd00::2")]
+        patch = addresses_replaced(old, new)
+        assert patch.body == {"status": {"addresses": [{"$patch": "replace"}, *new]}}
+        assert (patch.content_type, patch.subresource) == (STRATEGIC_PATCH, "status")
+
+    def test_typed_ones(self) -> None:
+        old = [V1NodeAddress(type="Hostname", address="n1")]
+        assert not addresses_replaced(old, [address("Hostname", "n1")])
+        body = addresses_replaced(old, [V1NodeAddress(type="Hostname", address="n2")]).body
+        assert body == {"status": {"addresses": [{"$patch": "replace"}, address("Hostname", "n2")]}}
+
+    def test_order_counts(self) -> None:
+        two = [address("InternalIP", "10.0.0.1"), address("InternalIP", "fd00::1")]
+        assert addresses_replaced(two, two[::-1])
+        assert not addresses_replaced(two, list(two))
+
+    def test_none_at_all(self) -> None:
+        assert not addresses_replaced(None, [])
+        assert addresses_replaced([address("Hostname", "n")], []).body == {
+            "status": {"addresses": [{"$patch": "replace"}]}
+        }
+
+
+class TestConditions:
+    UP = {"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated", "message": "made"}  # noqa: RUF012
+
+    def test_a_new_one(self) -> None:
+        patch = condition_set([{"type": "Ready", "status": "True"}], self.UP, now=NOW)
+        assert patch.body == {"status": {"conditions": [{**self.UP, "lastTransitionTime": NOW}]}}
+        assert (patch.content_type, patch.subresource) == (STRATEGIC_PATCH, "status")
+
+    def test_a_changed_status_has_a_new_time(self) -> None:
+        old = [{**self.UP, "status": "True", "lastTransitionTime": BEFORE}]
+        (condition,) = condition_set(old, self.UP, now=NOW).body["status"]["conditions"]
+        assert condition["lastTransitionTime"] == NOW
+
+    def test_a_changed_message_keeps_the_time(self) -> None:
+        old = [{**self.UP, "lastTransitionTime": BEFORE}]
+        (condition,) = condition_set(old, {**self.UP, "message": "other"}, now=NOW).body["status"]["conditions"]
+        assert condition == {**self.UP, "message": "other"}
+
+    def test_only_times_differ(self) -> None:
+        old = [{**self.UP, "lastTransitionTime": BEFORE, "lastHeartbeatTime": BEFORE}]
+        assert not condition_set(old, {**self.UP, "lastTransitionTime": NOW, "lastHeartbeatTime": NOW}, now=NOW)
+
+    def test_a_former_reason_does_not_outlive_its_status(self) -> None:
+        old = [{**self.UP, "lastTransitionTime": BEFORE}]
+        short = {"type": self.UP["type"], "status": "True"}
+        (condition,) = condition_set(old, short, now=NOW).body["status"]["conditions"]
+        assert condition == {**short, "reason": None, "message": None, "lastTransitionTime": NOW}
+
+    def test_typed_ones(self) -> None:
+        node = V1Node.from_dict({"status": {"conditions": [{**self.UP, "lastTransitionTime": BEFORE}]}})
+        assert node is not None
+        assert node.status is not None
+        assert not condition_set(node.status.conditions, self.UP, now=NOW)
+
+    def test_removal(self) -> None:
+        patch = condition_removed([self.UP, {"type": "Ready"}], "NetworkUnavailable")
+        assert patch.body == {"status": {"conditions": [{"$patch": "delete", "type": "NetworkUnavailable"}]}}
+        assert not condition_removed([{"type": "Ready"}], "NetworkUnavailable")
+        assert not condition_removed(None, "NetworkUnavailable")
+
+
+class TestFinalizers:
+    OURS = "service.kubernetes.io/load-balancer-cleanup"
+
+    def test_added_beside_others(self) -> None:
+        patch = finalizer_added(["foreign/x"], self.OURS)
+        assert patch == Patch({"metadata": {"finalizers": [self.OURS]}}, STRATEGIC_PATCH)
+        assert finalizer_added(None, self.OURS)
+        assert not finalizer_added(["foreign/x", self.OURS], self.OURS)
+
+    def test_removed_without_naming_others(self) -> None:
+        patch = finalizer_removed(["foreign/x", self.OURS], self.OURS)
+        assert patch == Patch({"metadata": {"$deleteFromPrimitiveList/finalizers": [self.OURS]}}, STRATEGIC_PATCH)
+        assert not finalizer_removed(["foreign/x"], self.OURS)
+        assert not finalizer_removed(None, self.OURS)
+
+
+UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+SHUTDOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
+FOREIGN = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": BEFORE, "unknownField": 1}
+
+
+class TestTaints:
+    def test_every_other_taint_is_kept_as_it_is(self) -> None:
+        patch = taints_changed([UNINITIALIZED, FOREIGN], remove=lambda taint: taint["key"] == UNINITIALIZED["key"])
+        assert patch.body == {"spec": {"taints": [FOREIGN]}}
+        assert patch.content_type == MERGE_PATCH
+        assert patch.versioned
+
+    def test_the_last_one_gone(self) -> None:
+        assert taints_changed([SHUTDOWN], remove=lambda _: True).body == {"spec": {"taints": None}}
+
+    def test_added_once(self) -> None:
+        patch = taints_changed([FOREIGN], add=[SHUTDOWN, SHUTDOWN])
+        assert patch.body == {"spec": {"taints": [FOREIGN, SHUTDOWN]}}
+        assert not taints_changed([SHUTDOWN], add=[SHUTDOWN])
+
+    def test_another_value_replaces_in_place(self) -> None:
+        other = {**UNINITIALIZED, "value": "no"}
+        assert taints_changed([other, FOREIGN], add=[UNINITIALIZED]).body == {
+            "spec": {"taints": [UNINITIALIZED, FOREIGN]}
+        }
+
+    def test_the_same_key_with_another_effect_is_another_taint(self) -> None:
+        other = {**SHUTDOWN, "effect": "NoExecute"}
+        assert taints_changed([SHUTDOWN], add=[other]).body == {"spec": {"taints": [SHUTDOWN, other]}}
+
+    def test_typed_ones_with_their_time(self) -> None:
+        node = V1Node.from_dict({"spec": {"taints": [UNINITIALIZED, {**FOREIGN, "timeAdded": BEFORE}]}})
+        assert node is not None
+        assert node.spec is not None
+        patch = taints_changed(
+            node.spec.taints,
+            add=[V1Taint(key="k", effect="NoSchedule")],
+            remove=lambda taint: taint["key"] == UNINITIALIZED["key"],
+        )
+        known = {key: value for key, value in FOREIGN.items() if key != "unknownField"}
+        assert patch.body == {"spec": {"taints": [known, {"key": "k", "effect": "NoSchedule"}]}}
+
+    def test_nothing_to_do(self) -> None:
+        assert not taints_changed(None)
+        assert not taints_changed([FOREIGN], remove=lambda taint: taint["key"] == "x")
+
+
+class TestCombined:
+    def test_one_write_for_labels_provider_id_and_taint(self) -> None:
+        patch = combined(
+            changed({}, {"metadata": {"labels": {"a": "1"}}}),
+            Patch(),
+            changed({}, {"spec": {"providerID": "x://1"}}),
+            taints_changed([UNINITIALIZED], remove=lambda _: True),
+        )
+        assert patch.body == {
+            "metadata": {"labels": {"a": "1"}},
+            "spec": {"providerID": "x://1", "taints": None},
+        }
+        assert patch.versioned
+
+    def test_nothing(self) -> None:
+        assert not combined()
+        assert not combined(Patch(), Patch())
+
+    def test_contradictions(self) -> None:
+        with pytest.raises(ValueError, match=r"different things of spec\.x"):
+            combined(Patch({"spec": {"x": 1}}), Patch({"spec": {"x": 2}}))
+        with pytest.raises(ValueError, match="cannot combine"):
+            combined(Patch({"a": 1}), finalizer_added([], "x"))
+
+    def test_the_parts_stay_as_they_are(self) -> None:
+        one, two = Patch({"a": {"b": 1}}), Patch({"a": {"c": 2}})
+        assert combined(one, two).body == {"a": {"b": 1, "c": 2}}
+        assert (one.body, two.body) == ({"a": {"b": 1}}, {"a": {"c": 2}})
