@@ -36,6 +36,7 @@ def test_outside_of_a_call_there_is_no_deadline() -> None:
     assert (call.deadline, call.remaining(), call.is_cancelled()) == (None, None, False)
     call.check()
     call.pause(0)
+    assert call.cancelled.wait(0) is False
 
 
 def test_remaining_counts_down_to_zero() -> None:
@@ -113,5 +114,6 @@ def test_a_call_belongs_to_its_thread() -> None:
 
 def test_a_call_is_a_value() -> None:
     stop = threading.Event()
-    assert Call(deadline=5.0, cancelled=stop) == Call(deadline=5.0, cancelled=stop)
+    assert Call(deadline=5.0, cancelled=stop) == Call(deadline=5.0, cancelled=stop, monotonic=Clock())
+    assert Call(deadline=5.0, cancelled=stop) != Call(deadline=6.0, cancelled=stop)
     assert repr(Call(deadline=5.0)) == "Call(deadline=5.0)"

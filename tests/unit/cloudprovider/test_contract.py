@@ -197,6 +197,7 @@ def test_a_threading_event_is_a_stop_signal() -> None:
 def test_retry_error_carries_seconds_and_its_own_text() -> None:
     error = RetryError("still building", 2.5)
     assert (str(error), error.retry_after) == ("still building", 2.5)
+    assert RetryError("at once", 0).retry_after == 0.0
 
 
 def test_throttled_may_name_no_time() -> None:

@@ -177,7 +177,6 @@ def test_our_finalizer(finalizers: list[str] | None, there: bool) -> None:
     assert has_load_balancer_finalizer(service(meta={"finalizers": finalizers})) is there
 
 
-@pytest.mark.row("S8")
 def test_what_carries_our_finalizer_and_should_not_is_cleaned_up() -> None:
     ours = {"finalizers": [OURS]}
     dying = {"deletion_timestamp": datetime(2026, 1, 1, tzinfo=UTC)}
