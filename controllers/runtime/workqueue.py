@@ -183,7 +183,7 @@ class WorkQueue(Generic[K]):
             if item.parked:
                 item.parked = False
                 self._parked -= 1
-            if self._floor:
+            if self._floor and not self._closed:
                 self._timers.cool(item, now + self._floor)
             if item.dirty:
                 self._place(item, now)
@@ -355,7 +355,7 @@ class WorkQueue(Generic[K]):
         return item.key
 
     def _release(self, item: Item[K], now: float) -> None:
-        if item.is_blank(now):
+        if item.is_blank(now) and self._items.get(item.key) is item:
             del self._items[item.key]
 
     # ---- inside, with the lock held: threads ----

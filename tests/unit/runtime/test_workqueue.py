@@ -431,6 +431,19 @@ class TestShutDown:
         queue.shut_down(drain=True)
         assert [queue.get(), queue.get()] == ["a", "b"]
 
+    def test_there_are_no_floors_any_more(self, clock: FakeClock) -> None:
+        queue = floored(clock, 2.0)
+        queue.add("a")
+        queue.get(0)
+        queue.add("a")
+        queue.shut_down(drain=True)
+        queue.done("a")
+        assert queue.get() == "a", "at once"
+        queue.done("a")
+        clock.advance(2.0)
+        with pytest.raises(ShutDown):
+            queue.get()
+
     def test_without_draining_all_is_dropped(self, queue: WorkQueue[str], clock: FakeClock) -> None:
         for key in ("running", "a"):
             queue.add(key)

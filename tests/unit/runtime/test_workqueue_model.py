@@ -203,7 +203,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue.park(key)
         self.model.keys[key].parked = True
 
-    @precondition(lambda self: self.steps > 20)  # else most sequences would be over soon
+    @precondition(lambda self: self.steps > 10)  # else most sequences would be over soon
     @rule(drain=st.booleans())
     def shut_down(self, drain: bool) -> None:
         self.queue.shut_down(drain)
