@@ -39,6 +39,27 @@ class Controller(Protocol):
 
 
 @attrs.frozen(kw_only=True)
+class Rule:
+    """Verbs on a resource that a controller needs, and what does not work without them (a clause for people)."""
+
+    resource: str
+    """Plural, with its subresource: "nodes", "nodes/status"."""
+    verbs: tuple[str, ...]
+    consequence: str
+    group: str = ""
+    namespace: str = ""
+    """Empty: everywhere."""
+
+    def fix(self) -> str:
+        """The rule to add, as it stands in a Role or ClusterRole."""
+        kind = f"Role in namespace {self.namespace}, or ClusterRole" if self.namespace else "ClusterRole"
+        return (
+            f"add to the {kind} of our service account: apiGroups [{self.group!r}], resources [{self.resource}], "
+            f"verbs [{', '.join(self.verbs)}]"
+        )
+
+
+@attrs.frozen(kw_only=True)
 class Context:
     """What a controller is built from. Shared by all of them; each takes its own client identity from `clients`."""
 
@@ -48,6 +69,8 @@ class Context:
     cloud: CloudCalls
     metrics: Metrics
     clock: Clock
+    drain: float
+    """Seconds that a controller may take to finish its work when it is told to stop."""
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +85,7 @@ class ControllerEntry:
     aliases: tuple[str, ...] = ()
     construct: Callable[[Context], Controller]
     flags: type[Any] | None = None
+    rules: tuple[Rule, ...] = ()
     on_by_default: bool = True
 
 
@@ -103,6 +127,7 @@ def _node(context: Context) -> Controller:
         concurrent_node_syncs=flags.concurrent_node_syncs,
         concurrent_node_status_updates=flags.concurrent_node_status_updates,
         node_status_update_frequency=flags.node_status_update_frequency,
+        drain_timeout=context.drain,
     )
     return CloudNodeController(
         context.clients,
@@ -114,8 +139,25 @@ def _node(context: Context) -> Controller:
     )
 
 
+_NODE_RULES = (
+    Rule(resource="nodes", verbs=("get", "list", "watch", "patch"), consequence="no node is ever initialised"),
+    Rule(resource="nodes/status", verbs=("patch",), consequence="nodes get no addresses and stay tainted"),
+    Rule(
+        resource="events",
+        verbs=("create", "patch"),
+        consequence="nobody is told by Events what happens to nodes",
+        namespace="default",
+    ),
+)
+
 CATALOG: tuple[ControllerEntry, ...] = (
-    ControllerEntry(name="cloud-node-controller", aliases=("cloud-node",), construct=_node, flags=NodeFlags),
+    ControllerEntry(
+        name="cloud-node-controller",
+        aliases=("cloud-node",),
+        construct=_node,
+        flags=NodeFlags,
+        rules=_NODE_RULES,
+    ),
 )
 """Every controller of this distribution, in the order in which they start."""
 

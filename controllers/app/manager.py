@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from cloudprovider import CloudConfig, Interface, StopSignal
 from cloudprovider.masking import safe_cause
+from controllers.app.access import AccessCheck
 from controllers.app.catalog import CATALOG, Context, Controller, ControllerEntry, enabled
 from controllers.app.groups import Groups, Part
 from controllers.app.health import Health
@@ -39,6 +40,7 @@ PROGRAM = "cloud-controller-manager"
 _IDENTITY = "shared-informers"
 _LOOK = 1.0  # seconds between two looks at what ends the process
 _TELL = 5.0  # seconds between two lines about what is waited for
+_AFTER_DRAIN = 3.0  # seconds of the drain kept for what follows the controllers' own: last Events, informers
 
 
 class ManagerError(Exception):
@@ -81,7 +83,6 @@ class Manager:
         self._drain = drain
         self._groups = Groups(clock)
         self._failure: ManagerError | None = None
-        self._stopping = False
         self.health = Health()
         self._running = self.metrics.gauge(
             "running_managed_controllers",
@@ -109,7 +110,8 @@ class Manager:
         self._serve()
         informers = self._informers()
         cloud = self._gateway()
-        self._prepare_provider(cloud, informers)
+        if not self._prepare_provider(cloud, informers, stop):
+            return False
         context = Context(
             options=self._options,
             clients=self._clients,
@@ -117,8 +119,10 @@ class Manager:
             cloud=cloud,
             metrics=self.metrics,
             clock=self._clock,
+            drain=max(0.0, self._drain - _AFTER_DRAIN),
         )
         built = [(entry, self._construct(entry, context)) for entry in self._entries]
+        self._check_access()
         informers.start()
         self._groups.add("informers", Part("informers", informers.stop))
         if not self._synced(informers, stop):
@@ -159,26 +163,66 @@ class Manager:
         self.health.watch_informers(informers)
         return informers
 
-    def _prepare_provider(self, cloud: CloudCalls, informers: InformerFactory) -> None:
+    def _prepare_provider(self, cloud: CloudCalls, informers: InformerFactory, stop: StopSignal) -> bool:
+        """False when `stop` came before the provider was ready."""
         provider_stop = ClockEvent(self._clock)
         self._groups.add("provider", Part(f"provider {self._name}", lambda _seconds: True, provider_stop.set))
-        if not self._ask_provider("has_cluster_id", cloud.provider.has_cluster_id):
-            if not self._options.manager.allow_untagged_cloud:
-                raise ManagerError(
-                    f"cloud provider {self._name} has no cluster ID, without which it cannot tell this cluster's "
-                    "resources from another's. Fix: set one as the provider's documentation says, or give "
-                    "--allow-untagged-cloud."
-                )
-            log.warning("provider %s has no cluster ID; going on because of --allow-untagged-cloud", self._name)
-        self._ask_provider("initialize", lambda: cloud.provider.initialize(self._clients, provider_stop))
-        self._ask_provider("set_informers", lambda: cloud.provider.set_informers(InformerListers(informers)))
+        provider = cloud.provider
 
-    def _ask_provider(self, method: str, ask: Callable[[], T]) -> T:
-        try:
-            return ask()
-        except Exception as error:  # noqa: BLE001 - vendor boundary: told to the operator, without secrets
+        def prepare() -> None:
+            if not provider.has_cluster_id():
+                self._without_cluster_id()
+            provider.initialize(self._clients, provider_stop)
+            provider.set_informers(InformerListers(informers))
+
+        return self._patiently(prepare, stop)
+
+    def _without_cluster_id(self) -> None:
+        if not self._options.manager.allow_untagged_cloud:
+            raise ManagerError(
+                f"cloud provider {self._name} has no cluster ID, without which it cannot tell this cluster's "
+                "resources from another's. Fix: set one as the provider's documentation says, or give "
+                "--allow-untagged-cloud."
+            )
+        log.warning("provider %s has no cluster ID; going on because of --allow-untagged-cloud", self._name)
+
+    def _patiently(self, prepare: Callable[[], None], stop: StopSignal) -> bool:
+        """Call the provider in a thread of its own, so that stopping never waits for it; False when `stop` came."""
+        errors: list[Exception] = []
+
+        def run() -> None:
+            try:
+                prepare()
+            except Exception as error:  # noqa: BLE001 - vendor boundary: told below, in the manager's thread
+                errors.append(error)
+
+        thread = threading.Thread(target=run, name="provider-start", daemon=True)
+        began = told = self._clock.monotonic()
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.02)
+            if stop.is_set():
+                return False
+            now = self._clock.monotonic()
+            if thread.is_alive() and now - told >= _TELL:
+                told = now
+                log.warning("waiting %.0f s for provider %s to be initialised", now - began, self._name)
+        for error in errors:
+            if isinstance(error, ManagerError):
+                raise error
             text, cause = safe_cause(error, self._config.data if self._config else None)
-            raise ManagerError(f"cloud provider {self._name} failed in {method}: {text}", unexpected=True) from cause
+            log.debug("the provider's own words", exc_info=cause)
+            raise ManagerError(f"cloud provider {self._name} could not be initialised: {text}") from cause
+        return True
+
+    def _check_access(self) -> None:
+        """In the background: what is missing is told, and nothing waits for the answer."""
+        check = AccessCheck(self._clients.rest(_IDENTITY), [rule for entry in self._entries for rule in entry.rules])
+        ask = ClockEvent(self._clock)
+        thread = threading.Thread(target=check.run, args=(ask,), name="access-check", daemon=True)
+        thread.start()
+        self._groups.add("access check", Part("access check", _joined(thread), ask.set))
+        self.health.watch_notes(check.checks)
 
     def _close_clients(self, _seconds: float) -> bool:
         self._clients.close()
@@ -193,7 +237,7 @@ class Manager:
             burst=given.cloud_api_burst,
         )
         cloud = CloudCalls(self._provider, options=options, metrics=self.metrics, clock=self._clock)
-        self._groups.add("cloud calls", Part("cloud calls", cloud.close))
+        self._groups.add("cloud calls", Part("cloud calls", cloud.close, cloud.cancel_running))
         self.health.watch_cloud(cloud)
         return cloud
 
@@ -232,14 +276,10 @@ class Manager:
             finally:
                 running.set(0)
 
-        def wait(seconds: float) -> bool:
-            thread.join(seconds)
-            return not thread.is_alive()
-
         thread = threading.Thread(target=run, name=entry.name, daemon=True)
         running.set(1)
         thread.start()
-        self._groups.add("controllers", Part(entry.name, wait, ask.set))
+        self._groups.add("controllers", Part(entry.name, _joined(thread), ask.set))
         self.health.watch_controller(entry.name, controller, thread.is_alive)
         log.info("started %s", entry.name)
 
@@ -257,6 +297,7 @@ class Manager:
 
     def _stop(self) -> None:
         self.health.stopping()
+        self._clients.hurry()
         began = self._clock.monotonic()
         left = self._groups.stop(self._drain)
         took = self._clock.monotonic() - began
@@ -264,3 +305,11 @@ class Manager:
             log.warning("drained for %.1f s; left behind, still at work: %s", took, ", ".join(left))
         else:
             log.info("drained in %.1f s, nothing left behind", took)
+
+
+def _joined(thread: threading.Thread) -> Callable[[float], bool]:
+    def wait(seconds: float) -> bool:
+        thread.join(seconds)
+        return not thread.is_alive()
+
+    return wait

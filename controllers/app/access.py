@@ -1,0 +1,88 @@
+"""Do we have the rights that the controllers need? Asked of the API server itself, and told with the missing rule.
+
+Stage: beside all of them. Data comes from the catalog's rules and from SelfSubjectAccessReviews; it goes to the log and
+to /healthz. Without this a missing rule shows only as retries without end (row N7). Every authenticated user may ask
+about itself; where even that is refused, nothing is claimed.
+
+Follows https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import attrs
+
+from cloudprovider.host import StopSignal
+from controllers.app.catalog import Rule
+from controllers.app.serving import Check
+from controllers.runtime.apierrors import ApiError
+from controllers.runtime.clients import RestClient
+
+log = logging.getLogger(__name__)
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+AGAIN_SECONDS = 30.0
+"""Between two looks while a right is missing or the API server cannot be asked. Nothing is asked once all is well."""
+
+
+class AccessCheck:
+    """Asks until every right is there, then ends. `run` is called once, in a thread; `checks` from any thread."""
+
+    def __init__(self, rest: RestClient, rules: Sequence[Rule]) -> None:
+        self._rest = rest
+        self._rules = list(dict.fromkeys(rules))
+        self._missing: tuple[Rule, ...] = ()
+
+    def run(self, stop: StopSignal) -> None:
+        """Look, tell what is missing or was added since, and look again until nothing is missing."""
+        while True:
+            try:
+                missing = self._look()
+            except ApiError as error:
+                if error.status in (401, 403, 404, 405, 501):
+                    log.warning("our rights cannot be checked: %s", error)
+                    return
+                log.debug("our rights could not be checked now: %s", error)
+            else:
+                self._tell(missing)
+                if not missing:
+                    return
+            if stop.wait(AGAIN_SECONDS):
+                return
+
+    def checks(self) -> list[Check]:
+        """One failed check per missing rule; none when all is well or nothing is known."""
+        return [Check(f"rights-{rule.resource}", False, rule.fix()) for rule in self._missing]
+
+    def _look(self) -> tuple[Rule, ...]:
+        missing = []
+        for rule in self._rules:
+            denied = tuple(verb for verb in rule.verbs if not self._allowed(rule, verb))
+            if denied:
+                missing.append(attrs.evolve(rule, verbs=denied))
+        return tuple(missing)
+
+    def _allowed(self, rule: Rule, verb: str) -> bool:
+        resource, _, subresource = rule.resource.partition("/")
+        attributes = {"verb": verb, "group": rule.group, "resource": resource}
+        if subresource:
+            attributes["subresource"] = subresource
+        if rule.namespace:
+            attributes["namespace"] = rule.namespace
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        status = self._rest.request("POST", REVIEWS, body=review).json().get("status") or {}
+        return bool(status.get("allowed"))
+
+    def _tell(self, missing: tuple[Rule, ...]) -> None:
+        for rule in missing:
+            if rule not in self._missing:
+                log.error("we lack a right, without which %s: %s", rule.consequence, rule.fix())
+        if self._missing and not missing:
+            log.info("all rights are there now")
+        self._missing = missing
