@@ -1,8 +1,8 @@
 """Who may do what: bearer tokens, users, and the few rules that tests set.
 
-The HTTP layer asks for the user of a request, then whether that user may; the review APIs ask the same questions. Authorization is
-not RBAC: whoever has a token of this server may do everything except what a `deny` rule forbids; strangers may do nothing but read
-the paths that every cluster shows to anybody.
+The HTTP layer asks for the user of a request, then whether that user may; the review APIs ask the same
+questions. Authorization is not RBAC: whoever has a token of this server may do everything except what a `deny`
+rule forbids; strangers may do nothing but read the paths that every cluster shows to anybody.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ class Access:
         self._users: Mapping[str, User] = {token: User("admin", "1", ("system:masters", "system:authenticated"))}
         self._rules: tuple[Rule, ...] = ()
         self.anonymous = anonymous
-        """Requests without credentials are the user system:anonymous (as kube-apiserver has it by default) instead of 401."""
+        """Requests without credentials are the user system:anonymous (as kube-apiserver has it by default)
+        instead of 401.
+        """
 
     def add_user(self, token: str, name: str, *, uid: str = "", groups: tuple[str, ...] = ()) -> User:
         """Accept one more bearer token."""

@@ -1,7 +1,8 @@
 """Cluster IPs and node ports: what is free, what is taken.
 
-Owned by the services' strategy; used with the store's lock held. Values are chosen while a service is prepared and become taken only
-when it is stored, so that a refused write holds nothing. Follows pkg/registry/core/service of k8s.io/kubernetes.
+Owned by the services' strategy; used with the store's lock held. Values are chosen while a service is prepared
+and become taken only when it is stored, so that a refused write holds nothing. Follows
+pkg/registry/core/service of k8s.io/kubernetes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ LAST_PORT: Final = 32767
 
 
 class AddressPool:
-    """The cluster IPs of one IPv4 block. Like the real server it keeps the lower part for those who ask for one by name."""
+    """The cluster IPs of one IPv4 block. Like the real server it keeps the lower part for those who ask for one
+    by name.
+    """
 
     def __init__(self, cidr: str) -> None:
         self._block = ipaddress.IPv4Network(cidr)

@@ -14,9 +14,10 @@ import attrs
 
 from cloudprovider.testing.apiserver import discovery, errors, negotiation, reads, reviews
 from cloudprovider.testing.apiserver.access import Access, Attributes, User, explain
+from cloudprovider.testing.apiserver.decoding import JSON_PATCH, MERGE, STRATEGIC, Options
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.negotiation import Form, partial_metadata
-from cloudprovider.testing.apiserver.operations import JSON_PATCH, MERGE, STRATEGIC, Operations, Options, Outcome
+from cloudprovider.testing.apiserver.operations import Operations, Outcome
 from cloudprovider.testing.apiserver.routing import Router, Target, verb_of
 from cloudprovider.testing.apiserver.store import Store, Stored, encode
 from cloudprovider.testing.apiserver.watchstream import WatchStream, parse_watch

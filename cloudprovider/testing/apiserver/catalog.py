@@ -37,10 +37,18 @@ def kinds(service_cidr: str) -> list[Kind]:
         Kind("", "v1", "persistentvolumes", "PersistentVolume", False, VolumeStrategy(), NAME_FIELDS, status, ("pv",)),
         Kind("", "v1", "events", "Event", True, EventStrategy(), events.FIELDS, (), ("ev",)),
         Kind(
-            "", "v1", "namespaces", "Namespace", False, NamespaceStrategy(), NAMESPACE_FIELDS, ("status", "finalize"), ("ns",)
+            "",
+            "v1",
+            "namespaces",
+            "Namespace",
+            False,
+            NamespaceStrategy(),
+            NAMESPACE_FIELDS,
+            ("status", "finalize"),
+            ("ns",),
         ),
         Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy()),
-    ]  # fmt: skip
+    ]
 
 
 def kubernetes_service() -> JSON:

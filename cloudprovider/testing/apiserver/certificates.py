@@ -1,4 +1,5 @@
-"""A throw-away certificate for serving HTTPS on loopback. Needs the `cryptography` package, which the SDK itself does not.
+"""A throw-away certificate for serving HTTPS on loopback. Needs the `cryptography` package, which the SDK
+itself does not.
 
 Used by `server` where TLS is asked for: kubectl and other Go clients send bearer tokens over TLS only.
 """

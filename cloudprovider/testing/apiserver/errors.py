@@ -1,7 +1,8 @@
 """The embedded API server's answers of failure: one exception that is a Kubernetes Status.
 
-Raised by every layer below HTTP (store operations, patching, validation) and rendered by the HTTP handler; nothing here
-knows about sockets. Messages and reasons are what kube-apiserver 1.36 answers, as the parity test compares.
+Raised by every layer below HTTP (store operations, patching, validation) and rendered by the HTTP handler;
+nothing here knows about sockets. Messages and reasons are what kube-apiserver 1.36 answers, as the parity test
+compares.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ JSON = dict[str, Any]
 class Cause:
     """One reason why an object is invalid: a line of `details.causes`.
 
-    `reason` is a FieldValue* constant, `field` a path such as `spec.podCIDR`, `message` starts with the reason in words.
+    `reason` is a FieldValue* constant, `field` a path such as `spec.podCIDR`, `message` starts with the reason
+    in words.
     """
 
     reason: str

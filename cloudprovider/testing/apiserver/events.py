@@ -1,4 +1,5 @@
-"""Events of the core API: validation and field labels. Follows pkg/apis/core/validation/events.go of k8s.io/kubernetes.
+"""Events of the core API: validation and field labels. Follows pkg/apis/core/validation/events.go of
+k8s.io/kubernetes.
 
 Events are kept until they are deleted: the real server's time to live of an hour is not imitated.
 """

@@ -1,7 +1,7 @@
 """Faults on demand: what the server does wrong, to which requests, and how often.
 
-Tests add rules to `EmbeddedAPIServer.faults`; the HTTP handler asks for the rules that fit each request and carries them out, and
-open watches are broken through the same object. Nothing happens without a rule.
+Tests add rules to `EmbeddedAPIServer.faults`; the HTTP handler asks for the rules that fit each request and
+carries them out, and open watches are broken through the same object. Nothing happens without a rule.
 """
 
 from __future__ import annotations
@@ -10,9 +10,21 @@ import enum
 import re
 import threading
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
+
+_REASONS: Final = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
 
 
 class Action(enum.Enum):
@@ -42,11 +54,13 @@ class Action(enum.Enum):
 
 @attrs.define(eq=False)
 class Fault:
-    """One rule. Patterns are searched (`re.search`) in the method and in the path with its query; None fits everything.
+    """One rule. Patterns are searched (`re.search`) in the method and in the path with its query; None fits
+    everything.
 
-    `count` is how many requests it still strikes, None for no end; `hits` how many it has struck. For watches, `after_events` is how
-    many events pass before it strikes; `watches` confines the rule to watches (True), to other requests (False), or to neither (None).
-    `seconds` is the latency, `version` the version that a stale answer shows.
+    `count` is how many requests it still strikes, None for no end; `hits` how many it has struck. For watches,
+    `after_events` is how many events pass before it strikes; `watches` confines the rule to watches (True), to
+    other requests (False), or to neither (None). `seconds` is the latency, `version` the version that a stale
+    answer shows.
     """
 
     action: Action
@@ -86,7 +100,9 @@ class OpenWatch(Protocol):
 
 
 class Faults:
-    """The rules of one server. Safe from many threads. Each adding method returns the rule, to be given to `remove`."""
+    """The rules of one server. Safe from many threads. Each adding method returns the rule, to be given to
+    `remove`.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -128,15 +144,20 @@ class Faults:
         watches: bool | None = None,
     ) -> Fault:
         """Answer with an error; `retry_after` in whole seconds becomes the Retry-After header."""
-        known = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout", 403: "Forbidden",
-                 401: "Unauthorized", 404: "NotFound", 409: "Conflict", 410: "Expired"}  # fmt: skip
-        named = reason if reason is not None else known.get(code, "")
+        named = reason if reason is not None else _REASONS.get(code, "")
         return self.add(
             Fault(
-                Action.STATUS, method, path, count, watches,
-                code=code, reason=named, message=message, retry_after=retry_after,
+                Action.STATUS,
+                method,
+                path,
+                count,
+                watches,
+                code=code,
+                reason=named,
+                message=message,
+                retry_after=retry_after,
             )
-        )  # fmt: skip
+        )
 
     def too_many_requests(
         self, retry_after: int = 1, *, method: str | None = None, path: str | None = None, count: int | None = None
@@ -217,7 +238,9 @@ class Faults:
         return sum(1 for _ in self._fitting(path))
 
     def break_watches(self, action: Action = Action.RESET, *, path: str | None = None) -> int:
-        """Strike the watches that are open now with RESET, TRUNCATE, EXPIRE, HALF_OPEN or CLOSE; returns how many there were."""
+        """Strike the watches that are open now with RESET, TRUNCATE, EXPIRE, HALF_OPEN or CLOSE; returns how
+        many there were.
+        """
         broken = 0
         for watch in self._fitting(path):
             watch.signal(Fault(action))

@@ -1,7 +1,7 @@
 """HTTP/1.1 over a connection: reads requests, sends answers and watches, carries out the injected faults.
 
-One thread per connection (socketserver's), keep-alive, chunked watches, TCP_NODELAY. It parses just enough of HTTP by itself,
-because `http.server` spends more time on the headers than the rest of a small PATCH takes.
+One thread per connection (socketserver's), keep-alive, chunked watches, TCP_NODELAY. It parses just enough of
+HTTP by itself, because `http.server` spends more time on the headers than the rest of a small PATCH takes.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Handler(socketserver.StreamRequestHandler):
     def _serve(self, request: Request) -> bool:
         """Handle one request; returns whether the connection stays open. Raises Dropped."""
         api, faults = self.server.api, self.server.faults
-        path, _, query = request.target.partition("?")
+        query = request.target.partition("?")[2]
         watching = (
             request.method == "GET" and "watch=" in query and "watch=false" not in query and "watch=0" not in query
         )
@@ -169,7 +169,7 @@ class Handler(socketserver.StreamRequestHandler):
     def _answer(api: API, request: Request, wrong: Wrong) -> Answer | WatchStream:
         try:
             return api.handle(request, wrong)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - top of the connection's loop: the client must see a bug
             _LOG.exception("%s %s failed inside the embedded API server", request.method, request.target)
             return failure(
                 StatusError(500, "InternalError", f"Internal error occurred: {type(error).__name__}: {error}")
@@ -230,7 +230,9 @@ class Handler(socketserver.StreamRequestHandler):
             self._send_lines([error_line(error)])
 
     def _strike(self, fault: Fault, stream: WatchStream, line: bytes) -> bool:
-        """Carry out a fault on a watch; `line` is the event under way. Returns True if the watch ends in an orderly way."""
+        """Carry out a fault on a watch; `line` is the event under way. Returns True if the watch ends in an
+        orderly way.
+        """
         if fault.action is Action.RESET or fault.action is Action.LOSE_RESPONSE:
             raise Dropped(reset=True)
         if fault.action is Action.TRUNCATE:

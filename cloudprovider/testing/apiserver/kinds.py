@@ -1,7 +1,8 @@
-"""The resources that the embedded API server keeps, and what is peculiar to each: rules as data, plus one Strategy per kind.
+"""The resources that the embedded API server keeps, and what is peculiar to each: rules as data, plus one
+Strategy per kind.
 
-`routing` finds a Kind by path, `operations` runs every write through its Strategy, `discovery` lists them. The strategies with
-real content live in `nodes`, `services`, `volumes`, `events`, `leases` and `namespaces`.
+`routing` finds a Kind by path, `operations` runs every write through its Strategy, `discovery` lists them. The
+strategies with real content live in `nodes`, `services`, `volumes`, `events`, `leases` and `namespaces`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from cloudprovider.testing.apiserver.schema import Struct, struct
 
 
 class Strategy:
-    """What a kind adds to the common way of a write. All methods are pure but for `prepare_*`, which change the object given.
+    """What a kind adds to the common way of a write. All methods are pure but for `prepare_*`, which change the
+    object given.
 
-    `obj` is always a fresh top-level dictionary whose `metadata` is fresh too; deeper parts are shared and replaced, never changed in
-    place. `namespaced` objects are keyed by namespace and name.
+    `obj` is always a fresh top-level dictionary whose `metadata` is fresh too; deeper parts are shared and
+    replaced, never changed in place. `namespaced` objects are keyed by namespace and name.
     """
 
     allow_create_on_update = False
@@ -122,7 +124,9 @@ NAME_FIELDS: Mapping[str, FieldGetter] = {
 
 @attrs.frozen(eq=False)
 class Kind:
-    """One resource. `group` is "" for the core group; `strategy` is this server's own instance (services hold their IP addresses in it)."""
+    """One resource. `group` is "" for the core group; `strategy` is this server's own instance (services hold
+    their IP addresses in it).
+    """
 
     group: str
     version: str

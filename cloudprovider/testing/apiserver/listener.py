@@ -96,7 +96,7 @@ class Listener(ThreadingHTTPServer):
             self.finish_request(connection, address)
         except (OSError, ssl.SSLError) as error:
             _LOG.debug("connection of %s failed: %s", address, error)
-        except Exception:
+        except Exception:  # noqa: BLE001 - top of the connection's thread; logged with its trace
             _LOG.exception("connection of %s failed inside the embedded API server", address)
         finally:
             with self._lock:

@@ -1,4 +1,5 @@
-"""Rules for `metadata` that all kinds share: names, labels, annotations, finalizers, owners, and what an update may change.
+"""Rules for `metadata` that all kinds share: names, labels, annotations, finalizers, owners, and what an update
+may change.
 
 Called by `operations` for every write; pure. Follows k8s.io/apimachinery pkg/api/validation/objectmeta.go.
 """

@@ -1,6 +1,8 @@
-"""Syntax of names, labels and label keys: each function says why a text is not what it should be, in the real server's words.
+"""Syntax of names, labels and label keys: each function says why a text is not what it should be, in the real
+server's words.
 
-Used by the validation of every kind; pure. Follows k8s.io/apimachinery pkg/util/validation and pkg/api/validate/content.
+Used by the validation of every kind; pure. Follows k8s.io/apimachinery pkg/util/validation and
+pkg/api/validate/content.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from typing import Final
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LABEL_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
 
@@ -19,21 +20,9 @@ def dns_label(text: str) -> list[str]:
     found = [] if len(text) <= 63 else ["must be no more than 63 bytes"]
     if not _LABEL.fullmatch(text):
         found.append(
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-            "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start "
+            "and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
             "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-        )
-    return found
-
-
-def dns_label_1035(text: str) -> list[str]:
-    """Why this is no DNS label (RFC 1035: starts with a letter)."""
-    found = [] if len(text) <= 63 else ["must be no more than 63 bytes"]
-    if not _LABEL_1035.fullmatch(text):
-        found.append(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-            "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
-            "'[a-z]([-a-z0-9]*[a-z0-9])?')"
         )
     return found
 
@@ -43,8 +32,8 @@ def dns_subdomain(text: str) -> list[str]:
     found = [] if len(text) <= 253 else ["must be no more than 253 bytes"]
     if not _SUBDOMAIN.fullmatch(text):
         found.append(
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-            "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+            "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
             "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
         )
     return found
@@ -60,8 +49,8 @@ def path_segment(text: str) -> list[str]:
 def qualified_name(text: str) -> list[str]:
     """Why this is no label key: `name` or `prefix/name`."""
     rule = (
-        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-        "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+        "alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
         "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
     )
     parts = text.split("/")
@@ -93,8 +82,8 @@ def label_value(text: str) -> list[str]:
     found = [] if len(text) <= 63 else ["must be no more than 63 bytes"]
     if text and not _NAME.fullmatch(text):
         found.append(
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-            "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-            "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
+            "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
+            "validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
         )
     return found

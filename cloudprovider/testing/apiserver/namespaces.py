@@ -1,7 +1,8 @@
 """Namespaces: life cycle, the label with their name, protection of the system's own.
 
-Follows pkg/registry/core/namespace and plugin/pkg/admission/namespace/lifecycle of k8s.io/kubernetes. There is no namespace
-controller here (nor beside a bare kube-apiserver): a deleted namespace stays Terminating until its finalizers are removed by /finalize.
+Follows pkg/registry/core/namespace and plugin/pkg/admission/namespace/lifecycle of k8s.io/kubernetes. There is
+no namespace controller here (nor beside a bare kube-apiserver): a deleted namespace stays Terminating until its
+finalizers are removed by /finalize.
 """
 
 from __future__ import annotations

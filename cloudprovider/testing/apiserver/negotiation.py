@@ -1,6 +1,7 @@
 """Content negotiation: which form of the answer a client gets, and what its body was written in.
 
-Used by `api` for every request; pure. Forms that the real server has and this one lacks are 501, those that neither has 406 or 415.
+Used by `api` for every request; pure. Forms that the real server has and this one lacks are 501, those that
+neither has 406 or 415.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Nodes: what the real server defaults, admits and refuses for them.
 
-Follows pkg/apis/core/validation/validation.go, pkg/registry/core/node and plugin/pkg/admission/nodetaint of k8s.io/kubernetes.
+Follows pkg/apis/core/validation/validation.go, pkg/registry/core/node and plugin/pkg/admission/nodetaint of
+k8s.io/kubernetes.
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ class NodeStrategy(Strategy):
 
 
 def _pair_pod_cidrs(obj: JSON) -> None:
-    """`podCIDR` and `podCIDRs` are one field in the server: the list wins, its first entry is shown as the single one."""
+    """`podCIDR` and `podCIDRs` are one field in the server: the list wins, its first entry is shown as the
+    single one.
+    """
     spec = obj["spec"]
     single, several = spec.get("podCIDR", ""), spec.get("podCIDRs") or []
     if not single and not several:

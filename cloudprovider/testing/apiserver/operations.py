@@ -1,8 +1,9 @@
 """Every write: create, update, patch, delete, from a decoded body to a stored revision.
 
-Called by the HTTP handler and by the server's helpers for test set-up; uses the kinds' strategies, patching and the store; knows no
-sockets. One write is one critical section of the store, in the real server's order: patch, decode, default, conflict check,
-admission, preparation, validation, no-op check, storage (k8s.io/apiserver pkg/registry/generic/registry/store.go).
+Called by the HTTP handler and by the server's helpers for test set-up; uses the kinds' strategies, patching and
+the store; knows no sockets. One write is one critical section of the store, in the real server's order: patch,
+decode, default, conflict check, admission, preparation, validation, no-op check, storage (k8s.io/apiserver
+pkg/registry/generic/registry/store.go).
 """
 
 from __future__ import annotations
@@ -16,27 +17,20 @@ from typing import Any, Final
 import attrs
 
 from cloudprovider.testing.apiserver import errors, metadata
+from cloudprovider.testing.apiserver.decoding import (
+    DEFAULTS,
+    Options,
+    check_name,
+    check_namespace,
+    decode,
+    decode_patch,
+)
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.kinds import Kind
-from cloudprovider.testing.apiserver.patching import PatchError, go_print, json_patch, merge_patch, strategic_merge
 from cloudprovider.testing.apiserver.schema import Context, DecodeError, format_time
-from cloudprovider.testing.apiserver.store import Store, Stored, encode
-
-MERGE: Final = "application/merge-patch+json"
-STRATEGIC: Final = "application/strategic-merge-patch+json"
-JSON_PATCH: Final = "application/json-patch+json"
+from cloudprovider.testing.apiserver.store import Store, Stored
 
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-
-
-@attrs.frozen
-class Options:
-    """How a write is to be done: `field_validation` is Ignore, Warn or Strict; `subresource` "" or "status"."""
-
-    field_validation: str = "Warn"
-    subresource: str = ""
-    duplicates: tuple[str, ...] = ()
-    """Paths of JSON keys that appeared twice in the body."""
 
 
 @attrs.frozen
@@ -50,7 +44,9 @@ class Outcome:
 
 
 class Operations:
-    """The writes of one server. Safe from many threads: each call holds the store's lock while it reads, decides and writes."""
+    """The writes of one server. Safe from many threads: each call holds the store's lock while it reads,
+    decides and writes.
+    """
 
     def __init__(self, store: Store, now: Callable[[], datetime] | None = None) -> None:
         self._store = store
@@ -58,10 +54,10 @@ class Operations:
 
     # -- create ------------------------------------------------------------------------------------------------------
 
-    def create(self, kind: Kind, namespace: str, body: Any, options: Options = Options()) -> Outcome:
+    def create(self, kind: Kind, namespace: str, body: Any, options: Options = DEFAULTS) -> Outcome:
         """Store a new object. Raises StatusError."""
-        obj, warnings = self._decode(kind, body, None, options)
-        self._check_namespace(kind, namespace, obj)
+        obj, warnings = decode(kind, body, None, options)
+        check_namespace(kind, namespace, obj)
         with self._store.lock:
             return _with_warnings(self._create(kind, obj), warnings)
 
@@ -107,13 +103,13 @@ class Operations:
 
     # -- update and patch --------------------------------------------------------------------------------------------
 
-    def update(self, kind: Kind, namespace: str, name: str, body: Any, options: Options = Options()) -> Outcome:
+    def update(self, kind: Kind, namespace: str, name: str, body: Any, options: Options = DEFAULTS) -> Outcome:
         """Replace an object (PUT), or create it where the kind allows that. Raises StatusError."""
         with self._store.lock:
             old = self._store.get(kind.plural, kind.key(namespace, name))
-            obj, warnings = self._decode(kind, body, old, options)
-            self._check_namespace(kind, namespace, obj)
-            self._check_name(obj, name)
+            obj, warnings = decode(kind, body, old, options)
+            check_namespace(kind, namespace, obj)
+            check_name(obj, name)
             meta = obj["metadata"]
             uid = meta.get("uid")
             if old is None:
@@ -142,42 +138,19 @@ class Operations:
         name: str,
         body: Any,
         content_type: str,
-        options: Options = Options(),
+        options: Options = DEFAULTS,
     ) -> Outcome:
         """Apply a patch of one of the three kinds. Raises StatusError."""
         with self._store.lock:
             old = self._store.get(kind.plural, kind.key(namespace, name))
             if old is None:
                 raise errors.not_found(kind.group, kind.plural, name)
-            patched = self._apply(kind, old, body, content_type)
-            obj, warnings = self._decode_patched(kind, patched, body, content_type, old, options)
-            self._check_namespace(kind, namespace, obj)
-            self._check_name(obj, name)
+            obj, warnings = decode_patch(kind, body, content_type, old, options)
+            check_namespace(kind, namespace, obj)
+            check_name(obj, name)
+            if old.raw:
+                old = _presentable(kind, old, obj)
             return _with_warnings(self._replace(kind, obj, old, options), warnings)
-
-    def _apply(self, kind: Kind, old: Stored, body: Any, content_type: str) -> Any:
-        shown = ""
-        try:
-            if content_type == JSON_PATCH:
-                if not isinstance(body, list):
-                    raise errors.bad_request(
-                        "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
-                    )
-                return json_patch(old.object, body)
-            if not isinstance(body, dict):
-                raise errors.bad_request("error decoding patch: the patch is not a JSON object")
-            shown = go_print(body)
-            if content_type == MERGE:
-                return merge_patch(old.object, body)
-            return strategic_merge(old.object, body, kind.struct)
-        except PatchError as error:
-            if error.code == 422:
-                raise StatusError(
-                    422, "Invalid", f"the server rejected our request due to an error in our request: {error}"
-                ) from error
-            if error.code == 500:
-                raise StatusError(500, "", str(error)) from error
-            raise errors.bad_request(f"{error} in {shown}" if not str(error) else str(error)) from error
 
     def _replace(self, kind: Kind, obj: JSON, old: Stored, options: Options) -> Outcome:
         meta, strategy = obj["metadata"], kind.strategy
@@ -256,7 +229,9 @@ class Operations:
             )
 
     def delete_all(self, kind: Kind, found: Sequence[Stored], options: JSON) -> list[Stored]:
-        """Delete what a list found (deletecollection); what is gone already is passed over. Returns the objects deleted."""
+        """Delete what a list found (deletecollection); what is gone already is passed over. Returns the objects
+        deleted.
+        """
         done: list[Stored] = []
         for stored in found:
             meta = stored.object["metadata"]
@@ -301,112 +276,21 @@ class Operations:
             raise errors.conflict(kind.group, kind.kind, name, why)
         if version is not None and version != str(old.version):
             why = (
-                f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({old.version}). "
-                "The object might have been modified"
+                f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
+                f"({old.version}). The object might have been modified"
             )
             raise errors.conflict(kind.group, kind.kind, name, why)
-
-    # -- decoding ----------------------------------------------------------------------------------------------------
-
-    def _decode(self, kind: Kind, body: Any, old: Stored | None, options: Options) -> tuple[JSON, tuple[str, ...]]:
-        """A body as an object of this kind in stored form, with warnings about dropped fields."""
-        if not isinstance(body, dict):
-            raise errors.bad_request(
-                f"couldn't get version/kind; json parse error: json: cannot unmarshal {type(body).__name__} into Go value"
-            )
-        self._check_type(kind, body)
-        context = Context()
-        try:
-            obj = kind.struct.clean(body, old.object if old else None, "", context)
-        except DecodeError as error:
-            raise errors.bad_request(
-                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {error}'
-            ) from error
-        problems = [f'unknown field "{path}"' for path in context.unknown]
-        problems += [f'duplicate field "{path}"' for path in options.duplicates]
-        if problems and options.field_validation == "Strict":
-            raise errors.bad_request(
-                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
-                f"strict decoding error: {', '.join(problems)}"
-            )
-        return self._finish(kind, obj), tuple(problems) if options.field_validation == "Warn" else ()
-
-    def _decode_patched(
-        self, kind: Kind, patched: Any, body: Any, content_type: str, old: Stored, options: Options
-    ) -> tuple[JSON, tuple[str, ...]]:
-        context = Context()
-        try:
-            obj = kind.struct.clean(patched, old.object, "", context)
-        except DecodeError as error:
-            raise _unfit(patched, body, content_type, str(error)) from error
-        problems = [f'unknown field "{path}"' for path in context.unknown]
-        problems += [f'duplicate field "{path}"' for path in options.duplicates]
-        if problems and options.field_validation == "Strict":
-            raise _unfit(patched, body, content_type, f"strict decoding error: {', '.join(problems)}")
-        named, version = obj.get("kind"), obj.get("apiVersion")
-        if content_type != STRATEGIC and (named != kind.kind or version != kind.api_version):
-            raise _unfit(patched, body, content_type, _conversion_problem(kind, str(named), str(version)))
-        return self._finish(kind, obj), tuple(problems) if options.field_validation == "Warn" else ()
-
-    def _finish(self, kind: Kind, obj: JSON) -> JSON:
-        head = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": dict(obj["metadata"])}
-        obj = {**head, **obj, **head}
-        obj["metadata"].pop("managedFields", None)
-        obj["metadata"].pop("selfLink", None)
-        kind.strategy.default(obj)
-        return obj
-
-    @staticmethod
-    def _check_type(kind: Kind, obj: Mapping[str, Any]) -> None:
-        version, name = obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.kind
-        if name != kind.kind or version != kind.api_version:
-            if version != kind.api_version and name == kind.kind:
-                raise errors.bad_request(
-                    f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
-                )
-            raise errors.bad_request(
-                f'{name} in version "{version.rpartition("/")[2]}" cannot be handled as a {kind.kind}: '
-                f"converting (v1.{name}) to (core.{kind.kind}): unknown conversion"
-            )
-
-    @staticmethod
-    def _check_namespace(kind: Kind, namespace: str, obj: JSON) -> None:
-        meta = obj["metadata"]
-        if not kind.namespaced:
-            if meta.get("namespace"):
-                del meta["namespace"]
-            return
-        if not meta.get("namespace"):
-            meta["namespace"] = namespace
-        elif meta["namespace"] != namespace:
-            raise errors.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
-
-    @staticmethod
-    def _check_name(obj: JSON, name: str) -> None:
-        meta = obj["metadata"]
-        if not meta.get("name"):
-            raise errors.bad_request(
-                f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-            )
-        if meta["name"] != name:
-            raise errors.bad_request(
-                f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
-            )
 
 
 def _with_warnings(outcome: Outcome, first: tuple[str, ...]) -> Outcome:
     return attrs.evolve(outcome, warnings=first + outcome.warnings) if first else outcome
 
 
-def _unfit(patched: Any, body: Any, content_type: str, why: str) -> StatusError:
-    """422 for a patch whose result is no object of the kind."""
-    shown = go_print(body) if content_type == STRATEGIC else encode(patched).decode()
-    return errors.invalid("", "", "", [errors.invalid_value("patch", shown, why)])
-
-
-def _conversion_problem(kind: Kind, named: str, version: str) -> str:
-    if version != kind.api_version:
-        return f'no kind "{named}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
-    return f"converting (v1.{named}) to (core.{kind.kind}): unknown conversion"
+def _presentable(kind: Kind, old: Stored, obj: JSON) -> Stored:
+    """An object that was put in raw as the rules can read it; where it is malformed, as the patch leaves it."""
+    try:
+        cleaned = kind.struct.clean(old.object, None, "", Context())
+    except DecodeError:
+        cleaned = {**obj, "metadata": dict(obj["metadata"])}
+    head = {"kind": kind.kind, "apiVersion": kind.api_version}
+    return Stored(old.key, {**head, **cleaned, **head}, old.version)

@@ -1,12 +1,14 @@
 """The three kinds of PATCH: JSON merge (RFC 7386), strategic merge, and JSON Patch (RFC 6902).
 
-Takes the stored object and the client's patch and returns the patched object, before normalisation; pure. The stored object
-is never changed: what a patch leaves alone is shared between the old and the new object, which is what makes small patches
-to large objects cheap. Strategic merge follows k8s.io/apimachinery pkg/util/strategicpatch/patch.go.
+Takes the stored object and the client's patch and returns the patched object, before normalisation; pure. The
+stored object is never changed: what a patch leaves alone is shared between the old and the new object, which is
+what makes small patches to large objects cheap. Strategic merge follows k8s.io/apimachinery
+pkg/util/strategicpatch/patch.go.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -23,8 +25,9 @@ RETAIN_KEYS: Final = "$retainKeys"
 
 
 class PatchError(ValueError):
-    """The patch cannot be applied. `code` is 400 for a patch that is no patch, 422 for one that does not fit the object, 500 where
-    the real server calls it its own failure."""
+    """The patch cannot be applied. `code` is 400 for a patch that is no patch, 422 for one that does not fit
+    the object, 500 where the real server calls it its own failure.
+    """
 
     def __init__(self, message: str, code: int = 400) -> None:
         super().__init__(message)
@@ -47,14 +50,22 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: JSON, operations: Sequence[Any]) -> JSON:
-    """JSON Patch. Raises PatchError: 422 for a failed test or a missing path, 400 for an operation that is none."""
+    """JSON Patch. Raises PatchError (422) for a failed test, a missing path, or an operation that is none."""
     try:
-        patched: JSON = jsonpatch.JsonPatch(operations).apply(target)
-    except (jsonpatch.JsonPatchTestFailed, jsonpatch.JsonPatchConflict, jsonpointer.JsonPointerException) as error:
+        touched = {_first_part(one.get(field)) for one in operations for field in ("path", "from")}
+        base = {name: copy.deepcopy(value) if name in touched else value for name, value in target.items()}
+        patched: JSON = jsonpatch.JsonPatch(operations).apply(base, in_place=True)
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
         raise PatchError(str(error), 422) from error
-    except (jsonpatch.JsonPatchException, KeyError, TypeError, ValueError, IndexError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         raise PatchError(str(error), 422) from error
     return patched
+
+
+def _first_part(pointer: Any) -> str:
+    """The top-level key that a JSON pointer leads into."""
+    parts = str(pointer or "").split("/", 2)
+    return parts[1].replace("~1", "/").replace("~0", "~") if len(parts) > 1 else ""
 
 
 def strategic_merge(target: JSON, patch: JSON, struct: Struct) -> JSON:
@@ -94,7 +105,9 @@ def _merge_map(original: JSON | None, patch: JSON, struct: Struct | None) -> JSO
 
 
 def _field_info(struct: Struct | None, name: str) -> tuple[Struct | None, str, str]:
-    """(type inside, strategy without retainKeys, merge key) of a field; nothing known inside maps and unknown fields."""
+    """(type inside, strategy without retainKeys, merge key) of a field; nothing known inside maps and unknown
+    fields.
+    """
     field = struct.fields.get(name) if struct else None
     if field is None:
         return None, "", ""
@@ -288,7 +301,9 @@ def _without_duplicates(items: list[Any]) -> list[Any]:
 
 
 def _ordered(merged: list[Any], order: list[Any], live: list[Any], key: str) -> list[Any]:
-    """Order a merged list: elements of the patch as `order` has them, the server's own as they were, interleaved by the live order."""
+    """Order a merged list: elements of the patch as `order` has them, the server's own as they were,
+    interleaved by the live order.
+    """
     rank = {_identity(item, key): at for at, item in reversed(list(enumerate(order)))}
     place = {_identity(item, key): at for at, item in reversed(list(enumerate(live)))}
 

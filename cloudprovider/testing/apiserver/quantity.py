@@ -55,7 +55,9 @@ def canonical(text: str) -> str:
 
 
 def _keeps_its_form(text: str, style: str) -> bool:
-    """Some texts that are not quite canonical are stored as they came: the real server's parser takes a short cut for them."""
+    """Some texts that are not quite canonical are stored as they came: the real server's parser takes a short
+    cut for them.
+    """
     match = _PATTERN.fullmatch(text.strip())
     if match is None:
         return False

@@ -1,7 +1,8 @@
-"""Get and list: selectors, pages with continue tokens over a consistent snapshot, and what resourceVersion means.
+"""Get and list: selectors, pages with continue tokens over a consistent snapshot, and what resourceVersion
+means.
 
-Takes a Kind and the query parameters, reads the store, returns stored revisions and list metadata; knows no sockets. Follows the
-Kubernetes page "API concepts" (resource versions) and k8s.io/apiserver pkg/storage.
+Takes a Kind and the query parameters, reads the store, returns stored revisions and list metadata; knows no
+sockets. Follows the Kubernetes page "API concepts" (resource versions) and k8s.io/apiserver pkg/storage.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ def make_filter(kind: Kind, namespace: str, query: Query) -> Filter:
 
 
 def parse_version(text: str, *, listing: bool = False) -> int:
-    """A resourceVersion of a request as a number, 0 for none. Raises StatusError: 400 for a list, else 500, as the real server."""
+    """A resourceVersion of a request as a number, 0 for none. Raises StatusError: 400 for a list, else 500, as
+    the real server.
+    """
     if not text:
         return 0
     if text.isascii() and text.isdigit():
@@ -133,15 +136,17 @@ def list_objects(store: Store, kind: Kind, namespace: str, query: Query, *, at: 
 
 
 _CONTINUE_EXPIRED = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
-    "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the "
-    "provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first "
-    "chunk was returned and now may show up in the list."
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
 )
 
 
 def _page(objects: list[Stored], version: int, selected: Filter, limit: int, start: str) -> Page:
-    """One page: it ends after `limit` matches, and there is a next one if any object follows, whether it matches or not."""
+    """One page: it ends after `limit` matches, and there is a next one if any object follows, whether it
+    matches or not.
+    """
     metadata: JSON = {"resourceVersion": str(version)}
     items: list[Stored] = []
     candidates = [one for one in objects if one.key >= start and selected.in_namespace(one)]

@@ -57,23 +57,41 @@ def _attributes(kind: str, spec: JSON) -> Attributes:
     resource, url = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and url is not None:
         raise errors.invalid(
-            "authorization.k8s.io", kind, "",
-            [errors.Cause("FieldValueInvalid", "Invalid value: cannot be specified in combination with resourceAttributes",
-                          "spec.nonResourceAttributes")],
-        )  # fmt: skip
+            "authorization.k8s.io",
+            kind,
+            "",
+            [
+                errors.Cause(
+                    "FieldValueInvalid",
+                    "Invalid value: cannot be specified in combination with resourceAttributes",
+                    "spec.nonResourceAttributes",
+                )
+            ],
+        )
     if resource is None and url is None:
         raise errors.invalid(
-            "authorization.k8s.io", kind, "",
-            [errors.Cause("FieldValueInvalid", "Invalid value: null: exactly one of nonResourceAttributes or "
-                          "resourceAttributes must be specified", "spec.resourceAttributes")],
-        )  # fmt: skip
+            "authorization.k8s.io",
+            kind,
+            "",
+            [
+                errors.Cause(
+                    "FieldValueInvalid",
+                    "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified",
+                    "spec.resourceAttributes",
+                )
+            ],
+        )
     if url is not None:
         return Attributes(url.get("verb", ""), path=url.get("path", ""))
     asked = resource or {}
     return Attributes(
-        asked.get("verb", ""), asked.get("group", ""), asked.get("resource", ""), asked.get("subresource", ""),
-        asked.get("namespace", ""), asked.get("name", ""),
-    )  # fmt: skip
+        asked.get("verb", ""),
+        asked.get("group", ""),
+        asked.get("resource", ""),
+        asked.get("subresource", ""),
+        asked.get("namespace", ""),
+        asked.get("name", ""),
+    )
 
 
 def _verdict(access: Access, user: User, asked: Attributes) -> JSON:
@@ -85,9 +103,17 @@ def _subject(access: Access, user: User, spec: JSON) -> JSON:
     name, groups = spec.get("user", ""), tuple(spec.get("groups") or ())
     if not name and not groups:
         raise errors.invalid(
-            "authorization.k8s.io", "SubjectAccessReview", "",
-            [errors.Cause("FieldValueInvalid", 'Invalid value: "": at least one of user or group must be specified', "spec.user")],
-        )  # fmt: skip
+            "authorization.k8s.io",
+            "SubjectAccessReview",
+            "",
+            [
+                errors.Cause(
+                    "FieldValueInvalid",
+                    'Invalid value: "": at least one of user or group must be specified',
+                    "spec.user",
+                )
+            ],
+        )
     return _verdict(access, User(name, spec.get("uid", ""), groups), asked)
 
 

@@ -145,7 +145,8 @@ class _Labels:
 
 
 def field_selector(text: str, getters: FieldGetters, *, by_name_only: bool) -> Predicate | None:
-    """The predicate of a field selector, None if it selects everything. Raises StatusError (400) for an unknown field.
+    """The predicate of a field selector, None if it selects everything. Raises StatusError (400) for an unknown
+    field.
 
     `by_name_only` kinds know no fields beside the name's, and say so in other words.
     """

@@ -1,7 +1,7 @@
 """The embedded API server: a kube-apiserver stand-in for tests and demos, over real HTTP in this process.
 
-Wires store, kinds, operations and HTTP together. What it cannot do it answers with 501; what it can do a parity test compares with
-the real kube-apiserver.
+Wires store, kinds, operations and HTTP together. What it cannot do it answers with 501; what it can do a parity
+test compares with the real kube-apiserver.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import Any, Final
 from cloudprovider.testing.apiserver import catalog, kubeconfig
 from cloudprovider.testing.apiserver.access import Access
 from cloudprovider.testing.apiserver.api import API
+from cloudprovider.testing.apiserver.decoding import MERGE, Options
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.faults import Faults
 from cloudprovider.testing.apiserver.kinds import Kind
 from cloudprovider.testing.apiserver.listener import Listener
-from cloudprovider.testing.apiserver.operations import MERGE, Operations, Options
+from cloudprovider.testing.apiserver.operations import Operations
 from cloudprovider.testing.apiserver.reads import list_objects
 from cloudprovider.testing.apiserver.routing import Router
 from cloudprovider.testing.apiserver.store import Store
@@ -32,13 +33,15 @@ SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-s
 class EmbeddedAPIServer:
     """An API server on a loopback port, with data that lives as long as the object.
 
-    `port` 0 takes a free one and keeps it over restarts. `token` is the administrator's bearer token, by default a random one.
-    `tls` True serves HTTPS with a certificate of its own (needs `cryptography`), see `ca_file`. `anonymous` lets requests without a
-    token in as system:anonymous instead of answering 401. `history` is how many changes are kept for watches and pages;
-    `bookmark_interval` and `watch_timeout` are in seconds.
+    `port` 0 takes a free one and keeps it over restarts. `token` is the administrator's bearer token, by
+    default a random one. `tls` True serves HTTPS with a certificate of its own (needs `cryptography`), see
+    `ca_file`. `anonymous` lets requests without a token in as system:anonymous instead of answering 401.
+    `history` is how many changes are kept for watches and pages; `bookmark_interval` and `watch_timeout` are in
+    seconds.
 
-    `start` and `stop` may be called in turn any number of times, or use it as a context manager. The helpers (`create`, `get`, `list`,
-    `patch`, `delete`, `put_raw`) work on the store without HTTP, started or not, and from any thread.
+    `start` and `stop` may be called in turn any number of times, or use it as a context manager. The helpers
+    (`create`, `get`, `list`, `patch`, `delete`, `put_raw`) work on the store without HTTP, started or not, and
+    from any thread.
     """
 
     def __init__(
@@ -100,7 +103,9 @@ class EmbeddedAPIServer:
             listener.end()
 
     def restart(self, *, forget_history: bool = False) -> None:
-        """Stop and start on the same port with the same data; with `forget_history` older resourceVersions answer 410."""
+        """Stop and start on the same port with the same data; with `forget_history` older resourceVersions
+        answer 410.
+        """
         self.stop()
         if forget_history:
             self.compact()
@@ -131,7 +136,9 @@ class EmbeddedAPIServer:
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
 
     def write_kubeconfig(self, path: str | os.PathLike[str], *, token: str | None = None) -> Path:
-        """Write a kubeconfig for `token` (by default the administrator's), readable by its owner only; returns its path."""
+        """Write a kubeconfig for `token` (by default the administrator's), readable by its owner only; returns
+        its path.
+        """
         ca_file = str(self.ca_file) if self.ca_file else None
         return kubeconfig.write(path, kubeconfig.kubeconfig(self.url, token or self.token, ca_file))
 
@@ -195,7 +202,7 @@ class EmbeddedAPIServer:
         kind = self._by_plural[plural]
         meta = dict(obj.get("metadata") or {})
         key = kind.key(str(meta.get("namespace", "default")), str(meta.get("name", "")))
-        return self.store.put(plural, key, {**obj, "metadata": meta}).object
+        return self.store.put(plural, key, {**obj, "metadata": meta}, raw=True).object
 
     @staticmethod
     def _stored(outcome: Any) -> JSON:

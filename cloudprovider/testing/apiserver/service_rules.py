@@ -6,9 +6,8 @@ Follows validateService and its helpers in pkg/apis/core/validation/validation.g
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from cloudprovider.testing.apiserver.addresses import (
     cidr_problem,
@@ -27,12 +26,12 @@ from cloudprovider.testing.apiserver.errors import (
     required,
 )
 from cloudprovider.testing.apiserver.metadata import validate_labels
-from cloudprovider.testing.apiserver.names import dns_label, dns_subdomain, qualified_name
+from cloudprovider.testing.apiserver.names import dns_subdomain, qualified_name
+from cloudprovider.testing.apiserver.service_ports import duplicate_ports, port_rules
 
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _SOURCE_RANGES: Final = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _ONLY_BALANCER: Final = "may only be used when `type` is 'LoadBalancer'"
-_PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 _SET_ONCE: Final = "may not change once set"
 
 
@@ -71,7 +70,7 @@ def validate(obj: JSON, old: JSON | None) -> list[Cause]:
         causes += _external_name(spec)
     names: set[str] = set()
     for at, port in enumerate(ports):
-        causes += _port(port, f"spec.ports[{at}]", len(ports) > 1, names)
+        causes += port_rules(port, f"spec.ports[{at}]", len(ports) > 1, names)
     causes += validate_labels(spec.get("selector") or {}, "spec.selector")
     causes += _affinity(spec)
     if kind != "ExternalName":
@@ -88,7 +87,7 @@ def validate(obj: JSON, old: JSON | None) -> list[Cause]:
             for at, port in enumerate(ports)
             if port.get("nodePort")
         ]
-    causes += _duplicate_ports(ports)
+    causes += duplicate_ports(ports)
     causes += _source_ranges(obj, old)
     if "allocateLoadBalancerNodePorts" in spec and kind != "LoadBalancer":
         causes.append(forbidden_value("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCER))
@@ -132,13 +131,13 @@ def validate_step(spec: JSON, before: JSON) -> list[Cause]:
     causes: list[Cause] = []
     if "ExternalName" not in (spec["type"], before["type"]):
         causes += _address_step(spec, before)
-    if spec["type"] == before["type"] == "LoadBalancer" and spec.get("loadBalancerClass") != before.get(
-        "loadBalancerClass"
-    ):
-        causes.append(invalid_value("spec.loadBalancerClass", spec.get("loadBalancerClass"), _SET_ONCE))
-    if needs_health_check(spec) and needs_health_check(before):
-        if spec.get("healthCheckNodePort") != before.get("healthCheckNodePort"):
-            causes.append(forbidden_value("spec.healthCheckNodePort", "field is immutable"))
+    name = spec.get("loadBalancerClass")
+    if spec["type"] == before["type"] == "LoadBalancer" and name != before.get("loadBalancerClass"):
+        causes.append(invalid_value("spec.loadBalancerClass", name, _SET_ONCE))
+    if not needs_health_check(spec) or not needs_health_check(before):
+        return causes
+    if spec.get("healthCheckNodePort") != before.get("healthCheckNodePort"):
+        causes.append(forbidden_value("spec.healthCheckNodePort", "field is immutable"))
     return causes
 
 
@@ -252,50 +251,6 @@ def _external_name(spec: JSON) -> list[Cause]:
     return causes + [invalid_value("spec.externalName", name, why) for why in dns_subdomain(name)]
 
 
-def _port(port: JSON, path: str, needs_name: bool, names: set[str]) -> list[Cause]:
-    causes: list[Cause] = []
-    name, number, protocol, target = (
-        port.get("name", ""),
-        port["port"],
-        port.get("protocol", ""),
-        port.get("targetPort"),
-    )
-    if needs_name and not name:
-        causes.append(required(f"{path}.name"))
-    elif name:
-        causes += [invalid_value(f"{path}.name", name, why) for why in dns_label(name)]
-        if name in names:
-            causes.append(duplicate(f"{path}.name", name))
-        names.add(name)
-    if not 1 <= number <= 65535:
-        causes.append(invalid_value(f"{path}.port", number, _PORT_RANGE))
-    if protocol not in ("SCTP", "TCP", "UDP"):
-        causes.append(not_supported(f"{path}.protocol", protocol, ["SCTP", "TCP", "UDP"]))
-    if isinstance(target, str):
-        causes += [invalid_value(f"{path}.targetPort", target, why) for why in _port_name(target)]
-    elif not 1 <= (target or 0) <= 65535:
-        causes.append(invalid_value(f"{path}.targetPort", target, _PORT_RANGE))
-    protocol_name = port.get("appProtocol")
-    if protocol_name is not None:
-        causes += [invalid_value(f"{path}.appProtocol", protocol_name, why) for why in qualified_name(protocol_name)]
-    return causes
-
-
-def _port_name(name: str) -> list[str]:
-    found = []
-    if len(name) > 15:
-        found.append("must be no more than 15 bytes")
-    if not re.fullmatch(r"[-a-z0-9]+", name):
-        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
-    if not re.search(r"[a-z]", name):
-        found.append("must contain at least one letter (a-z)")
-    if "--" in name:
-        found.append("must not contain consecutive hyphens")
-    if name.startswith("-") or name.endswith("-"):
-        found.append("must not begin or end with a hyphen")
-    return found
-
-
 def _affinity(spec: JSON) -> list[Cause]:
     affinity, config = spec["sessionAffinity"], spec.get("sessionAffinityConfig")
     if affinity not in ("ClientIP", "None"):
@@ -323,27 +278,6 @@ def _external_ip(address: str, path: str) -> list[Cause]:
     if parsed in ipaddress.ip_network("224.0.0.0/24" if parsed.version == 4 else "ff02::/16"):
         found.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
     return [invalid_value(path, address, why) for why in found]
-
-
-def _duplicate_ports(ports: Sequence[JSON]) -> list[Cause]:
-    causes: list[Cause] = []
-    node_ports: set[tuple[Any, Any]] = set()
-    for at, port in enumerate(ports):
-        if port.get("nodePort"):
-            pair = (port.get("protocol"), port["nodePort"])
-            if pair in node_ports:
-                causes.append(duplicate(f"spec.ports[{at}].nodePort", port["nodePort"]))
-            node_ports.add(pair)
-    numbers: set[tuple[Any, Any]] = set()
-    for at, port in enumerate(ports):
-        pair = (port.get("protocol"), port["port"])
-        if pair in numbers:
-            shown = (
-                f'{{"Name":"","Protocol":"{pair[0]}","AppProtocol":null,"Port":{pair[1]},"TargetPort":0,"NodePort":0}}'
-            )
-            causes.append(Cause("FieldValueDuplicate", f"Duplicate value: {shown}", f"spec.ports[{at}]"))
-        numbers.add(pair)
-    return causes
 
 
 def _source_ranges(obj: JSON, old: JSON | None) -> list[Cause]:

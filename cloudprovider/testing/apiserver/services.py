@@ -1,7 +1,7 @@
 """Services: defaults, cluster IPs and node ports, the fields that go with a type.
 
-Follows pkg/registry/core/service (strategy, storage, alloc) and pkg/apis/core/v1/defaults.go of k8s.io/kubernetes, for a cluster with one
-IPv4 range. Validation is in `service_rules`.
+Follows pkg/registry/core/service (strategy, storage, alloc) and pkg/apis/core/v1/defaults.go of
+k8s.io/kubernetes, for a cluster with one IPv4 range. Validation is in `service_rules`.
 """
 
 from __future__ import annotations

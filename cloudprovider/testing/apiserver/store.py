@@ -1,10 +1,11 @@
 """Versioned object store: what etcd is to the real server, in memory.
 
-Gets finished objects from `operations`, hands them to reads and watches. It knows keys, revisions and history and nothing
-of HTTP or of kinds. One lock covers a whole read-modify-write, so that no write here ever has to be tried again.
+Gets finished objects from `operations`, hands them to reads and watches. It knows keys, revisions and history
+and nothing of HTTP or of kinds. One lock covers a whole read-modify-write, so that no write here ever has to be
+tried again.
 
-Objects are shared, never copied: whoever holds one must not change it. Each revision is serialised at most once and
-its bytes go to every reader and watcher.
+Objects are shared, never copied: whoever holds one must not change it. Each revision is serialised at most once
+and its bytes go to every reader and watcher.
 """
 
 from __future__ import annotations
@@ -33,14 +34,19 @@ def encode(value: Any) -> bytes:
 
 
 class Stored:
-    """One revision of one object: `key` ("name" or "namespace/name"), `object` with its resourceVersion, `version`."""
+    """One revision of one object.
 
-    __slots__ = ("_data", "key", "object", "version")
+    `key` is "name" or "namespace/name", `object` carries its resourceVersion, `version` is that as a number; `raw` if
+    it was put in unchecked.
+    """
 
-    def __init__(self, key: str, obj: JSON, version: int) -> None:
+    __slots__ = ("_data", "key", "object", "raw", "version")
+
+    def __init__(self, key: str, obj: JSON, version: int, raw: bool = False) -> None:
         self.key = key
         self.object = obj
         self.version = version
+        self.raw = raw
         self._data: bytes | None = None
 
     @property
@@ -67,7 +73,9 @@ class Stored:
 
 
 class Change:
-    """One write: what kind it was, the object after it (for a deletion: its last state, at the deletion's version), and before it."""
+    """One write: what kind it was, the object after it (for a deletion: its last state, at the deletion's
+    version), and before it.
+    """
 
     __slots__ = ("_line", "kind", "previous", "stored", "version")
 
@@ -124,7 +132,8 @@ class Collection:
 
 
 class Subscription:
-    """A watcher's place in the store: `pending` receives every later change of one resource, or what `signal` puts in.
+    """A watcher's place in the store: `pending` receives every later change of one resource, or what `signal`
+    puts in.
 
     Made by `Store.subscribe`, ended by `Store.unsubscribe`; read by one thread.
     """
@@ -185,8 +194,8 @@ class Store:
                 raise Compacted(at, self._oldest)
             return list(self.collection(resource).at(at)), at
 
-    def put(self, resource: str, key: str, obj: JSON) -> Stored:
-        """Store a new object or the next revision of one.
+    def put(self, resource: str, key: str, obj: JSON, *, raw: bool = False) -> Stored:
+        """Store a new object or the next revision of one; `raw` says that it was never checked.
 
         `obj` and its `metadata` must be fresh dictionaries: the new resourceVersion is written into them.
         """
@@ -195,7 +204,7 @@ class Store:
             previous = held.objects.get(key)
             self._version += 1
             obj["metadata"]["resourceVersion"] = str(self._version)
-            stored = Stored(key, obj, self._version)
+            stored = Stored(key, obj, self._version, raw)
             held.objects[key] = stored
             if previous is None:
                 insort(held.keys, key)
@@ -247,7 +256,9 @@ class Store:
             self.collection(subscription.resource).subscriptions.discard(subscription)
 
     def quiet_version(self, subscription: Subscription) -> int | None:
-        """The latest version if this subscriber has taken every change up to it, else None: what a bookmark may say."""
+        """The latest version if this subscriber has taken every change up to it, else None: what a bookmark may
+        say.
+        """
         with self.lock:
             return self._version if subscription.pending.empty() else None
 

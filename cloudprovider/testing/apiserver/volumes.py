@@ -1,8 +1,8 @@
 """PersistentVolumes: defaults, validation, the protection finalizer.
 
 Follows pkg/apis/core/validation/validation.go, pkg/registry/core/persistentvolume and
-plugin/pkg/admission/storage/storageobjectinuseprotection of k8s.io/kubernetes. Volume sources whose rules are not known here are
-refused with 501.
+plugin/pkg/admission/storage/storageobjectinuseprotection of k8s.io/kubernetes. Volume sources whose rules are
+not known here are refused with 501.
 """
 
 from __future__ import annotations
@@ -30,8 +30,17 @@ PROTECTION: Final = "kubernetes.io/pv-protection"
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _POLICIES: Final = ("Delete", "Recycle", "Retain")
 _PLAIN: Final = frozenset(
-    "accessModes capacity claimRef mountOptions nodeAffinity persistentVolumeReclaimPolicy storageClassName "
-    "volumeAttributesClassName volumeMode".split()
+    [
+        "accessModes",
+        "capacity",
+        "claimRef",
+        "mountOptions",
+        "nodeAffinity",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "volumeAttributesClassName",
+        "volumeMode",
+    ]
 )
 _REQUIRED: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
     "awsElasticBlockStore": ("awsElasticBlockStore", ("volumeID",)),
@@ -160,8 +169,8 @@ class VolumeStrategy(Strategy):
         found = [f"metadata.annotations[{key}]: {why}" for key, why in _OLD_ANNOTATIONS.items() if key in annotations]
         if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
             found.append(
-                "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended "
-                "approach is to use dynamic provisioning."
+                "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the "
+                "recommended approach is to use dynamic provisioning."
             )
         terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
         for at, term in enumerate(terms):
@@ -208,9 +217,7 @@ def _sources(spec: JSON) -> list[Cause]:
     causes = [forbidden_value(f"spec.{name}", "may not specify more than 1 volume type") for name in sorted(found)[1:]]
     name = sorted(found)[0]
     shown, fields = _REQUIRED[name]
-    for field in fields:
-        if not spec[name].get(field):
-            causes.append(required(f"spec.{shown}.{field}"))
+    causes += [required(f"spec.{shown}.{field}") for field in fields if not spec[name].get(field)]
     if name in ("hostPath", "local") and ".." in spec[name].get("path", "").split("/"):
         causes.append(invalid_value(f"spec.{shown}.path", spec[name]["path"], "must not contain '..'"))
     if name == "local" and spec.get("nodeAffinity") is None:

@@ -1,8 +1,8 @@
 """Watches: from the store's changes to the lines of a chunked response.
 
-Started by the HTTP handler in the connection's own thread. A watcher sees the present objects (where asked for), then every later
-change, bookmarks while nothing else happens, and an ERROR event when its version is too old. Lines without selectors are built once
-per change and shared by all watchers.
+Started by the HTTP handler in the connection's own thread. A watcher sees the present objects (where asked
+for), then every later change, bookmarks while nothing else happens, and an ERROR event when its version is too
+old. Lines without selectors are built once per change and shared by all watchers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 @attrs.frozen
 class WatchOptions:
-    """A watch as asked for. `since`: None for the present state first, else the version to resume from; `timeout` in seconds."""
+    """A watch as asked for. `since`: None for the present state first, else the version to resume from;
+    `timeout` in seconds.
+    """
 
     selected: Filter
     since: int | None
@@ -83,7 +85,9 @@ def _check(wanted: str, match: str) -> None:
 
 
 class WatchStream:
-    """The lines of one watch. Iterate `batches()` in one thread; `close()` frees the subscription and may be called twice."""
+    """The lines of one watch. Iterate `batches()` in one thread; `close()` frees the subscription and may be
+    called twice.
+    """
 
     def __init__(
         self,
@@ -115,7 +119,8 @@ class WatchStream:
             self._early.put(value)
 
     def batches(self) -> Iterator[list[bytes] | object]:
-        """Lists of lines as they come; an empty list when nothing happened for `idle` seconds; any foreign signal as it is.
+        """Lists of lines as they come; an empty list when nothing happened for `idle` seconds; any foreign
+        signal as it is.
 
         Ends at the timeout or on STOP. Raises StatusError for what must be told in an ERROR event.
         """

@@ -1,4 +1,6 @@
-"""The parity table: requests that the embedded API server and the real one must answer alike, grouped into scenarios by topic."""
+"""The parity table: requests that the embedded API server and the real one must answer alike, grouped into
+scenarios by topic.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,18 @@ from tests.integration.parity import (
 from tests.integration.parity.model import Scenario
 
 MODULES = (
-    nodes, node_patches, services, volumes, events, leases, namespaces, deletion, lists, watches, requests, reviews, discovery,
-)  # fmt: skip
+    nodes,
+    node_patches,
+    services,
+    volumes,
+    events,
+    leases,
+    namespaces,
+    deletion,
+    lists,
+    watches,
+    requests,
+    reviews,
+    discovery,
+)
 SCENARIOS: list[Scenario] = [scenario for module in MODULES for scenario in module.SCENARIOS]

@@ -16,8 +16,15 @@ SCENARIOS = [
             merge(f"{NODES}/dp-pre", {"metadata": {"labels": {"a": "b"}}}, save={"new": "metadata.resourceVersion"}),
             delete(f"{NODES}/dp-pre", {"preconditions": {"uid": NIL}}, expect=409),
             delete(f"{NODES}/dp-pre", {"preconditions": {"uid": "${uid}", "resourceVersion": "${old}"}}, expect=409),
-            delete(f"{NODES}/dp-pre", {"kind": "DeleteOptions", "apiVersion": "v1",
-                                       "preconditions": {"uid": "${uid}", "resourceVersion": "${new}"}}, expect=200),
+            delete(
+                f"{NODES}/dp-pre",
+                {
+                    "kind": "DeleteOptions",
+                    "apiVersion": "v1",
+                    "preconditions": {"uid": "${uid}", "resourceVersion": "${new}"},
+                },
+                expect=200,
+            ),
             delete(f"{NODES}/dp-pre", {"preconditions": {"uid": "${uid}"}}, expect=404),
             get(f"{NODES}/dp-pre", expect=404),
         ],
@@ -42,12 +49,21 @@ SCENARIOS = [
     Scenario(
         "a service's cleanup finalizer goes by a status patch too",
         [
-            post(SERVICES, service("dp-service", type="LoadBalancer", metadata={"finalizers": ["service.kubernetes.io/load-balancer-cleanup"]})),
+            post(
+                SERVICES,
+                service(
+                    "dp-service",
+                    type="LoadBalancer",
+                    metadata={"finalizers": ["service.kubernetes.io/load-balancer-cleanup"]},
+                ),
+            ),
             delete(f"{SERVICES}/dp-service", expect=200),
             merge(f"{SERVICES}/dp-service/status", {"metadata": {"finalizers": None}}, expect=200),
             get(f"{SERVICES}/dp-service", expect=404),
             post(SERVICES, service("dp-service-2"), expect=201),
-            delete(f"{SERVICES}/dp-service-2", {"propagationPolicy": "Background", "gracePeriodSeconds": 0}, expect=200),
+            delete(
+                f"{SERVICES}/dp-service-2", {"propagationPolicy": "Background", "gracePeriodSeconds": 0}, expect=200
+            ),
         ],
         [f"{SERVICES}/dp-service", f"{SERVICES}/dp-service-2"],
     ),
@@ -62,7 +78,13 @@ SCENARIOS = [
             delete(f"{NODES}/dp-policy", query={"propagationPolicy": "Orphan"}, expect=200),
             merge(f"{NODES}/dp-policy", {"metadata": {"finalizers": None}}, expect=200),
             post(NODES, node("dp-policy")),
-            delete(f"{NODES}/dp-policy", query={"propagationPolicy": "Background"}, accept=PARTIAL, compare="outcome", expect=200),
+            delete(
+                f"{NODES}/dp-policy",
+                query={"propagationPolicy": "Background"},
+                accept=PARTIAL,
+                compare="outcome",
+                expect=200,
+            ),
         ],
         [f"{NODES}/dp-policy"],
     ),
@@ -77,4 +99,4 @@ SCENARIOS = [
         ],
         [f"{NODES}/dp-many-{at}" for at in (1, 2, 3)],
     ),
-]  # fmt: skip
+]

@@ -13,10 +13,19 @@ def event(name: str, **parts: Any) -> dict[str, Any]:
     """An Event to send."""
     about = {"kind": "Node", "name": "n", "uid": "u", "apiVersion": "v1"}
     return {
-        "kind": "Event", "apiVersion": "v1", "metadata": {"name": name}, "involvedObject": about, "reason": "Synced",
-        "message": "Node synced successfully", "type": "Normal", "count": 1, "source": {"component": "cloud-node-controller"},
-        "firstTimestamp": "2026-01-01T00:00:00Z", "lastTimestamp": "2026-01-01T00:00:00Z", **parts,
-    }  # fmt: skip
+        "kind": "Event",
+        "apiVersion": "v1",
+        "metadata": {"name": name},
+        "involvedObject": about,
+        "reason": "Synced",
+        "message": "Node synced successfully",
+        "type": "Normal",
+        "count": 1,
+        "source": {"component": "cloud-node-controller"},
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        **parts,
+    }
 
 
 SCENARIOS = [
@@ -25,8 +34,12 @@ SCENARIOS = [
         [
             post(EVENTS, event("ep-a"), expect=201),
             post(EVENTS, event("ep-b", type="Warning", reason="Failed"), expect=201),
-            post(EVENTS, {"kind": "Event", "apiVersion": "v1", "metadata": {"generateName": "ep-gen-"}, "involvedObject": {}},
-                 save={"generated": "metadata.name"}, expect=201),
+            post(
+                EVENTS,
+                {"kind": "Event", "apiVersion": "v1", "metadata": {"generateName": "ep-gen-"}, "involvedObject": {}},
+                save={"generated": "metadata.name"},
+                expect=201,
+            ),
             merge(f"{EVENTS}/ep-a", {"count": 2, "lastTimestamp": "2026-01-01T00:01:00Z"}, expect=200),
             strategic(f"{EVENTS}/ep-a", {"count": 3, "message": "changed"}, expect=200),
             put(f"{EVENTS}/ep-put", event("ep-put"), expect=201),
@@ -42,15 +55,29 @@ SCENARIOS = [
         "events that are refused",
         [
             post("/api/v1/namespaces/kube-system/events", event("ep-bad"), expect=422),
-            post(EVENTS, event("ep-bad", involvedObject={"kind": "Service", "name": "s", "namespace": "kube-system"}), expect=422),
+            post(
+                EVENTS,
+                event("ep-bad", involvedObject={"kind": "Service", "name": "s", "namespace": "kube-system"}),
+                expect=422,
+            ),
             post("/api/v1/namespaces/none/events", event("ep-bad", involvedObject={"namespace": "none"}), expect=404),
             post(EVENTS, event("ep-bad", eventTime="2026-01-01T00:00:00.000000Z"), expect=422),
             post(EVENTS, event("ep-bad", eventTime="2026-01-01T00:00:00Z"), compare="outcome", expect=400),
-            post(EVENTS, event("ep-new", eventTime="2026-01-01T00:00:00.000000Z", reportingComponent="a.b/c", reportingInstance="i",
-                               action="Sync", series={"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000001Z"}), expect=201),
+            post(
+                EVENTS,
+                event(
+                    "ep-new",
+                    eventTime="2026-01-01T00:00:00.000000Z",
+                    reportingComponent="a.b/c",
+                    reportingInstance="i",
+                    action="Sync",
+                    series={"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000001Z"},
+                ),
+                expect=201,
+            ),
             post(EVENTS, event("ep bad/"), compare="outcome"),
             post(EVENTS, event("Ep_Odd.Name"), expect=201),
         ],
         [f"{EVENTS}/ep-bad", f"{EVENTS}/ep-new", f"{EVENTS}/Ep_Odd.Name"],
     ),
-]  # fmt: skip
+]

@@ -19,11 +19,25 @@ SCENARIOS = [
     Scenario(
         "leases: merge patch works, stale is a conflict, renewTime needs six digits",
         [
-            post(LEASES, lease("lp-a", holderIdentity="x", leaseDurationSeconds=15, leaseTransitions=0,
-                               renewTime="2026-01-01T00:00:00.000000Z"), save={"old": "metadata.resourceVersion"}, expect=201),
+            post(
+                LEASES,
+                lease(
+                    "lp-a",
+                    holderIdentity="x",
+                    leaseDurationSeconds=15,
+                    leaseTransitions=0,
+                    renewTime="2026-01-01T00:00:00.000000Z",
+                ),
+                save={"old": "metadata.resourceVersion"},
+                expect=201,
+            ),
             merge(f"{LEASES}/lp-a", {"spec": {"renewTime": "2026-01-01T00:00:05.123456Z"}}, expect=200),
             merge(f"{LEASES}/lp-a", {"spec": {"renewTime": "2026-01-01T01:00:06.123456+01:00"}}, expect=200),
-            merge(f"{LEASES}/lp-a", {"metadata": {"resourceVersion": "${old}"}, "spec": {"holderIdentity": "y"}}, expect=409),
+            merge(
+                f"{LEASES}/lp-a",
+                {"metadata": {"resourceVersion": "${old}"}, "spec": {"holderIdentity": "y"}},
+                expect=409,
+            ),
             merge(f"{LEASES}/lp-a", {"spec": {"renewTime": "2026-01-01T00:00:05Z"}}, compare="outcome", expect=422),
             merge(f"{LEASES}/lp-a", {"spec": {"renewTime": "2026-01-01T00:00:05.123Z"}}, compare="outcome", expect=422),
             merge(f"{LEASES}/lp-a", {"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}}, expect=422),
@@ -36,7 +50,12 @@ SCENARIOS = [
     Scenario(
         "leases: PUT needs a resourceVersion, and may create",
         [
-            put(f"{LEASES}/lp-put", lease("lp-put", holderIdentity="a"), save={"version": "metadata.resourceVersion"}, expect=201),
+            put(
+                f"{LEASES}/lp-put",
+                lease("lp-put", holderIdentity="a"),
+                save={"version": "metadata.resourceVersion"},
+                expect=201,
+            ),
             put(f"{LEASES}/lp-put", lease("lp-put", holderIdentity="b"), expect=422),
             put(f"{LEASES}/lp-put", lease("lp-put", {"resourceVersion": "${version}"}, holderIdentity="b"), expect=200),
             put(f"{LEASES}/lp-put", lease("lp-put", {"resourceVersion": "${version}"}, holderIdentity="c"), expect=409),
@@ -52,4 +71,4 @@ SCENARIOS = [
         ],
         [f"{LEASES}/lp-put", f"{LEASES}/lp-put-2", f"{LEASES}/lp-bad", f"{LEASES}/lp-odd"],
     ),
-]  # fmt: skip
+]

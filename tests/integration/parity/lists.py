@@ -29,8 +29,12 @@ SCENARIOS = [
             get(NODES, query={"labelSelector": MINE, "limit": "2", "continue": "${next}"}, expect=200),
             get(NODES, query={"labelSelector": MINE, "continue": "${next}"}, expect=200),
             get(NODES, query={"labelSelector": MINE}, expect=200),
-            get(NODES, query={"labelSelector": MINE, "limit": "2", "continue": "${next}", "resourceVersion": "1"},
-                compare="outcome", expect=400),
+            get(
+                NODES,
+                query={"labelSelector": MINE, "limit": "2", "continue": "${next}", "resourceVersion": "1"},
+                compare="outcome",
+                expect=400,
+            ),
             get(NODES, query={"labelSelector": MINE, "continue": "nonsense"}, compare="outcome", expect=400),
             get(NODES, query={"labelSelector": MINE, "limit": "x"}, compare="outcome", expect=400),
         ],
@@ -40,8 +44,13 @@ SCENARIOS = [
         "limit with resourceVersion=0 returns everything",
         [
             *CREATE,
-            get(NODES, query={"limit": "2", "resourceVersion": "0"}, save={"version": "metadata.resourceVersion"}, expect=200,
-                compare="outcome"),
+            get(
+                NODES,
+                query={"limit": "2", "resourceVersion": "0"},
+                save={"version": "metadata.resourceVersion"},
+                expect=200,
+                compare="outcome",
+            ),
             get(NODES, query={"labelSelector": MINE, "limit": "2", "resourceVersion": "0"}, expect=200),
             get(NODES, query={"labelSelector": MINE, "limit": "2"}, expect=200),
         ],
@@ -53,10 +62,22 @@ SCENARIOS = [
             *CREATE,
             get(NODES, query={"labelSelector": MINE}, save={"version": "metadata.resourceVersion"}),
             merge(f"{NODES}/lp-1", {"metadata": {"labels": {"n": "changed"}}}, compare="nothing"),
-            get(NODES, query={"labelSelector": MINE, "resourceVersion": "${version}", "resourceVersionMatch": "Exact"}, expect=200),
+            get(
+                NODES,
+                query={"labelSelector": MINE, "resourceVersion": "${version}", "resourceVersionMatch": "Exact"},
+                expect=200,
+            ),
             get(NODES, query={"labelSelector": MINE, "resourceVersion": "${version}", "limit": "1"}, expect=200),
-            get(NODES, query={"labelSelector": MINE, "resourceVersion": "${version}", "resourceVersionMatch": "NotOlderThan"}, expect=200),
-            get(NODES, query={"labelSelector": MINE, "resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"}, expect=200),
+            get(
+                NODES,
+                query={"labelSelector": MINE, "resourceVersion": "${version}", "resourceVersionMatch": "NotOlderThan"},
+                expect=200,
+            ),
+            get(
+                NODES,
+                query={"labelSelector": MINE, "resourceVersion": "0", "resourceVersionMatch": "NotOlderThan"},
+                expect=200,
+            ),
             get(NODES, query={"resourceVersion": "0", "resourceVersionMatch": "Exact"}, expect=422),
             get(NODES, query={"resourceVersionMatch": "Exact"}, expect=422),
             get(NODES, query={"resourceVersion": "1", "resourceVersionMatch": "Odd"}, expect=422),
@@ -77,15 +98,29 @@ SCENARIOS = [
             *[
                 get(NODES, query={"labelSelector": f"{MINE},{selector}"}, expect=200)
                 for selector in (
-                    "n=lp-1", "n==lp-1", "n!=lp-1", "n in (lp-1, lp-2)", "n notin (lp-1)", "n", "!n", "missing", "!missing",
-                    "missing!=x", "missing notin (x)", "n in ()",
+                    "n=lp-1",
+                    "n==lp-1",
+                    "n!=lp-1",
+                    "n in (lp-1, lp-2)",
+                    "n notin (lp-1)",
+                    "n",
+                    "!n",
+                    "missing",
+                    "!missing",
+                    "missing!=x",
+                    "missing notin (x)",
+                    "n in ()",
                 )
             ],
             *[
                 get(NODES, query={"labelSelector": MINE, "fieldSelector": selector}, expect=200)
                 for selector in (
-                    "metadata.name=lp-1", "metadata.name!=lp-1", "spec.unschedulable=true", "spec.unschedulable=false",
-                    "metadata.name==lp-2,spec.unschedulable!=false", "metadata.name=",
+                    "metadata.name=lp-1",
+                    "metadata.name!=lp-1",
+                    "spec.unschedulable=true",
+                    "spec.unschedulable=false",
+                    "metadata.name==lp-2,spec.unschedulable!=false",
+                    "metadata.name=",
                 )
             ],
             get(NODES, query={"fieldSelector": "spec.providerID=x"}, expect=400),
@@ -110,9 +145,13 @@ SCENARIOS = [
             get(NODES, query={"labelSelector": "x>a"}, compare="outcome"),
             get(NODES, query={"labelSelector": MINE, "limit": "-1"}, expect=200),
             get(NODES, query={"sendInitialEvents": "true"}, expect=422),
-            get("/api/v1/services", query={"fieldSelector": "metadata.namespace=default,spec.type=LoadBalancer"}, expect=200),
+            get(
+                "/api/v1/services",
+                query={"fieldSelector": "metadata.namespace=default,spec.type=LoadBalancer"},
+                expect=200,
+            ),
             get("/api/v1/services", query={"fieldSelector": "spec.clusterIP=None"}, expect=200),
         ],
         CLEAN,
     ),
-]  # fmt: skip
+]

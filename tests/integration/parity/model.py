@@ -1,4 +1,6 @@
-"""What a row of the parity table says: requests in order, with values remembered from one answer for the next request."""
+"""What a row of the parity table says: requests in order, with values remembered from one answer for the next
+request.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,13 @@ PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1
 
 @attrs.frozen
 class Step:
-    """One request. `$name` in paths, queries, bodies and names of the scenario stands for a value that an earlier `save` kept.
+    """One request. `$name` in paths, queries, bodies and names of the scenario stands for a value that an
+    earlier `save` kept.
 
-    `save` maps such a name to a path in the answer (`metadata.uid`, `items.0.metadata.name`). `compare` is "all" (status, reason,
-    message and object), "outcome" (status and reason only, where the message is Go's own wording of a parser or the object is the
-    server's business), or "nothing" (set-up whose answer other rows compare).
+    `save` maps such a name to a path in the answer (`metadata.uid`, `items.0.metadata.name`). `compare` is
+    "all" (status, reason, message and object), "outcome" (status and reason only, where the message is Go's own
+    wording of a parser or the object is the server's business), or "nothing" (set-up whose answer other rows
+    compare).
     """
 
     method: str

@@ -1,4 +1,6 @@
-"""The three kinds of patch on nodes: every line of the reference's semantics about conditions, addresses, taints, finalizers."""
+"""The three kinds of patch on nodes: every line of the reference's semantics about conditions, addresses,
+taints, finalizers.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ SCENARIOS = [
             merge(f"{NODES}/pp-stale", {"metadata": {"labels": {"a": "b"}}}, save={"new": "metadata.resourceVersion"}),
             merge(f"{NODES}/pp-stale", {"metadata": {"resourceVersion": "${old}", "labels": {"a": "c"}}}, expect=409),
             merge(f"{NODES}/pp-stale", {"metadata": {"resourceVersion": "${old}", "labels": {"a": "b"}}}, expect=409),
-            merge(f"{NODES}/pp-stale/status", {"metadata": {"resourceVersion": "${old}"}, "status": {"phase": "x"}}, expect=409),
+            merge(
+                f"{NODES}/pp-stale/status",
+                {"metadata": {"resourceVersion": "${old}"}, "status": {"phase": "x"}},
+                expect=409,
+            ),
             merge(f"{NODES}/pp-stale/status", {"metadata": {"resourceVersion": "${old}"}}, expect=409),
             strategic(f"{NODES}/pp-stale", {"metadata": {"resourceVersion": "${old}"}}, expect=409),
             merge(f"{NODES}/pp-stale", {"metadata": {"resourceVersion": "${new}", "labels": {"a": "b"}}}, expect=200),
@@ -46,7 +52,12 @@ SCENARIOS = [
             merge(f"{NODES}/pp-uid", {"metadata": {"uid": "00000000-0000-0000-0000-000000000000"}}, expect=422),
             merge(f"{NODES}/pp-uid", {"metadata": {"uid": "${uid}", "labels": {"a": "b"}}}, expect=200),
             merge(f"{NODES}/pp-uid", {"metadata": {"uid": None}}, expect=200),
-            json_patch(f"{NODES}/pp-uid", [{"op": "test", "path": "/metadata/uid", "value": "x"}], compare="outcome", expect=422),
+            json_patch(
+                f"{NODES}/pp-uid",
+                [{"op": "test", "path": "/metadata/uid", "value": "x"}],
+                compare="outcome",
+                expect=422,
+            ),
             json_patch(
                 f"{NODES}/pp-uid",
                 [
@@ -58,11 +69,18 @@ SCENARIOS = [
                 ],
                 expect=200,
             ),
-            json_patch(f"{NODES}/pp-uid", [{"op": "remove", "path": "/metadata/labels/none"}], compare="outcome", expect=422),
-            json_patch(f"{NODES}/pp-uid", [{"op": "replace", "path": "/spec/x/y", "value": 1}], compare="outcome", expect=422),
+            json_patch(
+                f"{NODES}/pp-uid", [{"op": "remove", "path": "/metadata/labels/none"}], compare="outcome", expect=422
+            ),
+            json_patch(
+                f"{NODES}/pp-uid", [{"op": "replace", "path": "/spec/x/y", "value": 1}], compare="outcome", expect=422
+            ),
             json_patch(f"{NODES}/pp-uid", [{"op": "fly", "path": "/spec"}], compare="outcome"),
             json_patch(f"{NODES}/pp-uid", {"op": "add"}, compare="outcome", expect=400),
-            json_patch(f"{NODES}/pp-uid", [{"op": "add", "path": "/spec/taints/-", "value": {"key": "z", "effect": "NoExecute"}}]),
+            json_patch(
+                f"{NODES}/pp-uid",
+                [{"op": "add", "path": "/spec/taints/-", "value": {"key": "z", "effect": "NoExecute"}}],
+            ),
         ],
         [f"{NODES}/pp-uid"],
     ),
@@ -84,18 +102,39 @@ SCENARIOS = [
             strategic(f"{NODES}/pp-conditions/status", {"status": {"conditions": [NETWORK]}}, expect=200),
             strategic(
                 f"{NODES}/pp-conditions/status",
-                {"status": {"conditions": [{"type": "NetworkUnavailable", "status": "True"}, {"type": "New", "status": "True"}]}},
+                {
+                    "status": {
+                        "conditions": [
+                            {"type": "NetworkUnavailable", "status": "True"},
+                            {"type": "New", "status": "True"},
+                        ]
+                    }
+                },
                 expect=200,
             ),
             strategic(
                 f"{NODES}/pp-conditions/status",
-                {"status": {"$setElementOrder/conditions": [{"type": "New"}, {"type": "Ready"}],
-                            "conditions": [{"type": "New", "status": "False"}]}},
+                {
+                    "status": {
+                        "$setElementOrder/conditions": [{"type": "New"}, {"type": "Ready"}],
+                        "conditions": [{"type": "New", "status": "False"}],
+                    }
+                },
                 expect=200,
             ),
-            strategic(f"{NODES}/pp-conditions/status", {"status": {"conditions": [{"$patch": "delete", "type": "New"}]}}, expect=200),
-            strategic(f"{NODES}/pp-conditions/status", {"status": {"conditions": [{"status": "True"}]}}, compare="outcome"),
-            strategic(f"{NODES}/pp-conditions/status", {"status": {"conditions": [{"type": "Ready", "reason": None}]}}, expect=200),
+            strategic(
+                f"{NODES}/pp-conditions/status",
+                {"status": {"conditions": [{"$patch": "delete", "type": "New"}]}},
+                expect=200,
+            ),
+            strategic(
+                f"{NODES}/pp-conditions/status", {"status": {"conditions": [{"status": "True"}]}}, compare="outcome"
+            ),
+            strategic(
+                f"{NODES}/pp-conditions/status",
+                {"status": {"conditions": [{"type": "Ready", "reason": None}]}},
+                expect=200,
+            ),
             strategic(f"{NODES}/pp-conditions/status", {"status": {"conditions": []}}, expect=200),
             strategic(f"{NODES}/pp-conditions/status", {"status": {"conditions": None}}, expect=200),
         ],
@@ -105,16 +144,33 @@ SCENARIOS = [
         "strategic merge on addresses: by type, or replaced",
         [
             post(NODES, node("pp-addresses", status={"addresses": [IP, HOST]})),
-            strategic(f"{NODES}/pp-addresses/status", {"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}]}}),
-            strategic(f"{NODES}/pp-addresses/status", {"status": {"addresses": [{"type": "ExternalIP", "address": "1.2.3.4"}]}}),
-            strategic(f"{NODES}/pp-addresses/status", {"status": {"addresses": [{"$patch": "replace"}, HOST, IP]}}, expect=200),
             strategic(
                 f"{NODES}/pp-addresses/status",
-                {"status": {"addresses": [{"$patch": "replace"}, IP, {"type": "InternalIP", "address": "fd00::1"}, HOST]}},
+                {"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}]}},
+            ),
+            strategic(
+                f"{NODES}/pp-addresses/status",
+                {"status": {"addresses": [{"type": "ExternalIP", "address": "1.2.3.4"}]}},
+            ),
+            strategic(
+                f"{NODES}/pp-addresses/status", {"status": {"addresses": [{"$patch": "replace"}, HOST, IP]}}, expect=200
+            ),
+            strategic(
+                f"{NODES}/pp-addresses/status",
+                {
+                    "status": {
+                        "addresses": [{"$patch": "replace"}, IP, {"type": "InternalIP", "address": "fd00::1"}, HOST]
+                    }
+                },
                 expect=200,
             ),
-            strategic(f"{NODES}/pp-addresses/status", {"status": {"addresses": [{"type": "InternalIP", "address": "10.9.9.9"}]}}),
-            strategic(f"{NODES}/pp-addresses/status", {"status": {"addresses": [{"$patch": "replace"}, IP, IP]}}, expect=422),
+            strategic(
+                f"{NODES}/pp-addresses/status",
+                {"status": {"addresses": [{"type": "InternalIP", "address": "10.9.9.9"}]}},
+            ),
+            strategic(
+                f"{NODES}/pp-addresses/status", {"status": {"addresses": [{"$patch": "replace"}, IP, IP]}}, expect=422
+            ),
             strategic(f"{NODES}/pp-addresses/status", {"status": {"addresses": [{"$patch": "replace"}]}}, expect=200),
             merge(f"{NODES}/pp-addresses/status", {"status": {"addresses": [{"$patch": "replace"}, IP]}}),
         ],
@@ -125,14 +181,21 @@ SCENARIOS = [
         [
             post(NODES, node("pp-taints", spec={"taints": [{"key": "a", "value": "true", "effect": "NoSchedule"}]})),
             strategic(f"{NODES}/pp-taints", {"spec": {"taints": [{"key": "b", "effect": "NoExecute"}]}}, expect=200),
-            merge(f"{NODES}/pp-taints", {"spec": {"taints": [{"key": "c", "effect": "NoExecute"}, {"key": "d", "effect": "NoSchedule"}]}}),
+            merge(
+                f"{NODES}/pp-taints",
+                {"spec": {"taints": [{"key": "c", "effect": "NoExecute"}, {"key": "d", "effect": "NoSchedule"}]}},
+            ),
             strategic(f"{NODES}/pp-taints", {"spec": {"taints": None}}, expect=200),
             merge(f"{NODES}/pp-taints", {"spec": {"taints": [{"key": "c", "effect": "Bad"}]}}, expect=422),
             merge(f"{NODES}/pp-taints", {"spec": {"taints": []}}, expect=200),
             merge(f"{NODES}/pp-taints", {"spec": None}, expect=200),
             strategic(
                 f"{NODES}/pp-taints",
-                {"spec": {"taints": [{"key": "t", "effect": "NoExecute", "timeAdded": "2026-01-02T03:04:05.678+01:00"}]}},
+                {
+                    "spec": {
+                        "taints": [{"key": "t", "effect": "NoExecute", "timeAdded": "2026-01-02T03:04:05.678+01:00"}]
+                    }
+                },
             ),
         ],
         [f"{NODES}/pp-taints"],
@@ -143,11 +206,24 @@ SCENARIOS = [
             post(NODES, node("pp-finalizers", metadata={"finalizers": ["foreign.io/a", "foreign.io/b"]})),
             strategic(f"{NODES}/pp-finalizers", {"metadata": {"finalizers": ["ours.io/x"]}}, expect=200),
             strategic(f"{NODES}/pp-finalizers", {"metadata": {"finalizers": ["ours.io/x"]}}, expect=200),
-            strategic(f"{NODES}/pp-finalizers", {"metadata": {"$deleteFromPrimitiveList/finalizers": ["ours.io/x"]}}, expect=200),
-            strategic(f"{NODES}/pp-finalizers", {"metadata": {"$deleteFromPrimitiveList/finalizers": ["ours.io/x"]}}, expect=200),
             strategic(
                 f"{NODES}/pp-finalizers",
-                {"metadata": {"$setElementOrder/finalizers": ["ours.io/y", "foreign.io/b", "foreign.io/a"], "finalizers": ["ours.io/y"]}},
+                {"metadata": {"$deleteFromPrimitiveList/finalizers": ["ours.io/x"]}},
+                expect=200,
+            ),
+            strategic(
+                f"{NODES}/pp-finalizers",
+                {"metadata": {"$deleteFromPrimitiveList/finalizers": ["ours.io/x"]}},
+                expect=200,
+            ),
+            strategic(
+                f"{NODES}/pp-finalizers",
+                {
+                    "metadata": {
+                        "$setElementOrder/finalizers": ["ours.io/y", "foreign.io/b", "foreign.io/a"],
+                        "finalizers": ["ours.io/y"],
+                    }
+                },
                 expect=200,
             ),
             strategic(
@@ -167,13 +243,27 @@ SCENARIOS = [
             ),
             strategic(
                 f"{NODES}/pp-finalizers",
-                {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "y", "uid": "u2"},
-                                                  {"uid": "u1", "controller": True}]}},
+                {
+                    "metadata": {
+                        "ownerReferences": [
+                            {"apiVersion": "v1", "kind": "Node", "name": "y", "uid": "u2"},
+                            {"uid": "u1", "controller": True},
+                        ]
+                    }
+                },
                 expect=200,
             ),
-            strategic(f"{NODES}/pp-finalizers", {"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "u1"}]}}, expect=200),
+            strategic(
+                f"{NODES}/pp-finalizers",
+                {"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "u1"}]}},
+                expect=200,
+            ),
             merge(f"{NODES}/pp-finalizers", {"metadata": {"finalizers": None, "ownerReferences": None}}, expect=200),
-            strategic(f"{NODES}/pp-finalizers", {"metadata": {"$deleteFromPrimitiveList/finalizers": ["ours.io/x"]}}, expect=200),
+            strategic(
+                f"{NODES}/pp-finalizers",
+                {"metadata": {"$deleteFromPrimitiveList/finalizers": ["ours.io/x"]}},
+                expect=200,
+            ),
         ],
         [f"{NODES}/pp-finalizers"],
     ),
@@ -211,7 +301,12 @@ SCENARIOS = [
             post(NODES, node("pp-bad")),
             merge(f"{NODES}/pp-bad", {"spec": {"unschedulable": "x"}}, compare="outcome", expect=422),
             strategic(f"{NODES}/pp-bad", {"spec": {"unschedulable": "x"}}, compare="outcome"),
-            json_patch(f"{NODES}/pp-bad", [{"op": "add", "path": "/spec/unschedulable", "value": "x"}], compare="outcome", expect=422),
+            json_patch(
+                f"{NODES}/pp-bad",
+                [{"op": "add", "path": "/spec/unschedulable", "value": "x"}],
+                compare="outcome",
+                expect=422,
+            ),
             merge(f"{NODES}/pp-bad", {"metadata": {"name": "other"}}, expect=400),
             merge(f"{NODES}/pp-bad", {"metadata": {"name": None}}, expect=400),
             merge(f"{NODES}/pp-bad", {"metadata": {"namespace": "default"}}),
@@ -225,7 +320,15 @@ SCENARIOS = [
             merge(f"{NODES}/pp-bad", {"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}}),
             merge(f"{NODES}/pp-bad", {"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z"}}),
             merge(f"{NODES}/pp-bad", {"metadata": {"generation": 5}}),
-            Step("PATCH", f"{NODES}/pp-bad", None, "application/merge-patch+json", raw=b"{", compare="outcome", expect=400),
+            Step(
+                "PATCH",
+                f"{NODES}/pp-bad",
+                None,
+                "application/merge-patch+json",
+                raw=b"{",
+                compare="outcome",
+                expect=400,
+            ),
             Step("PATCH", f"{NODES}/pp-bad", {"a": "b"}, "application/json", compare="outcome", expect=415),
             merge(f"{NODES}/pp-none", {"metadata": {"labels": {"a": "b"}}}, expect=404),
             merge(f"{NODES}/pp-none/status", {"metadata": {"labels": {"a": "b"}}}, expect=404),
@@ -251,19 +354,36 @@ SCENARIOS = [
         "unknown and duplicate fields, as fieldValidation has it",
         [
             post(NODES, node("pp-unknown", spec={"foo": 1}, bar={}), expect=201),
-            post(NODES, node("pp-unknown-2", spec={"foo": 1, "taints": [{"key": "a", "effect": "NoSchedule", "x": 1}]}),
-                 query={"fieldValidation": "Strict"}, expect=400),
+            post(
+                NODES,
+                node("pp-unknown-2", spec={"foo": 1, "taints": [{"key": "a", "effect": "NoSchedule", "x": 1}]}),
+                query={"fieldValidation": "Strict"},
+                expect=400,
+            ),
             post(NODES, node("pp-unknown-3", spec={"foo": 1}), query={"fieldValidation": "Ignore"}, expect=201),
             post(NODES, node("pp-unknown-4"), query={"fieldValidation": "Maybe"}, compare="outcome"),
             merge(f"{NODES}/pp-unknown", {"spec": {"foo": 1, "unschedulable": True}}, expect=200),
             merge(f"{NODES}/pp-unknown", {"spec": {"foo": 1}}, query={"fieldValidation": "Strict"}, compare="outcome"),
-            strategic(f"{NODES}/pp-unknown", {"spec": {"foo": 1}}, query={"fieldValidation": "Strict"}, compare="outcome"),
+            strategic(
+                f"{NODES}/pp-unknown", {"spec": {"foo": 1}}, query={"fieldValidation": "Strict"}, compare="outcome"
+            ),
             merge(f"{NODES}/pp-unknown", {"spec": {"foo": 1}}, query={"fieldValidation": "Ignore"}, expect=200),
-            Step("POST", NODES, None, query={"fieldValidation": "Strict"}, compare="outcome",
-                 raw=b'{"kind":"Node","apiVersion":"v1","metadata":{"name":"pp-unknown-5","name":"pp-unknown-5"}}'),
-            Step("POST", NODES, None,
-                 raw=b'{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","name":"pp-unknown-6"}}', expect=201),
+            Step(
+                "POST",
+                NODES,
+                None,
+                query={"fieldValidation": "Strict"},
+                compare="outcome",
+                raw=b'{"kind":"Node","apiVersion":"v1","metadata":{"name":"pp-unknown-5","name":"pp-unknown-5"}}',
+            ),
+            Step(
+                "POST",
+                NODES,
+                None,
+                raw=b'{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","name":"pp-unknown-6"}}',
+                expect=201,
+            ),
         ],
         [f"{NODES}/pp-unknown", f"{NODES}/pp-unknown-3", f"{NODES}/pp-unknown-6"],
     ),
-]  # fmt: skip
+]

@@ -48,4 +48,4 @@ SCENARIOS = [
         ],
         [f"{NODES}/rp-charset", f"{NODES}/rp-unicode"],
     ),
-]  # fmt: skip
+]

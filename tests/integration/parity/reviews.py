@@ -26,13 +26,35 @@ SCENARIOS = [
         [
             post(SELF, review("SelfSubjectAccessReview", resourceAttributes=NODES), compare="outcome", expect=201),
             post(SELF, review("SelfSubjectAccessReview"), compare="outcome", expect=422),
-            post(SELF, review("SelfSubjectAccessReview", resourceAttributes=NODES, nonResourceAttributes={}), compare="outcome", expect=422),
+            post(
+                SELF,
+                review("SelfSubjectAccessReview", resourceAttributes=NODES, nonResourceAttributes={}),
+                compare="outcome",
+                expect=422,
+            ),
             post(SUBJECT, review("SubjectAccessReview", user="nobody", resourceAttributes=NODES), expect=201),
             post(SUBJECT, review("SubjectAccessReview", resourceAttributes=NODES), compare="outcome", expect=422),
-            post(SUBJECT, review("SubjectAccessReview", user="system:anonymous", groups=["system:unauthenticated"],
-                                 nonResourceAttributes={"verb": "get", "path": "/metrics"}), expect=201),
-            post(SUBJECT, review("SubjectAccessReview", user="x", groups=["system:masters"],
-                                 nonResourceAttributes={"verb": "get", "path": "/metrics"}), compare="outcome", expect=201),
+            post(
+                SUBJECT,
+                review(
+                    "SubjectAccessReview",
+                    user="system:anonymous",
+                    groups=["system:unauthenticated"],
+                    nonResourceAttributes={"verb": "get", "path": "/metrics"},
+                ),
+                expect=201,
+            ),
+            post(
+                SUBJECT,
+                review(
+                    "SubjectAccessReview",
+                    user="x",
+                    groups=["system:masters"],
+                    nonResourceAttributes={"verb": "get", "path": "/metrics"},
+                ),
+                compare="outcome",
+                expect=201,
+            ),
             get(SELF, compare="outcome", expect=405),
             post(SELF, review("TokenReview"), compare="outcome", expect=400),
         ],
@@ -49,4 +71,4 @@ SCENARIOS = [
         "the administrator's rules",
         [post(RULES, review("SelfSubjectRulesReview", namespace="default"), compare="outcome", expect=201)],
     ),
-]  # fmt: skip
+]

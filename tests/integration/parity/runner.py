@@ -1,7 +1,8 @@
-"""Runs a scenario against one server and normalises what cannot be alike: UIDs, versions, times, addresses and ports.
+"""Runs a scenario against one server and normalises what cannot be alike: UIDs, versions, times, addresses and
+ports.
 
-Normalised values keep their identity: the first UID seen is `uid-1` on both servers, a version that did not change between two
-answers has the same name twice. So a patch that should change nothing shows.
+Normalised values keep their identity: the first UID seen is `uid-1` on both servers, a version that did not
+change between two answers has the same name twice. So a patch that should change nothing shows.
 """
 
 from __future__ import annotations

@@ -36,18 +36,53 @@ SCENARIOS = [
             post(SERVICES, service("sp-external", ports=None, type="ExternalName", externalName="a.b."), expect=201),
             post(SERVICES, service("sp-affinity", sessionAffinity="ClientIP"), expect=201),
             post(SERVICES, service("sp-extips", externalIPs=["1.2.3.4"]), expect=201),
-            post(SERVICES, service("sp-several", ports=[{"name": "a", "port": 53, "protocol": "UDP"},
-                                                      {"name": "b", "port": 53, "targetPort": "dns"}], type="NodePort")),
+            post(
+                SERVICES,
+                service(
+                    "sp-several",
+                    ports=[
+                        {"name": "a", "port": 53, "protocol": "UDP"},
+                        {"name": "b", "port": 53, "targetPort": "dns"},
+                    ],
+                    type="NodePort",
+                ),
+            ),
             post(SERVICES, service("sp-prefer", ipFamilyPolicy="PreferDualStack"), expect=201),
-            merge(f"{SERVICES}/sp-headless", {"spec": {"externalIPs": ["2001:DB8::1"], "loadBalancerIP": "1.2.3.4",
-                                                       "sessionAffinity": "ClientIP"}}, expect=200),
-            merge(f"{SERVICES}/sp-balancer", {"spec": {"loadBalancerSourceRanges": [" 10.0.0.0/8 ", "2001:DB8::/32"],
-                                                       "externalName": "x", "trafficDistribution": "PreferClose",
-                                                       "externalIPs": ["2001:DB8::1"]}}, expect=200),
+            merge(
+                f"{SERVICES}/sp-headless",
+                {"spec": {"externalIPs": ["2001:DB8::1"], "loadBalancerIP": "1.2.3.4", "sessionAffinity": "ClientIP"}},
+                expect=200,
+            ),
+            merge(
+                f"{SERVICES}/sp-balancer",
+                {
+                    "spec": {
+                        "loadBalancerSourceRanges": [" 10.0.0.0/8 ", "2001:DB8::/32"],
+                        "externalName": "x",
+                        "trafficDistribution": "PreferClose",
+                        "externalIPs": ["2001:DB8::1"],
+                    }
+                },
+                expect=200,
+            ),
         ],
-        [f"{SERVICES}/{name}" for name in (
-            "sp-default", "sp-nodeport", "sp-balancer", "sp-local", "sp-noports", "sp-headless", "sp-selectorless", "sp-external",
-            "sp-affinity", "sp-extips", "sp-several", "sp-prefer")],
+        [
+            f"{SERVICES}/{name}"
+            for name in (
+                "sp-default",
+                "sp-nodeport",
+                "sp-balancer",
+                "sp-local",
+                "sp-noports",
+                "sp-headless",
+                "sp-selectorless",
+                "sp-external",
+                "sp-affinity",
+                "sp-extips",
+                "sp-several",
+                "sp-prefer",
+            )
+        ],
     ),
     Scenario(
         "services that are refused",
@@ -59,29 +94,69 @@ SCENARIOS = [
             post(SERVICES, service("sp-bad", ports=[{"port": 0}]), expect=422),
             post(SERVICES, service("sp-bad", ports=[{"port": 80}, {"port": 81}]), expect=422),
             post(SERVICES, service("sp-bad", ports=[{"name": "a", "port": 80}, {"name": "a", "port": 80}]), expect=422),
-            post(SERVICES, service("sp-bad", ports=[{"name": "A", "port": 80, "protocol": "X", "targetPort": "--"}]), expect=422),
+            post(
+                SERVICES,
+                service("sp-bad", ports=[{"name": "A", "port": 80, "protocol": "X", "targetPort": "--"}]),
+                expect=422,
+            ),
             post(SERVICES, service("sp-bad", ports=[{"port": 80, "nodePort": 30100}]), expect=422),
             post(SERVICES, service("sp-bad", type="NodePort", ports=[{"port": 80, "nodePort": 80}]), expect=422),
             post(SERVICES, service("sp-bad", loadBalancerClass="a/b"), expect=422),
             post(SERVICES, balancer("sp-bad", loadBalancerClass="a b"), expect=422),
             post(SERVICES, balancer("sp-bad", loadBalancerSourceRanges=["1.2.3.4"]), expect=422),
             post(SERVICES, service("sp-bad", loadBalancerSourceRanges=["1.2.3.0/24"]), expect=422),
-            post(SERVICES, service("sp-bad", metadata={"annotations": {
-                "service.beta.kubernetes.io/load-balancer-source-ranges": "1.2.3.0/24"}}), expect=422),
-            post(SERVICES, balancer("sp-bad", metadata={"annotations": {
-                "service.beta.kubernetes.io/load-balancer-source-ranges": "1.2.3.0/24, x"}}), expect=422),
+            post(
+                SERVICES,
+                service(
+                    "sp-bad",
+                    metadata={"annotations": {"service.beta.kubernetes.io/load-balancer-source-ranges": "1.2.3.0/24"}},
+                ),
+                expect=422,
+            ),
+            post(
+                SERVICES,
+                balancer(
+                    "sp-bad",
+                    metadata={
+                        "annotations": {"service.beta.kubernetes.io/load-balancer-source-ranges": "1.2.3.0/24, x"}
+                    },
+                ),
+                expect=422,
+            ),
             post(SERVICES, balancer("sp-bad", clusterIP="None"), expect=422),
             post(SERVICES, service("sp-bad", externalTrafficPolicy="Local"), expect=422),
             post(SERVICES, balancer("sp-bad", externalTrafficPolicy="Far"), expect=422),
             post(SERVICES, service("sp-bad", internalTrafficPolicy="Far"), expect=422),
             post(SERVICES, service("sp-bad", sessionAffinity="Cookie"), expect=422),
-            post(SERVICES, service("sp-bad", sessionAffinity="ClientIP",
-                                   sessionAffinityConfig={"clientIP": {"timeoutSeconds": 0}}), expect=422),
+            post(
+                SERVICES,
+                service(
+                    "sp-bad", sessionAffinity="ClientIP", sessionAffinityConfig={"clientIP": {"timeoutSeconds": 0}}
+                ),
+                expect=422,
+            ),
             post(SERVICES, service("sp-bad", externalIPs=["127.0.0.1", "x"]), expect=422),
             post(SERVICES, service("sp-bad", clusterIP="x"), expect=422),
-            post(SERVICES, service("sp-bad", externalIPs=["010.1.2.3", "::ffff:1.2.3.4", "fe80::1", "0.0.0.0", "224.0.0.1"]), expect=422),
-            post(SERVICES, balancer("sp-bad", loadBalancerSourceRanges=[
-                "10.1.2.3/8", "010.0.0.0/8", "::ffff:1.2.3.0/120", "10.0.0.0/08", "10.0.0.0/33", "2001:db8::1/64"]), expect=422),
+            post(
+                SERVICES,
+                service("sp-bad", externalIPs=["010.1.2.3", "::ffff:1.2.3.4", "fe80::1", "0.0.0.0", "224.0.0.1"]),
+                expect=422,
+            ),
+            post(
+                SERVICES,
+                balancer(
+                    "sp-bad",
+                    loadBalancerSourceRanges=[
+                        "10.1.2.3/8",
+                        "010.0.0.0/8",
+                        "::ffff:1.2.3.0/120",
+                        "10.0.0.0/08",
+                        "10.0.0.0/33",
+                        "2001:db8::1/64",
+                    ],
+                ),
+                expect=422,
+            ),
             post(SERVICES, service("sp-bad", clusterIP="192.168.77.1"), compare="outcome", expect=422),
             post(SERVICES, service("sp-bad", ipFamilyPolicy="RequireDualStack"), expect=422),
             post(SERVICES, service("sp-bad", ipFamilies=["IPv6"]), expect=422),
@@ -93,7 +168,11 @@ SCENARIOS = [
             post(SERVICES, service("sp-bad", selector={"a b": "c"}), expect=422),
             post(SERVICES, service("sp-bad", allocateLoadBalancerNodePorts=True), expect=422),
             post("/api/v1/namespaces/none/services", service("sp-bad"), expect=404),
-            post("/api/v1/namespaces/kube-system/services", service("sp-bad", metadata={"namespace": "default"}), expect=400),
+            post(
+                "/api/v1/namespaces/kube-system/services",
+                service("sp-bad", metadata={"namespace": "default"}),
+                expect=400,
+            ),
         ],
         [f"{SERVICES}/sp-bad", f"{SERVICES}/0sp-digit"],
     ),
@@ -118,30 +197,70 @@ SCENARIOS = [
             merge(
                 f"{SERVICES}/sp-status/status",
                 {
-                    "metadata": {"annotations": {"a": "b"}, "labels": {"c": "d"},
-                                 "finalizers": ["service.kubernetes.io/load-balancer-cleanup"]},
+                    "metadata": {
+                        "annotations": {"a": "b"},
+                        "labels": {"c": "d"},
+                        "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
+                    },
                     "spec": {"sessionAffinity": "ClientIP", "ports": []},
                     "status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}, {"hostname": "a.b"}]}},
                 },
                 expect=200,
             ),
             merge(f"{SERVICES}/sp-status/status", {"metadata": {"resourceVersion": "${version}"}}, expect=409),
-            merge(f"{SERVICES}/sp-status/status", {"spec": {"type": "ClusterIP"}, "status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.5"}]}}}),
-            strategic(f"{SERVICES}/sp-status/status", {"status": {"loadBalancer": {"ingress": [{"ip": "5.6.7.8", "ipMode": "Proxy"}]}}}),
-            strategic(f"{SERVICES}/sp-status/status", {"status": {"conditions": [
-                {"type": "A", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
+            merge(
+                f"{SERVICES}/sp-status/status",
+                {"spec": {"type": "ClusterIP"}, "status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.5"}]}}},
+            ),
+            strategic(
+                f"{SERVICES}/sp-status/status",
+                {"status": {"loadBalancer": {"ingress": [{"ip": "5.6.7.8", "ipMode": "Proxy"}]}}},
+            ),
+            strategic(
+                f"{SERVICES}/sp-status/status",
+                {
+                    "status": {
+                        "conditions": [
+                            {
+                                "type": "A",
+                                "status": "True",
+                                "reason": "R",
+                                "message": "",
+                                "lastTransitionTime": "2026-01-01T00:00:00Z",
+                            }
+                        ]
+                    }
+                },
+            ),
             merge(f"{SERVICES}/sp-status", {"status": {"loadBalancer": {"ingress": [{"ip": "9.9.9.9"}]}}}, expect=200),
             merge(f"{SERVICES}/sp-status/status", {"status": {"loadBalancer": {"ingress": [{"ip": "x"}]}}}, expect=422),
-            merge(f"{SERVICES}/sp-status/status", {"status": {"loadBalancer": {"ingress": [{"hostname": "1.2.3.4"}]}}}, expect=422),
-            merge(f"{SERVICES}/sp-status/status", {"status": {"loadBalancer": {"ingress": [{"hostname": "a", "ipMode": "VIP"}]}}},
-                  expect=422),
-            merge(f"{SERVICES}/sp-status/status", {"status": {"loadBalancer": {"ingress": [{"ip": "1.1.1.1", "ipMode": "Odd"}]}}},
-                  expect=422),
+            merge(
+                f"{SERVICES}/sp-status/status",
+                {"status": {"loadBalancer": {"ingress": [{"hostname": "1.2.3.4"}]}}},
+                expect=422,
+            ),
+            merge(
+                f"{SERVICES}/sp-status/status",
+                {"status": {"loadBalancer": {"ingress": [{"hostname": "a", "ipMode": "VIP"}]}}},
+                expect=422,
+            ),
+            merge(
+                f"{SERVICES}/sp-status/status",
+                {"status": {"loadBalancer": {"ingress": [{"ip": "1.1.1.1", "ipMode": "Odd"}]}}},
+                expect=422,
+            ),
             merge(f"{SERVICES}/sp-status/status", {"status": {"loadBalancer": None}}, expect=200),
-            strategic(f"{SERVICES}/sp-status/status", {"metadata": {"$deleteFromPrimitiveList/finalizers": [
-                "service.kubernetes.io/load-balancer-cleanup"]}}, expect=200),
+            strategic(
+                f"{SERVICES}/sp-status/status",
+                {"metadata": {"$deleteFromPrimitiveList/finalizers": ["service.kubernetes.io/load-balancer-cleanup"]}},
+                expect=200,
+            ),
             merge(f"{SERVICES}/sp-status", {"spec": {"type": "ClusterIP"}}, expect=200),
-            merge(f"{SERVICES}/sp-status/status", {"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}, expect=422),
+            merge(
+                f"{SERVICES}/sp-status/status",
+                {"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}},
+                expect=422,
+            ),
             get(f"{SERVICES}/sp-status"),
         ],
         [f"{SERVICES}/sp-status"],
@@ -168,7 +287,11 @@ SCENARIOS = [
             strategic(f"{SERVICES}/sp-ports", {"spec": {"ports": [{"name": "https", "port": 443}]}}, expect=200),
             strategic(f"{SERVICES}/sp-ports", {"spec": {"ports": [{"port": 443, "targetPort": 8443}]}}, expect=200),
             strategic(f"{SERVICES}/sp-ports", {"spec": {"ports": [{"port": 80, "$patch": "delete"}]}}, expect=200),
-            put(f"{SERVICES}/sp-ports", service("sp-ports", type="NodePort", ports=[{"name": "https", "port": 8443}]), expect=200),
+            put(
+                f"{SERVICES}/sp-ports",
+                service("sp-ports", type="NodePort", ports=[{"name": "https", "port": 8443}]),
+                expect=200,
+            ),
             json_patch(f"{SERVICES}/sp-ports", [{"op": "replace", "path": "/spec/ports/0/nodePort", "value": 0}]),
             merge(f"{SERVICES}/sp-ports", {"spec": {"clusterIP": "10.96.250.250"}}, compare="outcome", expect=422),
             merge(f"{SERVICES}/sp-ports", {"spec": {"clusterIP": None}}, expect=200),
@@ -183,12 +306,20 @@ SCENARIOS = [
     Scenario(
         "a node port and a cluster IP belong to one service",
         [
-            post(SERVICES, service("sp-own", type="NodePort", ports=[{"port": 80, "nodePort": 30321}]), save={"ip": "spec.clusterIP"}),
+            post(
+                SERVICES,
+                service("sp-own", type="NodePort", ports=[{"port": 80, "nodePort": 30321}]),
+                save={"ip": "spec.clusterIP"},
+            ),
             post(SERVICES, service("sp-own-2", type="NodePort", ports=[{"port": 80, "nodePort": 30321}]), expect=422),
             post(SERVICES, service("sp-own-2", clusterIP="${ip}"), compare="outcome", expect=422),
-            post(SERVICES, balancer("sp-own-2", externalTrafficPolicy="Local", healthCheckNodePort=30321), compare="outcome"),
+            post(
+                SERVICES,
+                balancer("sp-own-2", externalTrafficPolicy="Local", healthCheckNodePort=30321),
+                compare="outcome",
+            ),
             put(f"{SERVICES}/sp-own-3", service("sp-own-3"), expect=201),
         ],
         [f"{SERVICES}/sp-own", f"{SERVICES}/sp-own-2", f"{SERVICES}/sp-own-3"],
     ),
-]  # fmt: skip
+]

@@ -27,8 +27,16 @@ SCENARIOS = [
         [
             post(VOLUMES, {**volume("vp-csi"), "status": {"phase": "Bound"}}, expect=201),
             post(VOLUMES, volume("vp-host", {"hostPath": {"path": "/x"}}), expect=201),
-            post(VOLUMES, volume("vp-aws", {"awsElasticBlockStore": {"volumeID": "vol-1"}}, storageClassName="fast"), expect=201),
-            post(VOLUMES, volume("vp-gce", {"gcePersistentDisk": {"pdName": "d"}}, persistentVolumeReclaimPolicy="Delete"), expect=201),
+            post(
+                VOLUMES,
+                volume("vp-aws", {"awsElasticBlockStore": {"volumeID": "vol-1"}}, storageClassName="fast"),
+                expect=201,
+            ),
+            post(
+                VOLUMES,
+                volume("vp-gce", {"gcePersistentDisk": {"pdName": "d"}}, persistentVolumeReclaimPolicy="Delete"),
+                expect=201,
+            ),
             post(VOLUMES, volume("vp-nfs", {"nfs": {"server": "s", "path": "/"}}, volumeMode="Block"), expect=201),
             post(VOLUMES, volume("vp-ref", claimRef={"namespace": "default", "name": "c"}), expect=201),
             get(VOLUMES, query={"fieldSelector": "metadata.name=vp-aws"}),
@@ -64,23 +72,75 @@ SCENARIOS = [
             merge(f"{VOLUMES}/vp-labels", {"metadata": {"labels": {"topology.kubernetes.io/zone": "z"}}}, expect=200),
             strategic(
                 f"{VOLUMES}/vp-labels",
-                {"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
-                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z"]}]}]}}}},
+                {
+                    "spec": {
+                        "nodeAffinity": {
+                            "required": {
+                                "nodeSelectorTerms": [
+                                    {
+                                        "matchExpressions": [
+                                            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z"]}
+                                        ]
+                                    }
+                                ]
+                            }
+                        }
+                    }
+                },
                 expect=200,
             ),
-            post(VOLUMES, {**volume("vp-old", persistentVolumeReclaimPolicy="Recycle", nodeAffinity={"required": {
-                "nodeSelectorTerms": [{"matchExpressions": [
-                    {"key": "failure-domain.beta.kubernetes.io/zone", "operator": "In", "values": ["z"]},
-                    {"key": "a", "operator": "Exists"}]}]}}, source={"nfs": {"server": "s", "path": "/"}}), "metadata": {"name": "vp-old", "annotations": {
-                        "volume.beta.kubernetes.io/storage-class": "x", "volume.beta.kubernetes.io/mount-options": "y"}}}, expect=201),
-            post(VOLUMES, {**volume("vp-mount"), "metadata": {"name": "vp-mount", "annotations": {
-                "volume.beta.kubernetes.io/mount-options": "y"}}}, expect=422),
+            post(
+                VOLUMES,
+                {
+                    **volume(
+                        "vp-old",
+                        persistentVolumeReclaimPolicy="Recycle",
+                        nodeAffinity={
+                            "required": {
+                                "nodeSelectorTerms": [
+                                    {
+                                        "matchExpressions": [
+                                            {
+                                                "key": "failure-domain.beta.kubernetes.io/zone",
+                                                "operator": "In",
+                                                "values": ["z"],
+                                            },
+                                            {"key": "a", "operator": "Exists"},
+                                        ]
+                                    }
+                                ]
+                            }
+                        },
+                        source={"nfs": {"server": "s", "path": "/"}},
+                    ),
+                    "metadata": {
+                        "name": "vp-old",
+                        "annotations": {
+                            "volume.beta.kubernetes.io/storage-class": "x",
+                            "volume.beta.kubernetes.io/mount-options": "y",
+                        },
+                    },
+                },
+                expect=201,
+            ),
+            post(
+                VOLUMES,
+                {
+                    **volume("vp-mount"),
+                    "metadata": {"name": "vp-mount", "annotations": {"volume.beta.kubernetes.io/mount-options": "y"}},
+                },
+                expect=422,
+            ),
             merge(f"{VOLUMES}/vp-labels", {"spec": {"csi": {"volumeHandle": "w"}}}, compare="outcome", expect=422),
             merge(f"{VOLUMES}/vp-labels", {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}, expect=200),
             merge(f"{VOLUMES}/vp-labels", {"status": {"phase": "Bound"}}, expect=200),
-            merge(f"{VOLUMES}/vp-labels/status", {"status": {"phase": "Bound"}, "spec": {"volumeMode": "Block"}}, expect=200),
+            merge(
+                f"{VOLUMES}/vp-labels/status",
+                {"status": {"phase": "Bound"}, "spec": {"volumeMode": "Block"}},
+                expect=200,
+            ),
             merge(f"{VOLUMES}/vp-labels/status", {"status": {"message": "x"}}, expect=200),
         ],
         [f"{VOLUMES}/vp-labels", f"{VOLUMES}/vp-old"],
     ),
-]  # fmt: skip
+]

@@ -32,8 +32,11 @@ SCENARIOS = [
             watch(resourceVersion="${version}"),
             watch(resourceVersion="${version}", fieldSelector="metadata.name=wp-2"),
             watch(resourceVersion="${version}", fieldSelector="spec.unschedulable=true"),
-            get(NODES, query={"watch": "true", "timeoutSeconds": "1", "labelSelector": MINE, "resourceVersion": "${version}"},
-                accept=PARTIAL),
+            get(
+                NODES,
+                query={"watch": "true", "timeoutSeconds": "1", "labelSelector": MINE, "resourceVersion": "${version}"},
+                accept=PARTIAL,
+            ),
         ],
         [f"{NODES}/wp-1", f"{NODES}/wp-2"],
     ),
@@ -41,8 +44,18 @@ SCENARIOS = [
         "initial events end with a bookmark",
         [
             post(NODES, node("wp-3", metadata=LABELS)),
-            watch(sendInitialEvents="true", allowWatchBookmarks="true", resourceVersionMatch="NotOlderThan", resourceVersion=""),
-            watch(sendInitialEvents="true", allowWatchBookmarks="true", resourceVersionMatch="NotOlderThan", resourceVersion="0"),
+            watch(
+                sendInitialEvents="true",
+                allowWatchBookmarks="true",
+                resourceVersionMatch="NotOlderThan",
+                resourceVersion="",
+            ),
+            watch(
+                sendInitialEvents="true",
+                allowWatchBookmarks="true",
+                resourceVersionMatch="NotOlderThan",
+                resourceVersion="0",
+            ),
             watch(sendInitialEvents="true", resourceVersionMatch="NotOlderThan"),
             watch(sendInitialEvents="false", resourceVersionMatch="NotOlderThan", resourceVersion="0"),
             watch(allowWatchBookmarks="true"),
@@ -58,7 +71,10 @@ SCENARIOS = [
             get(NODES, query={"watch": "1", "fieldSelector": "spec.x=y"}, compare="outcome", expect=400),
             get(NODES, query={"watch": "1", "timeoutSeconds": "x"}, compare="outcome", expect=400),
             get(NODES, query={"watch": "1", "timeoutSeconds": "1", "resourceVersion": "1"}, compare="outcome"),
-            get(NODES, query={"watch": "1", "timeoutSeconds": "1", "resourceVersion": "999999999", "labelSelector": "a=none"}),
+            get(
+                NODES,
+                query={"watch": "1", "timeoutSeconds": "1", "resourceVersion": "999999999", "labelSelector": "a=none"},
+            ),
         ],
     ),
-]  # fmt: skip
+]
