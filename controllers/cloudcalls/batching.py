@@ -7,10 +7,10 @@ among N, no more than 1 + 4 k ceil(log4 N) calls are made, and never more than 2
 
 A key that was found to blame is *suspect*: next time it is asked about alone, and spoils nobody's batch.
 
-A cloud that is down fails every batch, and halving all of them would ask it some N times as often, just then. So when
-many calls of the method failed in a row without one success between, a failed batch is no longer halved: one of its
-keys, taken at random, is asked about alone, as a probe, and the others get the batch's error. The first success brings
-halving back.
+A cloud that is down fails every batch, and halving all of them would ask it some N times as often, just then. So after
+as many splits as one batch can need, without one success between, nothing is halved any more: of a failed batch one
+key, taken at random, is asked about alone, as a probe, and the others get the batch's error, to be retried as errors
+are. The first success brings halving back.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Batcher:
         self._rng = rng or random.Random()
         self._lock = threading.Lock()
         self._suspects: OrderedDict[str, None] = OrderedDict()
-        self._barren = 0  # calls that failed since the last success
+        self._barren = 0  # splits since the last success
 
     def suspects(self) -> tuple[str, ...]:
         """The keys that are asked about alone, the longest known first."""
@@ -96,18 +96,19 @@ class Batcher:
 
         Returns the smaller groups to ask about. Their keys are pending still; all others are lost to the error.
         """
-        with self._lock:
-            self._barren += 1
-            outage = self._barren > 2 * max_batch
         if group.split or not pending:
             return []
         if len(group.names) == 1:
             group.root.to_blame.append(group.names[0])
             return []
-        if outage:
-            group.split = True
-            return [Group((self._rng.choice(pending),), group.root, group.depth + 1)]
-        return self.slow(group, pending)
+        with self._lock:
+            outage = self._barren >= max_batch
+            if not outage:
+                self._barren += 1
+        if not outage:
+            return self.slow(group, pending)
+        group.split = True
+        return [] if group.depth else [Group((self._rng.choice(pending),), group.root, group.depth + 1)]
 
     def slow(self, group: Group, pending: Sequence[str]) -> list[Group]:
         """The group's call takes too long: the smaller groups to ask about meanwhile."""

@@ -48,6 +48,8 @@ __all__ = [
     "InvalidAnswer",
     "OUTCOMES",
     "SUCCESS",
+    "SUPERSEDED",
+    "OVERDUE",
     "PARTIAL",
     "REFUSED",
     "delay_of",
@@ -57,6 +59,10 @@ __all__ = [
 ]
 
 SUCCESS = "success"
+OVERDUE = "overdue"
+"""No answer before the deadline."""
+SUPERSEDED = "superseded"
+"""Given up before its deadline, because the batch's keys are asked about in smaller ones."""
 PARTIAL = "partial"
 """A batch answered, and for some of its keys with an error, nothing, or junk."""
 REFUSED = "refused"
@@ -119,9 +125,9 @@ _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
     (DiskNotFound, "not_found"),
     (NotImplementedByProvider, "not_implemented"),
     (ImplementedElsewhere, "implemented_elsewhere"),
-    (CallDeadlineExceeded, "overdue"),
+    (CallDeadlineExceeded, OVERDUE),
     (CallCancelled, "cancelled"),
-    (CallOverdue, "overdue"),
+    (CallOverdue, OVERDUE),
     (InvalidAnswer, "invalid"),
     (CallsClosed, "cancelled"),
     (AnswerMissing, "missing"),
@@ -130,7 +136,7 @@ _OUTCOMES: tuple[tuple[type[BaseException], str], ...] = (
 
 _ERROR = "error"
 
-OUTCOMES = tuple(dict.fromkeys((SUCCESS, PARTIAL, REFUSED, *(name for _, name in _OUTCOMES), _ERROR)))
+OUTCOMES = tuple(dict.fromkeys((SUCCESS, PARTIAL, REFUSED, SUPERSEDED, *(name for _, name in _OUTCOMES), _ERROR)))
 """Every value of the label `outcome`."""
 
 _CHAINED = tuple(kind for kind, _ in _OUTCOMES if issubclass(kind, CloudProviderError))

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from attrs import define, field
 from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider import NotImplementedByProvider
+from cloudprovider import CloudProviderError, NotImplementedByProvider
 from controllers.cloudcalls.answers import Answers, identity
 from controllers.cloudcalls.batching import Batcher, Group, concerns_all
 from controllers.cloudcalls.errors import CallFailed
@@ -118,18 +118,22 @@ class Fetch(Generic[A]):
 
     def _look_at_timers(self) -> None:
         now = self._clock.monotonic()
-        while self._timers and self._timers[0][0] <= now:
-            job = heapq.heappop(self._timers)[2]
+        while self._timers:
+            when, _, job = self._timers[0]
             asked = self._jobs.get(job)
+            if asked is not None and when > now:
+                return
+            heapq.heappop(self._timers)
             if asked is None:
-                continue
+                continue  # it ended
             if job.deadline <= now:
                 # When it ended at the last moment, its end is in the inbox by now or soon.
                 if self._gateway.expire(job):
                     self._overdue(job)
             else:
                 again = self._check_pace(job, asked, now) if isinstance(asked, Group) else job.deadline
-                heapq.heappush(self._timers, (min(again, job.deadline), next(self._order), job))
+                if job in self._jobs:
+                    heapq.heappush(self._timers, (min(again, job.deadline), next(self._order), job))
 
     def _ended(self, job: Job) -> None:
         asked = self._jobs.pop(job, None) or self._late.pop(job, None)
@@ -162,8 +166,12 @@ class Fetch(Generic[A]):
     # ---- programs
 
     def _ask_alone(self, question: Question) -> None:
-        program = self._way.program(question)
-        self._advance(question.name, partial(next, program), program)
+        try:
+            program = self._way.program(question)
+        except CloudProviderError as error:  # the provider cannot be asked about one node
+            self._answer(question.name, error)
+        else:
+            self._advance(question.name, partial(next, program), program)
 
     def _advance(self, name: str, resume: Callable[[], Ask[Any]], program: Program[A]) -> None:
         """Let a program go on to its next call, or to its end."""
@@ -239,7 +247,7 @@ class Fetch(Generic[A]):
         if last_answer <= job.started or not self._gateway.has_spare_threads():
             return now + job.patience
         smaller = self._way.batcher.slow(group, self._pending(group))
-        if smaller and self._gateway.expire(job):
+        if smaller and self._gateway.drop(job):
             log.info("the provider's %s is slow for %d nodes; asking for them in parts", job.method, len(group.names))
             self._late[job] = group
             del self._jobs[job]
@@ -252,7 +260,7 @@ class Fetch(Generic[A]):
         for job, asked in list(self._jobs.items()):
             if isinstance(asked, Group) and not self._pending(asked):
                 del self._jobs[job]
-                self._gateway.expire(job)
+                self._gateway.drop(job)
 
     # ---- answers
 
@@ -296,7 +304,7 @@ class Fetch(Generic[A]):
     def _leave(self) -> None:
         """Nobody waits here any more: calls still under way are given up, and everyone who joined is told."""
         for job in list(self._jobs):
-            self._gateway.expire(job)
+            self._gateway.drop(job)
         for name in list(self._open):
             self._answer(name, CallFailed(f"the question about {name} was given up"))
         self._way.batcher.finished(self._groups)

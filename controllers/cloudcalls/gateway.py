@@ -19,9 +19,11 @@ from attrs import define, frozen
 
 from cloudprovider import Call, Throttled, call_scope
 from controllers.cloudcalls.errors import (
+    OVERDUE,
     PARTIAL,
     REFUSED,
     SUCCESS,
+    SUPERSEDED,
     CallOverdue,
     outcome_of,
     text_of,
@@ -161,8 +163,12 @@ class Gateway:
         return job
 
     def expire(self, job: Job) -> bool:
-        """Give up waiting for the job; see `VendorPool.expire`."""
+        """Give up a job that is past its deadline; see `VendorPool.expire`."""
         return self._pool.expire(job)
+
+    def drop(self, job: Job) -> bool:
+        """Give up a job whose answer is no longer needed, because its keys are asked about in another way."""
+        return self._pool.expire(job, SUPERSEDED)
 
     def overdue_error(self, job: Job) -> CallOverdue:
         """What the caller of an expired job gets."""
@@ -277,7 +283,8 @@ class Gateway:
                         ask.method, Tally(outcome_of(v) if isinstance(v, Exception) else SUCCESS for v in values)
                     )
         else:
-            outcome = "overdue"
+            outcome = job.fate
+        if outcome == OVERDUE:
             log.warning(
                 "cloud provider %r: %s for %s has not answered after %.1f s and was given up; its thread is lost until"
                 " it returns",

@@ -100,6 +100,7 @@ class Job:
         "cancelled",
         "deadline",
         "error",
+        "fate",
         "inbox",
         "key",
         "method",
@@ -142,4 +143,6 @@ class Job:
         self.answer: Any = None
         self.error: Exception | None = None
         self.outcome = ""
+        self.fate = ""
+        """Why it was given up."""
         self.until: Future[None] | None = None

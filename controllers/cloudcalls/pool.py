@@ -19,7 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from cloudprovider import Throttled
-from controllers.cloudcalls.errors import CallFailed, CallsClosed, delay_of
+from controllers.cloudcalls.errors import OVERDUE, CallFailed, CallsClosed, delay_of
 from controllers.cloudcalls.jobs import Job, JobState
 from controllers.cloudcalls.limits import Limiter
 from controllers.runtime.clock import Clock
@@ -90,8 +90,8 @@ class VendorPool:
         if refused:
             self._refuse(job)
 
-    def expire(self, job: Job) -> bool:
-        """Give the job up: it is cancelled, its slot is free, and its key is parked until it ends.
+    def expire(self, job: Job, fate: str = OVERDUE) -> bool:
+        """Give the job up: it is cancelled, its slot is free, and its key is parked until it ends. `fate` says why.
 
         False when there is nothing to give up: it ended meanwhile, or was given up before. A job that still waits for
         its turn will not run, and its inbox is not told.
@@ -104,7 +104,7 @@ class VendorPool:
                 return False
             if job.state is not JobState.RUNNING:
                 return False
-            job.state = JobState.OVERDUE
+            job.state, job.fate = JobState.OVERDUE, fate
             job.until = Future()
             job.until.set_running_or_notify_cancel()  # nobody else can end it
             self._running.discard(job)

@@ -1,0 +1,234 @@
+"""The typed wrappers: which method, whose key, what is refused."""
+
+import threading
+from typing import Any
+
+import pytest
+from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+
+from cloudprovider import RetryError, Route, Zone
+from controllers.cloudcalls import CallOverdue, CloudCalls, InvalidAnswer
+from tests.unit.cloudcalls.support import LIMIT, Capability, Hang, Provider, Task, node, service, world
+
+STATUS = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="1.2.3.4")])
+ROUTE = Route("r", "n1", "10.0.0.0/24")
+
+
+def test_load_balancers() -> None:
+    lb = Capability(
+        get_load_balancer=lambda *a: None,
+        get_load_balancer_name=lambda *a: "a1",
+        ensure_load_balancer=lambda *a: STATUS,
+        update_load_balancer=lambda *a: None,
+        ensure_load_balancer_deleted=lambda *a: None,
+    )
+    with world(Provider(load_balancer=lb)) as w:
+        calls, svc = w.calls.load_balancers, service()
+        assert calls is not None
+        assert calls.get("c", svc) is None
+        assert calls.name("c", svc) == "a1"
+        assert calls.ensure("c", svc, [node("n1")]) == STATUS
+        calls.update("c", svc, [])
+        calls.ensure_deleted("c", svc)
+        assert [name for name, _ in lb.calls] == [
+            "get_load_balancer",
+            "get_load_balancer_name",
+            "ensure_load_balancer",
+            "update_load_balancer",
+            "ensure_load_balancer_deleted",
+        ]
+        _, (cluster, vendors, vendor_nodes) = lb.calls[2]
+        assert cluster == "c"
+        assert vendors == svc
+        assert vendors is not svc, "a copy"
+        assert [n.metadata.name for n in vendor_nodes] == ["n1"]
+
+
+def test_capabilities_that_the_provider_lacks_are_none() -> None:
+    with world(Provider()) as w:
+        calls = w.calls
+        for name in ("load_balancers", "routes", "zones", "clusters", "pv_labeler", "instances"):
+            assert getattr(calls, name) is None
+        assert not calls.has_instances
+        assert calls.max_batch == 1
+
+
+def test_accessors_are_asked_once_and_not_counted() -> None:
+    asked: list[str] = []
+
+    class Counting(Provider):
+        def routes(self) -> Any:
+            asked.append("routes")
+            return Capability(list_routes=lambda cluster: [])
+
+    with world(Counting()) as w:
+        assert w.calls.routes is w.calls.routes
+        assert asked == ["routes"]
+        assert w.requests("routes", "success") == 0
+
+
+@pytest.mark.row("N8")
+def test_junk_from_load_balancers() -> None:
+    lb = Capability(ensure_load_balancer=lambda *a: None, get_load_balancer=lambda *a: "1.2.3.4")
+    with world(Provider(load_balancer=lb)) as w:
+        assert w.calls.load_balancers is not None
+        with pytest.raises(InvalidAnswer, match="ensure_load_balancer"):
+            w.calls.load_balancers.ensure("c", service(), [])
+        with pytest.raises(InvalidAnswer):
+            w.calls.load_balancers.get("c", service())
+        assert w.requests("ensure_load_balancer", "invalid") == 1
+
+
+def test_retry_errors_reach_the_controller() -> None:
+    def building(*args: Any) -> None:
+        raise RetryError("still building", 7)
+
+    with world(Provider(load_balancer=Capability(update_load_balancer=building))) as w:
+        assert w.calls.load_balancers is not None
+        with pytest.raises(RetryError) as caught:
+            w.calls.load_balancers.update("c", service(), [])
+        assert caught.value.retry_after == 7
+
+
+def test_a_service_with_an_overdue_call_gets_no_other_call_of_any_method() -> None:
+    hang = Hang(STATUS)
+    lb = Capability(ensure_load_balancer=hang, ensure_load_balancer_deleted=lambda *a: None)
+    with world(Provider(load_balancer=lb), timeouts={}) as w:
+        calls = w.calls.load_balancers
+        assert calls is not None
+        task = Task(lambda: calls.ensure("c", service("web"), []))
+        hang.wait_entered()
+        w.clock.wait_for_timeout(60)
+        w.clock.advance(60)
+        with pytest.raises(CallOverdue) as caught:
+            task.result()
+        assert set(w.calls.parked()) == {"service/default/web"}
+        with pytest.raises(CallOverdue):
+            calls.ensure_deleted("c", service("web"))
+        assert lb.count("ensure_load_balancer_deleted") == 0, "ensure still runs: deleting now would leave an orphan"
+        calls.ensure_deleted("c", service("other"))
+        hang.release()
+        caught.value.until.result(LIMIT)
+        calls.ensure_deleted("c", service("web"))
+
+
+def test_what_changes_the_cloud_passes_the_guard_and_what_reads_does_not() -> None:
+    guarded: list[str] = []
+    lb = Capability(
+        get_load_balancer=lambda *a: None,
+        get_load_balancer_name=lambda *a: "x",
+        ensure_load_balancer=lambda *a: STATUS,
+        update_load_balancer=lambda *a: None,
+        ensure_load_balancer_deleted=lambda *a: None,
+    )
+    routes = Capability(list_routes=lambda c: [ROUTE], create_route=lambda *a: None, delete_route=lambda *a: None)
+    instances = Capability(add_ssh_key_to_all_instances=lambda *a: None, current_node_name=lambda h: h)
+    provider = Provider(load_balancer=lb, routes=routes, instances=instances)
+    with world(provider, guard=guarded.append) as w:
+        c: CloudCalls = w.calls
+        assert c.load_balancers
+        assert c.routes
+        assert c.instances
+        c.load_balancers.get("c", service())
+        c.load_balancers.name("c", service())
+        assert c.routes.list("c") == (ROUTE,)
+        assert c.instances.current_node_name("h") == "h"
+        assert guarded == []
+        c.load_balancers.ensure("c", service(), [])
+        c.load_balancers.update("c", service(), [])
+        c.load_balancers.ensure_deleted("c", service())
+        c.routes.create("c", "hint", ROUTE)
+        c.routes.delete("c", ROUTE)
+        c.instances.add_ssh_key("u", b"key")
+        assert guarded == [
+            "ensure_load_balancer",
+            "update_load_balancer",
+            "ensure_load_balancer_deleted",
+            "create_route",
+            "delete_route",
+            "add_ssh_key_to_all_instances",
+        ]
+
+
+def test_routes_zones_clusters_volumes() -> None:
+    provider = Provider(
+        routes=Capability(list_routes=lambda c: ["junk"]),
+        zones=Capability(
+            get_zone=lambda: Zone("a", "b"),
+            get_zone_by_provider_id=lambda i: Zone(i[-1]),
+            get_zone_by_node_name=lambda n: Zone(n),
+        ),
+        clusters=Capability(list_clusters=lambda: ["x", "y"], master=lambda c: f"{c}.example"),
+        pv_labeler=Capability(get_labels_for_volume=lambda pv: {"zone": pv.metadata.name}),
+    )
+    with world(provider) as w:
+        c = w.calls
+        assert c.routes
+        assert c.zones
+        assert c.clusters
+        assert c.pv_labeler
+        with pytest.raises(InvalidAnswer, match="list_routes"):
+            c.routes.list("c")
+        assert c.zones.here() == Zone("a", "b")
+        assert c.zones.by_provider_id("test://1") == Zone("1")
+        assert c.zones.by_node_name("n") == Zone("n")
+        assert c.clusters.list() == ("x", "y")
+        assert c.clusters.master("x") == "x.example"
+        volume = V1PersistentVolume.from_dict({"metadata": {"name": "pv1"}})
+        assert volume is not None
+        assert c.pv_labeler.labels(volume) == {"zone": "pv1"}
+
+
+def test_the_provider_itself() -> None:
+    stop = threading.Event()
+    seen: list[Any] = []
+
+    class Whole(Provider):
+        def initialize(self, client_builder: Any, stop: Any) -> None:
+            seen.append((client_builder, stop))
+
+        def set_informers(self, informers: Any) -> None:
+            seen.append(informers)
+
+        def has_cluster_id(self) -> bool:
+            return False
+
+    builder: Any = object()
+    listers: Any = object()
+    with world(Whole()) as w:
+        w.calls.provider.initialize(builder, stop)
+        assert seen == [(builder, stop)]
+        assert w.calls.provider.set_informers(listers) is True
+        assert seen[1] is listers
+        assert w.calls.provider.has_cluster_id() is False
+        assert w.calls.provider_id_prefixes == ("test://",)
+    with world(Provider()) as w:
+        assert w.calls.provider.set_informers(listers) is False
+
+
+@pytest.mark.row("N8")
+@pytest.mark.parametrize("size", [0, -1, "100", None, True, 2.5])
+def test_a_batch_size_that_is_none(size: Any) -> None:
+    with (
+        world(Provider(instances_batch=Capability(max_batch=size))) as w,
+        pytest.raises(InvalidAnswer, match="max_batch"),
+    ):
+        _ = w.calls.max_batch
+
+
+def test_an_accessor_that_raises_fails_its_callers_until_it_works() -> None:
+    working: list[bool] = []
+
+    class Flaky(Provider):
+        def routes(self) -> Any:
+            if not working:
+                raise OSError("not yet")
+            return Capability(list_routes=lambda c: [])
+
+    with world(Flaky()) as w:
+        with pytest.raises(Exception, match="not yet"):
+            _ = w.calls.routes
+        working.append(True)
+        assert w.calls.routes is not None

@@ -1,0 +1,227 @@
+"""Vendors' exceptions, and what becomes of them."""
+
+import inspect
+from concurrent.futures import Future
+
+import pytest
+
+import cloudprovider.errors as contract
+from cloudprovider import (
+    CallCancelled,
+    CallDeadlineExceeded,
+    CallInterrupted,
+    CloudProviderError,
+    DiskNotFound,
+    ImplementedElsewhere,
+    InstanceNotFound,
+    NotImplementedByProvider,
+    RegistryError,
+    RetryError,
+    Throttled,
+)
+from controllers.cloudcalls.errors import (
+    OUTCOMES,
+    AnswerMissing,
+    CallAborted,
+    CallFailed,
+    CallOverdue,
+    CallsClosed,
+    InvalidAnswer,
+    outcome_of,
+    text_of,
+    translate,
+)
+from controllers.runtime.worker import Parked
+
+
+class VendorError(Exception):
+    pass
+
+
+def chained(outer: BaseException, *causes: BaseException) -> BaseException:
+    link = outer
+    for cause in causes:
+        link.__cause__ = cause
+        link = cause
+    return outer
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (Throttled(), "throttled"),
+        (RetryError("soon", 3), "retry"),
+        (InstanceNotFound("i-1"), "not_found"),
+        (DiskNotFound("d"), "not_found"),
+        (NotImplementedByProvider(), "not_implemented"),
+        (ImplementedElsewhere(), "implemented_elsewhere"),
+        (CallDeadlineExceeded(), "overdue"),
+        (CallCancelled(), "cancelled"),
+        (CallsClosed(), "cancelled"),
+        (AnswerMissing(), "missing"),
+        (InvalidAnswer("m", ["x"]), "invalid"),
+        (CallAborted(), "aborted"),
+        (CallFailed(), "error"),
+        (CloudProviderError("?"), "error"),
+        (ValueError(), "error"),
+        (NotImplementedError(), "error"),
+    ],
+)
+@pytest.mark.row("M6")
+def test_outcomes(error: Exception, outcome: str) -> None:
+    assert outcome_of(error) == outcome
+    assert outcome in OUTCOMES
+    subclass = type("Vendors" + type(error).__name__, (type(error),), {})
+    assert outcome_of(subclass.__new__(subclass, *error.args)) == outcome
+
+
+def test_every_class_of_the_contract_is_mapped() -> None:
+    ignored = (RegistryError,)  # never raised by a call
+    general = {CloudProviderError, CallInterrupted}
+    for kind in vars(contract).values():
+        if inspect.isclass(kind) and issubclass(kind, CloudProviderError) and not issubclass(kind, ignored):
+            error = kind("x", 1.0) if kind in (RetryError, Throttled) else kind("x")
+            assert (outcome_of(error) == "error") == (kind in general), kind
+            assert translate(error, "m") is error
+
+
+def test_subclasses_pass_as_they_are() -> None:
+    class Busy(Throttled):
+        pass
+
+    error = Busy("busy", 4)
+    assert translate(error, "m") is error
+
+
+def test_an_explicit_chain_counts() -> None:
+    error = chained(VendorError("quota"), Throttled("slow down", 7))
+    assert outcome_of(error) == "throttled"
+    made = translate(error, "instance_exists")
+    assert isinstance(made, Throttled)
+    assert made.retry_after == 7
+    assert "VendorError: quota" in str(made)
+    assert made.__cause__ is error
+
+
+@pytest.mark.parametrize("kind", [InstanceNotFound, DiskNotFound, NotImplementedByProvider, ImplementedElsewhere])
+def test_chains_of_the_other_classes(kind: type[CloudProviderError]) -> None:
+    made = translate(chained(VendorError("x"), ValueError("y"), kind("z")), "m")
+    assert isinstance(made, kind)
+
+
+def test_a_chained_retry_error_keeps_its_delay() -> None:
+    made = translate(chained(VendorError("x"), RetryError("building", 12)), "m")
+    assert isinstance(made, RetryError)
+    assert made.retry_after == 12
+
+
+def test_the_outermost_known_class_decides() -> None:
+    assert outcome_of(chained(RetryError("later", 1), InstanceNotFound())) == "retry"
+    error = chained(Throttled("busy", 1), InstanceNotFound())
+    assert translate(error, "m") is error
+
+
+def test_a_general_error_of_the_contract_says_what_its_cause_says() -> None:
+    made = translate(chained(CloudProviderError("lookup failed"), InstanceNotFound("i-1")), "m")
+    assert isinstance(made, InstanceNotFound)
+
+
+def test_what_was_merely_being_handled_does_not_count() -> None:
+    def lookup() -> None:
+        try:
+            raise InstanceNotFound("i-1")
+        except InstanceNotFound:
+            raise TimeoutError("second lookup")  # noqa: B904 - this is the case
+
+    with pytest.raises(TimeoutError) as caught:
+        lookup()
+    assert isinstance(caught.value.__context__, InstanceNotFound)
+    assert outcome_of(caught.value) == "error"
+    assert type(translate(caught.value, "instance_exists")) is CallFailed
+
+
+def test_foreign_exceptions_become_call_failed() -> None:
+    error = KeyError("zone")
+    made = translate(error, "get_zone")
+    assert type(made) is CallFailed
+    assert made.__cause__ is error
+    assert "get_zone" in str(made)
+    assert "KeyError" in str(made)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_exits_become_ordinary_errors(error: BaseException) -> None:
+    made = translate(error, "m")
+    assert isinstance(made, CallAborted)
+    assert made.__cause__ is error
+    assert outcome_of(made) == "aborted"
+
+
+def test_an_exit_because_of_throttling_is_throttling() -> None:
+    assert isinstance(translate(chained(SystemExit(1), Throttled()), "m"), Throttled)
+
+
+def test_a_subclass_without_a_delay_is_mended_or_failed() -> None:
+    class Careless(RetryError):
+        def __init__(self) -> None:
+            Exception.__init__(self, "no delay")
+
+    class CarelessThrottle(Throttled):
+        def __init__(self) -> None:
+            Exception.__init__(self, "no delay", None)
+
+    assert type(translate(Careless(), "m")) is CallFailed
+    made = translate(CarelessThrottle(), "m")
+    assert isinstance(made, Throttled)
+    assert made.retry_after is None
+
+
+@pytest.mark.parametrize("delay", [-1, float("nan"), float("inf"), "5", None, True])
+def test_a_delay_spoilt_later_is_not_believed(delay: object) -> None:
+    error = RetryError("x", 1)
+    error.retry_after = delay  # type: ignore[assignment]  # what a careless vendor does
+    assert type(translate(error, "m")) is CallFailed
+
+
+def test_hostile_exceptions_cost_nothing_more() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no")
+
+    class Trap(Throttled):
+        def __init__(self) -> None:
+            Exception.__init__(self)
+
+        @property
+        def retry_after(self) -> float:  # type: ignore[override]
+            raise RuntimeError("no")
+
+    assert "cannot be shown" in str(translate(Mute(), "m"))
+    assert isinstance(translate(Trap(), "m"), CallFailed)
+    assert len(text_of(ValueError("x" * 100_000))) < 2000
+
+
+def test_a_chain_that_bites_its_tail_ends() -> None:
+    first, second = VendorError("a"), VendorError("b")
+    chained(first, second, first)
+    assert outcome_of(first) == "error"
+    assert type(translate(first, "m")) is CallFailed
+
+
+def test_overdue_is_parked_and_says_who() -> None:
+    until: Future[None] = Future()
+    error = CallOverdue("instance_metadata", "node/n1", 30.0, until)
+    assert isinstance(error, Parked)
+    assert error.until is until
+    assert "instance_metadata" in str(error)
+    assert "node/n1" in str(error)
+    assert outcome_of(error) == "overdue"
+
+
+def test_invalid_answers_show_ten_problems_and_keep_all() -> None:
+    error = InvalidAnswer("m", [f"p{i}" for i in range(25)])
+    assert len(error.problems) == 25
+    assert "p9" in str(error)
+    assert "and 15 more" in str(error)
+    assert str(InvalidAnswer("m", ["only"])).endswith(": only")
+    assert "more" not in str(InvalidAnswer("m", [f"p{i}" for i in range(10)]))

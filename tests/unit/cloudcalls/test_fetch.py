@@ -1,0 +1,702 @@
+"""Many nodes asked about at once, through the whole gateway: each answered exactly once, whatever the provider does."""
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider import (
+    CloudProviderError,
+    InstanceMetadata,
+    InstanceNotFound,
+    InstanceState,
+    NotImplementedByProvider,
+    RetryError,
+    Throttled,
+    current_call,
+)
+from controllers.cloudcalls import (
+    PRIORITY_NEW,
+    PRIORITY_SWEEP,
+    AnswerMissing,
+    CallAborted,
+    CallFailed,
+    CallOverdue,
+    CallsClosed,
+    InvalidAnswer,
+)
+from tests.unit.cloudcalls.support import (
+    LIMIT,
+    Answers,
+    Capability,
+    Hang,
+    Provider,
+    Task,
+    all_good,
+    batch_of,
+    metadata,
+    names_of,
+    node,
+    nodes,
+    world,
+)
+
+
+def batching(answer: Any, max_batch: int = 100) -> tuple[Provider, Capability]:
+    batch = batch_of(answer, max_batch)
+    return Provider(instances_batch=batch), batch
+
+
+def one_by_one(answer: Any) -> tuple[Provider, Capability]:
+    v2 = Capability(
+        instance_metadata=answer,
+        instance_exists=lambda n: True,
+        instance_shutdown=lambda n: False,
+    )
+    return Provider(instances_v2=v2), v2
+
+
+def name_of(n: V1Node) -> str:
+    return names_of([n])[0]
+
+
+def good(n: V1Node) -> InstanceMetadata:
+    return metadata(name_of(n))
+
+
+def fails_for(*poison: str, error: BaseException | None = None) -> Any:
+    def answer(seq: Sequence[V1Node]) -> dict[str, InstanceMetadata]:
+        if set(names_of(seq)) & set(poison):
+            raise error or OSError("poison")
+        return all_good(seq)
+
+    return answer
+
+
+# ---- calls
+
+
+@pytest.mark.row("N14")
+def test_a_thousand_nodes_cost_ten_calls() -> None:
+    provider, batch = batching(all_good)
+    with world(provider) as w:
+        assert w.calls.max_batch == 100
+        assert w.fetch(nodes(1000)).good() == {f"n{i}" for i in range(1000)}
+        assert batch.count("instances_metadata") == 10
+
+
+@pytest.mark.row("N14")
+def test_a_refresh_of_five_thousand_nodes_costs_fifty() -> None:
+    def state(seq: Sequence[V1Node]) -> dict[str, InstanceState]:
+        return dict.fromkeys(names_of(seq), InstanceState.RUNNING)
+
+    provider, batch = batching(state)
+    with world(provider) as w:
+        assert len(w.fetch_state(nodes(5000)).good()) == 5000
+        assert batch.count("instances_state") == 50
+
+
+def test_without_a_batch_capability_each_node_is_one_call_and_many_run_at_once() -> None:
+    hang = Hang(good)
+    provider, v2 = one_by_one(hang)
+    with world(provider, concurrency=8) as w:
+        assert w.calls.max_batch == 1
+        task = Task(lambda: w.fetch(nodes(50)))
+        hang.wait_entered(8)
+        hang.release()
+        assert len(task.result().good()) == 50
+        assert v2.count("instance_metadata") == 50
+
+
+def test_batch_is_preferred_then_v2_then_the_older_one() -> None:
+    unused = Capability()
+    batch = batch_of(all_good)
+    with world(Provider(instances_batch=batch, instances_v2=unused, instances=unused)) as w:
+        assert w.calls.has_instances
+        w.fetch(nodes(2))
+    v2 = Capability(instance_metadata=good)
+    with world(Provider(instances_v2=v2, instances=unused)) as w:
+        w.fetch(nodes(2))
+        assert v2.count("instance_metadata") == 2
+    legacy = Capability(
+        instance_id=lambda name: name,
+        node_addresses_by_provider_id=lambda i: [],
+        instance_type_by_provider_id=lambda i: "m5",
+        node_addresses=lambda name: [],
+        instance_type=lambda name: "by name",
+    )
+    with world(Provider(instances=legacy)) as w:
+        answers = w.fetch(nodes(2))
+        assert answers["n1"] == InstanceMetadata("test://n1", "m5")
+
+
+def test_a_provider_without_instances_says_so_for_each_node() -> None:
+    with world(Provider()) as w:
+        answers = w.fetch(nodes(3))
+        assert all(isinstance(answer, NotImplementedByProvider) for answer in answers.values())
+        assert len(w.fetch_state(nodes(3))) == 3
+
+
+def test_no_nodes_no_calls() -> None:
+    provider, batch = batching(all_good)
+    with world(provider) as w:
+        assert w.fetch([]) == {}
+        assert batch.calls == []
+
+
+def test_a_node_listed_twice_is_answered_once() -> None:
+    provider, batch = batching(all_good)
+    with world(provider) as w:
+        assert set(w.fetch([node("a"), node("a"), node("b")])) == {"a", "b"}
+        assert [len(args[0]) for _, args in batch.calls] == [2]
+
+
+def test_accessors_that_fail_are_every_nodes_answer() -> None:
+    class Broken(Provider):
+        def instances_batch(self) -> Any:
+            raise OSError("no credentials")
+
+    with world(Broken()) as w:
+        answers = w.fetch(nodes(3))
+        assert all(isinstance(answer, CallFailed) for answer in answers.values())
+
+
+# ---- junk and partial answers
+
+
+@pytest.mark.row("N8")
+def test_each_node_gets_what_the_batch_said_about_it() -> None:
+    later = RetryError("later", 3)
+
+    def answer(seq: Sequence[V1Node]) -> dict[str, Any]:
+        return {
+            "n0": metadata("n0"),
+            "n1": InstanceNotFound("n1"),
+            "n2": later,
+            "n3": None,
+            "n4": metadata("n4", provider_id="other://n4"),
+            "n5": metadata("n5", provider_id=""),
+            "stranger": metadata("stranger"),
+        }
+
+    provider, batch = batching(answer)
+    with world(provider) as w:
+        answers = w.fetch(nodes(7))
+        assert answers["n0"] == metadata("n0")
+        assert isinstance(answers["n1"], InstanceNotFound)
+        assert answers["n2"] is later
+        assert all(isinstance(answers[n], InvalidAnswer) for n in ("n3", "n4", "n5"))
+        assert isinstance(answers["n6"], AnswerMissing)
+        assert "stranger" not in answers
+        assert batch.count("instances_metadata") == 1, "an answer about a node is no reason to ask again"
+        assert w.requests("instances_metadata", "partial") == 1
+        item = "cloudprovider_api_batch_items_total"
+        assert w.metrics.value(item, provider="test", method="instances_metadata", outcome="invalid") == 3
+        assert w.metrics.value(item, provider="test", method="instances_metadata", outcome="missing") == 1
+
+
+@pytest.mark.row("N8")
+def test_junk_costs_its_node_only_one_by_one_too() -> None:
+    provider, _ = one_by_one(lambda n: None if name_of(n) == "n3" else good(n))
+    with world(provider) as w:
+        answers = w.fetch(nodes(10))
+        assert answers.bad() == {"n3"}
+        assert isinstance(answers["n3"], InvalidAnswer)
+
+
+def test_gone_in_a_batch_has_two_names_and_unknown_is_neither() -> None:
+    def answer(seq: Sequence[V1Node]) -> dict[str, Any]:
+        return {"n0": InstanceState.GONE, "n1": InstanceNotFound(), "n2": InstanceState.SHUTDOWN, "n3": False}
+
+    provider, _ = batching(answer)
+    with world(provider) as w:
+        answers = w.fetch_state(nodes(5))
+        assert answers["n0"] is answers["n1"] is InstanceState.GONE
+        assert answers["n2"] is InstanceState.SHUTDOWN
+        assert isinstance(answers["n3"], InvalidAnswer)
+        assert isinstance(answers["n4"], AnswerMissing)
+
+
+def test_a_batch_that_raises_not_found_is_not_about_every_node() -> None:
+    def answer(seq: Sequence[V1Node]) -> dict[str, Any]:
+        if "n2" in names_of(seq):
+            raise InstanceNotFound("n2")
+        return dict.fromkeys(names_of(seq), InstanceState.RUNNING)
+
+    provider, _ = batching(answer)
+    with world(provider) as w:
+        answers = w.fetch_state(nodes(20))
+        assert answers.bad() == {"n2"}
+        assert {name for name, a in answers.items() if a is InstanceState.RUNNING} == {f"n{i}" for i in range(20)} - {
+            "n2"
+        }
+
+
+@pytest.mark.row("N8")
+@pytest.mark.parametrize("junk", [None, [], "junk", [metadata("n0")]])
+def test_answers_that_are_no_mapping(junk: Any) -> None:
+    provider, batch = batching(lambda seq: junk)
+    with world(provider) as w:
+        answers = w.fetch(nodes(10))
+        assert answers.bad() == {f"n{i}" for i in range(10)}
+        assert all(isinstance(answer, InvalidAnswer) for answer in answers.values())
+        assert batch.count("instances_metadata") <= 19
+
+
+# ---- poison
+
+
+@pytest.mark.parametrize("error", [OSError("x"), SystemExit(1), CloudProviderError("x"), KeyError("n3")])
+def test_poison_is_isolated_and_the_others_are_answered(error: BaseException) -> None:
+    provider, batch = batching(fails_for("n17", error=error))
+    with world(provider) as w:
+        answers = w.fetch(nodes(100))
+        assert answers.bad() == {"n17"}
+        assert isinstance(answers["n17"], CallAborted if isinstance(error, SystemExit) else Exception)
+        assert batch.count("instances_metadata") <= 17
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), count=st.integers(1, 60))
+def test_any_poison_is_isolated_in_few_calls(data: st.DataObject, count: int) -> None:
+    everyone = [f"n{i}" for i in range(count)]
+    poison = data.draw(st.sets(st.sampled_from(everyone)))
+    provider, batch = batching(fails_for(*poison), max_batch=60)
+    with world(provider, concurrency=4) as w:
+        answers = w.fetch(nodes(count))
+        assert answers.bad() == poison
+        assert answers.good() == set(everyone) - poison
+        levels = math.ceil(math.log(max(count, 2), 4))
+        assert batch.count("instances_metadata") <= min(max(1, 2 * count - 1), 1 + 4 * len(poison) * levels)
+
+
+def test_a_suspect_does_not_hold_back_the_others_again() -> None:
+    provider, batch = batching(fails_for("n17"))
+    with world(provider) as w:
+        w.fetch(nodes(100))
+        batch.calls.clear()
+        assert w.fetch(nodes(100)).bad() == {"n17"}
+        assert sorted(len(args[0]) for _, args in batch.calls) == [1, 99]
+
+
+@pytest.mark.parametrize("error", [Throttled("busy", 5), Throttled(), RetryError("later", 5)])
+def test_a_throttled_batch_is_not_halved(error: Exception) -> None:
+    provider, batch = batching(fails_for("n17", error=error))
+    with world(provider) as w:
+        answers = w.fetch(nodes(100))
+        assert batch.count("instances_metadata") == 1
+        assert all(type(answer) is type(error) for answer in answers.values())
+        assert len({id(answer) for answer in answers.values()}) == 100, "each reconcile raises its own"
+        assert answers["n5"].retry_after == error.retry_after  # type: ignore[attr-defined]  # both kinds have it
+
+
+def test_a_node_throttled_inside_a_batch_slows_the_calls_down() -> None:
+    provider, _ = batching(lambda seq: {"n0": metadata("n0"), "n1": Throttled("busy", 9)})
+    with world(provider) as w:
+        w.fetch(nodes(2))
+        assert w.gauge("cloudprovider_api_throttle_pause_seconds") == 9
+
+
+def test_a_batch_method_that_the_provider_lacks_is_served_one_by_one() -> None:
+    def lacks(seq: Sequence[V1Node]) -> Any:
+        raise NotImplementedByProvider("no batch metadata")
+
+    v2 = Capability(instance_metadata=good)
+    with world(Provider(instances_batch=batch_of(lacks), instances_v2=v2)) as w:
+        assert len(w.fetch(nodes(30)).good()) == 30
+        assert v2.count("instance_metadata") == 30
+    with world(Provider(instances_batch=batch_of(lacks))) as w:
+        answers = w.fetch(nodes(3))
+        assert all(isinstance(answer, NotImplementedByProvider) for answer in answers.values())
+
+
+# ---- hung and slow
+
+
+def hangs_for(hang: Hang, *poison: str) -> Any:
+    def answer(seq: Sequence[V1Node]) -> Any:
+        if set(names_of(seq)) & set(poison):
+            hang(seq)
+            current_call().check()
+            raise AssertionError("a hung call is cancelled by now")
+        return all_good(seq)
+
+    return answer
+
+
+@pytest.mark.row("N5")
+def test_a_batch_hung_by_one_node_answers_all_the_others() -> None:
+    hang = Hang()
+    provider, batch = batching(hangs_for(hang, "n17"))
+    with world(provider, patience=1000, timeout=30) as w:
+        answers = Answers()
+        task = Task(lambda: w.calls.fetch_metadata(nodes(100), answers))
+        for answered in (0, 75, 94, 99):
+            hang.wait_entered()
+            answers.wait_for(answered)
+            w.clock.wait_for_timeout(30)
+            w.clock.advance(30)
+        task.result()
+        assert answers.bad() == {"n17"}
+        overdue = answers["n17"]
+        assert isinstance(overdue, CallOverdue)
+        assert set(w.calls.parked()) == {"node/n17"}
+        assert len(w.calls.health().overdue) == 4
+        assert "100 nodes (n0, n1, n2, ...)" in w.calls.health().message
+        assert batch.count("instances_metadata") == 13
+        hang.release()
+        overdue.until.result(LIMIT)
+        assert w.calls.parked() == {}
+
+
+@pytest.mark.row("N5")
+def test_a_hung_batch_is_split_at_once_when_others_are_served_meanwhile() -> None:
+    hang = Hang()
+    provider, batch = batching(hangs_for(hang, "n17"))
+    with world(provider, patience=2.0, timeout=60) as w:
+        begin = w.clock.monotonic()
+        answers = Answers()
+        task = Task(lambda: w.calls.fetch_metadata(nodes(300), answers))
+        answers.wait_for(200)
+        hang.wait_entered()
+        w.clock.wait_for_timeout(2.0)
+        w.clock.advance(1.0)
+        others = [node(f"other{i}") for i in range(5)]
+        w.fetch(others)  # later than the hung batch began: somebody is being served
+        w.clock.wait_for_timeout(1.0)
+        w.clock.advance(1.0)
+        for answered in (275, 294):
+            hang.wait_entered()
+            answers.wait_for(answered)
+            w.clock.wait_for_timeout(0.5)
+            w.clock.advance(0.25)
+            w.fetch(others)
+            w.clock.advance(0.25)
+        answers.wait_for(299)
+        assert w.clock.monotonic() - begin < 5
+        hang.wait_entered()
+        w.clock.wait_for_timeout(60)
+        w.clock.advance(60)
+        task.result()
+        assert answers.bad() == {"n17"}
+        assert isinstance(answers["n17"], CallOverdue)
+        batch.calls.clear()
+        hang.release()
+
+
+def test_a_cloud_that_is_slow_for_everyone_is_not_asked_more_often() -> None:
+    hang = Hang(all_good)
+    provider, batch = batching(hang)
+    with world(provider, patience=2.0, timeout=60) as w:
+        task = Task(lambda: w.fetch(nodes(300)))
+        hang.wait_entered(3)
+        for _ in range(10):
+            w.clock.wait_for_waiters(1, timed=True)
+            w.clock.advance(2.0)
+        hang.release()
+        assert len(task.result().good()) == 300
+        assert batch.count("instances_metadata") == 3
+
+
+def test_the_late_answer_of_a_batch_that_was_split_counts() -> None:
+    first, second = Hang(all_good), Hang(all_good)
+
+    def answer(seq: Sequence[V1Node]) -> Any:
+        return (first if len(seq) == 8 else second)(seq)
+
+    provider, _ = batching(answer)
+    with world(provider, patience=1000, timeout=30) as w:
+        answers = Answers()
+        task = Task(lambda: w.calls.fetch_metadata(nodes(8), answers))
+        first.wait_entered()
+        w.clock.wait_for_timeout(30)
+        w.clock.advance(30)
+        second.wait_entered(4)
+        first.release()
+        task.result()
+        assert len(answers.good()) == 8
+        second.release()
+
+
+@pytest.mark.row("N5")
+def test_one_by_one_a_hung_node_is_parked_and_the_others_are_answered() -> None:
+    hang = Hang()
+    provider, v2 = one_by_one(lambda n: hang(n) if name_of(n) == "n3" else good(n))
+    with world(provider) as w:
+        answers = Answers()
+        task = Task(lambda: w.calls.fetch_metadata(nodes(50), answers))
+        answers.wait_for(49)
+        w.clock.wait_for_timeout(60)
+        w.clock.advance(60)
+        task.result()
+        overdue = answers["n3"]
+        assert isinstance(overdue, CallOverdue)
+        before = v2.count("instance_metadata")
+        again = w.fetch(nodes(50))
+        assert isinstance(again["n3"], CallOverdue)
+        assert again["n3"].until is overdue.until
+        assert v2.count("instance_metadata") == before + 49, "the parked node is not called again"
+        assert isinstance(w.fetch_state(nodes(4))["n3"], CallOverdue), "for no other question either"
+        hang.release()
+        overdue.until.result(LIMIT)
+
+
+def test_a_parked_node_is_left_out_of_batches() -> None:
+    hang = Hang()
+    provider, batch = batching(lambda seq: hang(seq) if names_of(seq) == ["n3"] else all_good(seq))
+    with world(provider) as w:
+        task = Task(lambda: w.fetch([node("n3")]))
+        hang.wait_entered()
+        w.clock.wait_for_timeout(60)
+        w.clock.advance(60)
+        assert isinstance(task.result()["n3"], CallOverdue)
+        batch.calls.clear()
+        answers = w.fetch(nodes(10))
+        assert answers.bad() == {"n3"}
+        assert [len(args[0]) for _, args in batch.calls] == [9]
+        hang.release()
+
+
+def test_when_all_hang_the_bound_of_threads_holds() -> None:
+    hang = Hang()
+    fatal: list[str] = []
+    provider, _ = batching(lambda seq: hang(seq), max_batch=10)
+    with world(provider, concurrency=4, max_abandoned=6, on_fatal=fatal.append) as w:
+        task = Task(lambda: w.fetch(nodes(100)))
+        pool = w.calls._gateway._pool
+        hang.wait_entered(4)
+        while not fatal:
+            w.clock.wait_for_waiters(1, timed=True)
+            w.clock.advance(w.clock.next_deadline() or 0.0)
+            assert pool.threads() <= 10
+        assert w.calls.health().fatal
+        w.calls.close()
+        hang.release()
+        assert len(task.result()) == 100, "even then every node gets its answer"
+
+
+# ---- shared answers
+
+
+@pytest.mark.row("N14")
+def test_two_fetches_of_the_same_node_at_once_make_one_call() -> None:
+    hang = Hang(good)
+    provider, v2 = one_by_one(hang)
+    with world(provider) as w:
+        first = Task(lambda: w.fetch(nodes(3)))
+        hang.wait_entered(3)
+        second = Task(lambda: w.fetch(nodes(4)))
+        hang.wait_entered(1)  # n3 alone
+        hang.release()
+        assert len(first.result().good()) == 3
+        assert len(second.result().good()) == 4
+        assert v2.count("instance_metadata") == 4
+
+
+def test_fresh_questions_join_nobody() -> None:
+    hang = Hang(good)
+    provider, v2 = one_by_one(hang)
+    with world(provider) as w:
+        first = Task(lambda: w.fetch(nodes(1)))
+        hang.wait_entered()
+        second = Task(lambda: w.fetch(nodes(1), fresh=True))
+        hang.wait_entered()
+        hang.release()
+        assert first.result() == second.result()
+        assert v2.count("instance_metadata") == 2
+
+
+def test_states_are_fresh_unless_told_otherwise() -> None:
+    hang = Hang(lambda seq: dict.fromkeys(names_of(seq), InstanceState.RUNNING))
+    provider, batch = batching(hang)
+    with world(provider, cache_ttl=60) as w:
+        tasks = [Task(lambda: w.fetch_state(nodes(1))) for _ in range(2)]
+        hang.wait_entered(2)
+        hang.release()
+        for task in tasks:
+            assert task.result()["n0"] is InstanceState.RUNNING
+        for _ in range(2):
+            w.fetch_state(nodes(1), fresh=False)
+        assert batch.count("instances_state") == 4, "no state is remembered"
+
+
+def test_whoever_joined_hears_of_failures_too() -> None:
+    hang = Hang(OSError("down"))
+    provider, v2 = one_by_one(hang)
+    with world(provider) as w:
+        first = Task(lambda: w.fetch(nodes(1)))
+        hang.wait_entered()
+        second = Task(lambda: w.fetch(nodes(1)))
+        w.clock.wait_for_waiters(2)
+        hang.release()
+        assert isinstance(first.result()["n0"], CallFailed)
+        assert isinstance(second.result()["n0"], CallFailed)
+        assert v2.count("instance_metadata") == 1
+
+
+@pytest.mark.row("N14")
+def test_metadata_is_remembered_for_one_poll() -> None:
+    provider, batch = batching(all_good)
+    known = [node(f"n{i}", provider_id=f"test://n{i}") for i in range(20)]
+    with world(provider, cache_ttl=5) as w:
+        w.fetch(known)
+        w.clock.advance(4.9)
+        assert len(w.fetch([node("n1", provider_id="test://n1", revision="2")]).good()) == 1
+        assert batch.count("instances_metadata") == 1
+        w.fetch(known[:1], fresh=True)
+        assert batch.count("instances_metadata") == 2
+        w.clock.advance(0.2)
+        w.fetch(known[1:])
+        assert batch.count("instances_metadata") == 3
+
+
+def test_errors_are_not_remembered() -> None:
+    provider, batch = batching(fails_for("n0"))
+    with world(provider, cache_ttl=60) as w:
+        w.fetch(nodes(1))
+        w.fetch(nodes(1))
+        assert batch.count("instances_metadata") == 2
+
+
+# ---- order, faults of the host, end
+
+
+def test_new_nodes_overtake_a_sweep() -> None:
+    gate = Hang(good)
+    order: list[str] = []
+
+    def answer(n: V1Node) -> InstanceMetadata:
+        order.append(name_of(n))
+        return gate(n) if name_of(n) == "n0" else good(n)
+
+    provider, _ = one_by_one(answer)
+    with world(provider, concurrency=1) as w:
+        sweep = Task(lambda: w.fetch(nodes(20), priority=PRIORITY_SWEEP))
+        gate.wait_entered()
+        w.clock.wait_for_waiters(1)
+        new = Task(lambda: w.fetch([node("new")], priority=PRIORITY_NEW))
+        w.clock.wait_for_waiters(2)
+        gate.release()
+        assert len(new.result().good()) == 1
+        assert len(sweep.result().good()) == 20
+        assert order[:2] == ["n0", "new"]
+
+
+def test_a_new_node_does_not_wait_for_a_sweeps_question_about_it() -> None:
+    gate = Hang(good)
+    provider, v2 = one_by_one(lambda n: gate(n) if name_of(n) == "n0" else good(n))
+    with world(provider, concurrency=1) as w:
+        sweep = Task(lambda: w.fetch(nodes(3), priority=PRIORITY_SWEEP))
+        gate.wait_entered()
+        w.clock.wait_for_waiters(1)
+        new = Task(lambda: w.fetch(nodes(3)[2:], priority=PRIORITY_NEW))
+        w.clock.wait_for_waiters(2)
+        gate.release()
+        assert len(new.result().good()) == 1
+        sweep.result()
+        assert v2.count("instance_metadata") == 4
+
+
+def test_a_controller_that_cannot_take_an_answer_loses_that_one() -> None:
+    provider, _ = batching(all_good)
+    with world(provider) as w:
+        taken: list[str] = []
+
+        def deliver(name: str, answer: Any) -> None:
+            if name == "n3":
+                raise RuntimeError("full")
+            taken.append(name)
+
+        with pytest.raises(RuntimeError, match="full"):
+            w.calls.fetch_metadata(nodes(10), deliver)
+        assert len(taken) == 9
+
+
+def test_answers_come_in_the_thread_that_asked() -> None:
+    provider, _ = batching(all_good)
+    with world(provider) as w:
+        threads: set[int] = set()
+        w.calls.fetch_metadata(nodes(10), lambda name, answer: threads.add(threading.get_ident()))
+        assert threads == {threading.get_ident()}
+
+
+def test_closing_answers_everyone() -> None:
+    hang = Hang(good)
+    provider, _ = one_by_one(hang)
+    with world(provider, concurrency=2) as w:
+        task = Task(lambda: w.fetch(nodes(20)))
+        hang.wait_entered(2)
+        w.clock.wait_for_waiters(1)
+        w.calls.close()
+        hang.release()
+        answers = task.result()
+        assert len(answers) == 20
+        assert len(answers.good()) == 2
+        assert sum(isinstance(answer, CallsClosed) for answer in answers.values()) == 18
+        assert all(isinstance(answer, CallsClosed) for answer in w.fetch(nodes(3)).values())
+
+
+def test_nothing_is_left_behind() -> None:
+    provider, _ = batching(fails_for("n3"))
+    with world(provider) as w:
+        for _ in range(3):
+            w.fetch(nodes(50))
+        way = w.calls._found["metadata"]
+        assert way.answers._asked == {}
+        assert w.calls.in_flight() == 0
+        assert w.calls._gateway._pool.waiting() == 0
+
+
+# ---- a provider that does everything wrong at once
+
+
+@pytest.mark.row("N5", "N8", "M6")
+@pytest.mark.parametrize("batched", [True, False])
+def test_hanging_raising_and_junk_cost_their_own_nodes_and_all_recover(batched: bool) -> None:
+    hang = Hang()
+    ill = threading.Event()
+    ill.set()
+
+    def about(n: V1Node) -> Any:
+        name = name_of(n)
+        if ill.is_set():
+            if name == "n1":
+                return hang(n)
+            if name == "n2":
+                raise OSError("raised")
+            if name == "n3":
+                return "junk"
+        return metadata(name)
+
+    def batch(seq: Sequence[V1Node]) -> Any:
+        return {name_of(n): about(n) for n in seq}
+
+    provider = batching(batch)[0] if batched else one_by_one(about)[0]
+    with world(provider, patience=1000.0) as w:
+        answers = Answers()
+        task = Task(lambda: w.calls.fetch_metadata(nodes(200), answers))
+        for answered in (100, 175, 193, 198, 199) if batched else (199,):
+            hang.wait_entered()
+            answers.wait_for(answered)
+            w.clock.wait_for_timeout(60)
+            w.clock.advance(60)
+        task.result()
+        assert answers.bad() == {"n1", "n2", "n3"}
+        assert isinstance(answers["n1"], CallOverdue)
+        assert isinstance(answers["n2"], CallFailed)
+        assert isinstance(answers["n3"], InvalidAnswer)
+        assert not w.calls.health().ok
+        ill.clear()
+        hang.release()
+        answers["n1"].until.result(LIMIT)
+        assert w.calls.parked() == {}
+        assert w.fetch(nodes(200)).bad() == set()
+        for job in w.calls._gateway._pool.overdue():
+            assert job.until is not None
+            job.until.result(LIMIT)
+        assert w.calls.health().ok

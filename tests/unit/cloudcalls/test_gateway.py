@@ -1,0 +1,561 @@
+"""The gate: deadlines, parked keys, lost threads, order, limits, exceptions, metrics. Real threads, a clock by hand."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cloudprovider import (
+    CallCancelled,
+    CallDeadlineExceeded,
+    InstanceNotFound,
+    RetryError,
+    Throttled,
+    current_call,
+)
+from controllers.cloudcalls import (
+    PRIORITY_DELETE,
+    PRIORITY_NEW,
+    PRIORITY_NORMAL,
+    PRIORITY_SWEEP,
+    CallAborted,
+    CallFailed,
+    CallOverdue,
+    CallsClosed,
+    CloudCallOptions,
+    InvalidAnswer,
+)
+from controllers.runtime.worker import Parked
+from tests.unit.cloudcalls.support import LIMIT, Hang, Provider, Task, World, node, world
+
+
+def later(w: World, fn: Callable[..., Any], *args: Any, key: str, method: str = "m", **how: Any) -> Task[Any]:
+    """A call in a thread of its own."""
+    return Task(lambda: w.calls.call(method, fn, *args, key=key, **how))
+
+
+def hung_call(w: World, hang: Hang, key: str = "k", seconds: float = 60.0) -> CallOverdue:
+    """Make a call that hangs, let its time pass, and return what its caller got."""
+    task = Task(lambda: w.calls.call("hangs", hang, key=key))
+    hang.wait_entered()
+    w.clock.wait_for_timeout(seconds)
+    w.clock.advance(seconds)
+    with pytest.raises(CallOverdue) as caught:
+        task.result()
+    return caught.value
+
+
+def test_answers_and_arguments_pass() -> None:
+    with world(Provider()) as w:
+        assert w.calls.call("add", lambda a, b: a + b, 1, 2, key="k") == 3
+
+
+def test_vendor_code_runs_in_a_thread_of_the_pool() -> None:
+    with world(Provider()) as w:
+        name = w.calls.call("m", lambda: threading.current_thread().name, key="k")
+        assert name.startswith("cloud-test-")
+        assert w.calls.call("m", threading.get_ident, key="k") != threading.get_ident()
+
+
+def test_threads_are_reused() -> None:
+    with world(Provider()) as w:
+        assert len({w.calls.call("m", threading.get_ident, key="k") for _ in range(20)}) == 1
+
+
+# ---- deadlines
+
+
+def test_current_call_tells_deadline_and_cancellation() -> None:
+    with world(Provider(), timeout=30) as w:
+
+        def fn() -> tuple[float | None, bool]:
+            call = current_call()
+            call.check()
+            return call.remaining(), call.is_cancelled()
+
+        assert w.calls.call("m", fn, key="k") == (30.0, False)
+        assert current_call().remaining() is None
+
+
+@pytest.mark.row("N5")
+def test_a_hung_call_costs_its_caller_the_timeout_and_nobody_else() -> None:
+    with world(Provider(), concurrency=1) as w:
+        hang = Hang()
+        error = hung_call(w, hang)
+        assert isinstance(error, Parked)
+        assert not error.until.done()
+        assert w.calls.call("m", lambda: "others go on", key="other") == "others go on"
+        assert set(w.calls.parked()) == {"k"}
+        assert w.calls.parked()["k"].method == "hangs"
+        assert w.gauge("cloudprovider_api_requests_parked") == 1
+        assert w.gauge("cloudprovider_api_requests_overdue") == 1
+        assert w.calls.in_flight() == 0
+        hang.release()
+        error.until.result(LIMIT)
+        assert w.calls.parked() == {}
+        assert w.gauge("cloudprovider_api_requests_parked") == 0
+
+
+@pytest.mark.row("N5")
+def test_health_turns_bad_while_a_call_is_overdue_and_well_again() -> None:
+    with world(Provider()) as w:
+        assert w.calls.health().ok
+        hang = Hang()
+        error = hung_call(w, hang, key="node/n1")
+        w.clock.advance(5)
+        health = w.calls.health()
+        assert not health.ok
+        assert not health.fatal
+        assert "hangs for node/n1 since 65 s" in health.message
+        assert health.overdue[0].seconds == 65
+        hang.release()
+        error.until.result(LIMIT)
+        assert w.calls.health().ok
+        assert w.calls.health().message == "ok"
+
+
+@pytest.mark.row("N5")
+def test_a_parked_key_is_not_called_until_its_call_ends() -> None:
+    with world(Provider()) as w:
+        hang = Hang()
+        called: list[int] = []
+        error = hung_call(w, hang)
+        for _ in range(3):
+            with pytest.raises(CallOverdue) as caught:
+                w.calls.call("m", lambda: called.append(1), key="k")
+            assert caught.value.until is error.until
+        assert called == []
+        hang.release()
+        error.until.result(LIMIT)
+        w.calls.call("m", lambda: called.append(1), key="k")
+        assert called == [1]
+
+
+def test_two_overdue_calls_for_one_key_park_it_until_both_end() -> None:
+    with world(Provider()) as w:
+        first, second = Hang(), Hang()
+        tasks = [later(w, h, key="k") for h in (first, second)]
+        first.wait_entered()
+        second.wait_entered()
+        w.clock.wait_for_waiters(2, timed=True)
+        w.clock.advance(60)
+        errors = []
+        for task in tasks:
+            with pytest.raises(CallOverdue) as caught:
+                task.result()
+            errors.append(caught.value)
+        assert errors[0].until is not errors[1].until
+        first.release()
+        errors[0].until.result(LIMIT)
+        with pytest.raises(CallOverdue) as still:
+            w.calls.call("m", lambda: None, key="k")
+        assert still.value.until is errors[1].until
+        second.release()
+        errors[1].until.result(LIMIT)
+        w.calls.call("m", lambda: None, key="k")
+
+
+def test_an_overdue_call_is_cancelled_and_ends_quickly_if_it_listens() -> None:
+    with world(Provider()) as w:
+        seen: list[str] = []
+        entered = threading.Event()
+
+        def polls() -> None:
+            entered.set()
+            try:
+                current_call().pause(1000)
+            except (CallCancelled, CallDeadlineExceeded) as error:
+                seen.append(type(error).__name__)
+                raise
+
+        task = Task(lambda: w.calls.call("m", polls, key="k"))
+        assert entered.wait(LIMIT)
+        w.clock.wait_for_waiters(2, timed=True)
+        w.clock.advance(60)
+        # Which of the two notices first is a matter of luck; both are the end of this call.
+        with pytest.raises((CallOverdue, CallDeadlineExceeded)) as caught:
+            task.result()
+        if isinstance(caught.value, CallOverdue):
+            caught.value.until.result(LIMIT)
+        assert seen
+        assert w.calls.parked() == {}
+
+
+def test_methods_may_have_longer_timeouts() -> None:
+    with world(Provider(), timeout=10, timeouts={"slow": 300, "quick": 1}) as w:
+        remaining = lambda: current_call().remaining()  # noqa: E731 - three uses
+        assert w.calls.call("slow", remaining, key="k") == 300
+        assert w.calls.call("quick", remaining, key="k") == 10, "the longer one counts"
+        assert w.calls.call("other", remaining, key="k") == 10
+    assert CloudCallOptions().timeout_of("ensure_load_balancer") == 300
+
+
+def test_waiting_for_a_turn_does_not_count() -> None:
+    with world(Provider(), concurrency=1, timeout=10) as w:
+        hang = Hang("first")
+        first = Task(lambda: w.calls.call("m", hang, key="a"))
+        hang.wait_entered()
+        second = Task(lambda: w.calls.call("m", lambda: current_call().remaining(), key="b"))
+        w.clock.wait_for_waiters(2)
+        w.clock.advance(9)
+        hang.release()
+        assert first.result() == "first"
+        assert second.result() == 10
+
+
+# ---- lost threads
+
+
+@pytest.mark.row("N5")
+def test_threads_are_bounded_and_past_the_bound_the_process_should_end() -> None:
+    fatal: list[str] = []
+    with world(Provider(), concurrency=2, max_abandoned=3, on_fatal=fatal.append) as w:
+        hangs = [Hang() for _ in range(8)]
+        pool = w.calls._gateway._pool
+        for i in range(4):
+            assert not fatal
+            hung_call(w, hangs[i], key=f"k{i}")
+        assert len(fatal) == 1
+        assert "4 calls" in fatal[0]
+        health = w.calls.health()
+        assert health.fatal
+        assert not health.ok
+        assert health.message == fatal[0]
+        # The fourth keeps its slot, so one is left; the fifth takes that one, and then nothing runs any more.
+        hung_call(w, hangs[4], key="k4")
+        assert pool.threads() == 5
+        starved = Task(lambda: w.calls.call("m", lambda: "late", key="z"))
+        w.clock.wait_for_waiters(1)
+        assert pool.waiting() == 1
+        assert pool.threads() == 5, "concurrency + max_abandoned"
+        assert len(fatal) == 1, "said once"
+        for hang in hangs:
+            hang.release()
+        assert starved.result() == "late"
+        assert w.calls.health().fatal, "there is no way back"
+
+
+def test_surplus_threads_end_when_lost_ones_return() -> None:
+    with world(Provider(), concurrency=1, max_abandoned=5) as w:
+        hangs = [Hang() for _ in range(4)]
+        errors = [hung_call(w, hang, key=f"k{i}") for i, hang in enumerate(hangs)]
+        w.calls.call("m", lambda: None, key="z")
+        pool = w.calls._gateway._pool
+        assert pool.threads() == 5
+        for hang, error in zip(hangs, errors, strict=True):
+            hang.release()
+            error.until.result(LIMIT)
+        assert pool.threads() == 1
+        assert w.calls.call("m", lambda: "still works", key="z") == "still works"
+
+
+def test_a_system_without_threads_fails_the_call_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    with world(Provider()) as w:
+        with monkeypatch.context() as patch:
+
+            def refuse(self: threading.Thread) -> None:
+                raise RuntimeError("can't start new thread")
+
+            patch.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(CallFailed, match="no thread"):
+                w.calls.call("m", lambda: None, key="k")
+        assert w.calls.call("m", lambda: "works again", key="k") == "works again"
+        assert w.calls.in_flight() == 0
+
+
+# ---- order and limits
+
+
+@pytest.mark.row("R4")
+def test_concurrency_is_bounded() -> None:
+    with world(Provider(), concurrency=4) as w:
+        hang = Hang("ok")
+        tasks = [later(w, hang, key=f"k{i}") for i in range(40)]
+        hang.wait_entered(4)
+        w.clock.wait_for_waiters(40)
+        assert w.calls.in_flight() == 4
+        assert w.gauge("cloudprovider_api_requests_in_flight") == 4
+        assert w.gauge("cloudprovider_api_requests_waiting") == 36
+        hang.release()
+        assert {task.result() for task in tasks} == {"ok"}
+        assert w.calls._gateway._pool.threads() <= 4
+
+
+def test_deletions_and_new_objects_go_first() -> None:
+    with world(Provider(), concurrency=1) as w:
+        hang = Hang()
+        order: list[tuple[int, int]] = []
+        first = Task(lambda: w.calls.call("m", hang, key="first"))
+        hang.wait_entered()
+        tasks = []
+        wanted = [PRIORITY_SWEEP, PRIORITY_NORMAL, PRIORITY_NEW, PRIORITY_DELETE, PRIORITY_NORMAL, PRIORITY_DELETE]
+        for i, priority in enumerate(wanted):
+            tasks.append(later(w, order.append, (priority, i), key=f"k{i}", priority=priority))
+            w.clock.wait_for_waiters(2 + i)
+        hang.release()
+        for task in [first, *tasks]:
+            task.result()
+        assert [p for p, _ in order] == sorted(wanted, reverse=True)
+        assert [i for _, i in order] == [3, 5, 2, 1, 4, 0], "in one class, first come first served"
+
+
+@pytest.mark.row("R4")
+def test_two_hundred_parallel_calls_go_through_the_bucket() -> None:
+    with world(Provider(), qps=10, burst=5, concurrency=32) as w:
+        starts: list[float] = []
+
+        def create() -> None:
+            starts.append(w.clock.monotonic())
+
+        tasks = [later(w, create, key=f"r{i}", method="create_route") for i in range(200)]
+        begin = w.clock.monotonic()
+        while not all(task.done() for task in tasks):
+            left = w.clock.next_deadline()
+            if left is not None and left < 1:
+                w.clock.advance(left)
+        assert len(starts) == 200
+        starts.sort()
+        assert sum(1 for s in starts if s == begin) == 5
+        assert starts[-1] - begin == pytest.approx(19.5, abs=0.2)
+        for i in range(200 - 15):
+            assert starts[i + 15] - starts[i] >= 1.0 - 1e-6, "never more than burst + rate in a second"
+
+
+def test_throttling_slows_everyone_down_and_the_delay_is_obeyed() -> None:
+    with world(Provider()) as w:
+
+        def throttled() -> None:
+            raise Throttled("busy", 30)
+
+        with pytest.raises(Throttled) as caught:
+            w.calls.call("m", throttled, key="a")
+        assert caught.value.retry_after == 30
+        assert w.gauge("cloudprovider_api_throttle_pause_seconds") == 30
+        assert (w.gauge("cloudprovider_api_throttle_rate") or 0) < 10
+        task = Task(lambda: w.calls.call("m", w.clock.monotonic, key="b"))
+        w.clock.wait_for_timeout(30)
+        begin = w.clock.monotonic()
+        w.clock.advance(29)
+        assert not task.done()
+        w.clock.advance(1)
+        assert task.result() == begin + 30
+        w.clock.advance(120)
+        w.calls.call("m", lambda: None, key="c")
+        assert w.gauge("cloudprovider_api_throttle_rate") == float("inf")
+
+
+def test_throttling_raised_from_another_exception_counts_too() -> None:
+    with world(Provider()) as w:
+
+        def throttled() -> None:
+            raise OSError("http 429") from Throttled("busy", 12)
+
+        with pytest.raises(Throttled, match="http 429"):
+            w.calls.call("m", throttled, key="a")
+        assert w.gauge("cloudprovider_api_throttle_pause_seconds") == 12
+
+
+def test_while_throttled_deletions_still_go_first() -> None:
+    with world(Provider(), qps=1, burst=1) as w:
+        order: list[int] = []
+        w.calls.call("m", lambda: None, key="first")
+        tasks = []
+        for i, priority in enumerate((PRIORITY_SWEEP, PRIORITY_NEW, PRIORITY_DELETE)):
+            tasks.append(later(w, order.append, priority, key=f"k{priority}", priority=priority))
+            w.clock.wait_for_waiters(2 + i)
+        while not all(task.done() for task in tasks):
+            left = w.clock.next_deadline()
+            if left is not None and left <= 1:
+                w.clock.advance(left)
+        assert order == [PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_SWEEP]
+
+
+# ---- exceptions
+
+
+@pytest.mark.parametrize("exit_", [SystemExit(1), KeyboardInterrupt(), GeneratorExit()])
+@pytest.mark.row("N8")
+def test_code_that_would_end_the_process_costs_one_call(exit_: BaseException) -> None:
+    def vendor() -> None:
+        raise exit_
+
+    with world(Provider()) as w:
+        for _ in range(3):
+            with pytest.raises(CallAborted):
+                w.calls.call("m", vendor, key="k")
+        assert w.calls.call("m", lambda: "alive", key="k") == "alive"
+        assert w.calls._gateway._pool.threads() == 1
+        assert w.requests("m", "aborted") == 3
+
+
+def test_contract_errors_pass_and_foreign_ones_are_wrapped() -> None:
+    with world(Provider()) as w:
+
+        def raises(error: Exception) -> None:
+            raise error
+
+        own = RetryError("building", 5)
+        with pytest.raises(RetryError) as caught:
+            w.calls.call("m", raises, own, key="k")
+        assert caught.value is own
+        with pytest.raises(CallFailed, match="ZeroDivisionError") as failed:
+            w.calls.call("m", lambda: 1 // 0, key="k")
+        assert isinstance(failed.value.__cause__, ZeroDivisionError)
+        with pytest.raises(InstanceNotFound):
+            w.calls.call("m", raises, InstanceNotFound("i"), key="k")
+
+
+# ---- guard and end
+
+
+def test_mutating_calls_pass_the_guard_at_the_last_moment() -> None:
+    lost = threading.Event()
+
+    class Fenced(Exception):
+        pass
+
+    def guard(method: str) -> None:
+        if lost.is_set():
+            raise Fenced(method)
+
+    with world(Provider(), guard=guard, concurrency=1) as w:
+        hang = Hang()
+        done: list[int] = []
+        first = Task(lambda: w.calls.call("m", hang, key="a"))
+        hang.wait_entered()
+        queued = Task(lambda: w.calls.call("delete_route", done.append, 1, key="b", mutating=True))
+        w.clock.wait_for_waiters(2)
+        lost.set()  # after it was submitted, before it runs
+        hang.release()
+        first.result()
+        with pytest.raises(Fenced, match="delete_route"):
+            queued.result()
+        assert done == []
+        assert w.requests("delete_route", "refused") == 1
+        assert w.calls.call("list_routes", lambda: "reads go on", key="c") == "reads go on"
+        lost.clear()
+        w.calls.call("delete_route", done.append, 1, key="b", mutating=True)
+        assert done == [1]
+
+
+def test_cancel_running_reaches_every_call_under_way() -> None:
+    with world(Provider()) as w:
+        entered = threading.Semaphore(0)
+
+        def waits() -> None:
+            entered.release()
+            current_call().cancelled.wait(LIMIT)
+            current_call().check()
+
+        tasks = [later(w, waits, key=f"k{i}") for i in range(3)]
+        for _ in tasks:
+            assert entered.acquire(timeout=LIMIT)
+        w.calls.cancel_running()
+        for task in tasks:
+            with pytest.raises(CallCancelled):
+                task.result()
+        assert w.requests("m", "cancelled") == 3
+
+
+def test_close_refuses_what_waits_and_what_comes_and_waits_for_what_runs() -> None:
+    with world(Provider(), concurrency=1) as w:
+        hang = Hang("done")
+        running = Task(lambda: w.calls.call("m", hang, key="a"))
+        hang.wait_entered()
+        waiting = Task(lambda: w.calls.call("m", lambda: None, key="b"))
+        w.clock.wait_for_waiters(2)
+        assert w.calls.close(0.0) is False
+        with pytest.raises(CallsClosed):
+            waiting.result()
+        with pytest.raises(CallsClosed):
+            w.calls.call("m", lambda: None, key="c")
+        closing = Task(lambda: w.calls.close(30))
+        w.clock.wait_for_timeout(30)
+        hang.release()
+        assert closing.result() is True
+        assert running.result() == "done"
+        assert w.calls._gateway._pool.threads() == 0
+
+
+# ---- arguments and metrics
+
+
+def test_vendors_get_copies_and_mutations_are_reported_once_per_method(caplog: pytest.LogCaptureFixture) -> None:
+    with world(Provider()) as w:
+        original = node("n1", labels={"a": "b"})
+
+        def vendor(n: Any) -> str:
+            n.metadata.labels["a"] = "mine"
+            return str(n.metadata.name)
+
+        with caplog.at_level(logging.WARNING):
+            for _ in range(3):
+                assert w.calls.call("instance_metadata", vendor, original, key="k") == "n1"
+            w.calls.call("instance_exists", vendor, original, key="k")
+        assert original == node("n1", labels={"a": "b"})
+        reports = [r.getMessage() for r in caplog.records if "read-only" in r.getMessage()]
+        assert len(reports) == 2
+        assert "instance_metadata" in reports[0]
+        assert "V1Node n1" in reports[0]
+        count = w.metrics.value(
+            "cloudprovider_api_argument_mutations_total", provider="test", method="instance_metadata"
+        )
+        assert count == 3
+
+
+def test_an_argument_spoilt_beyond_comparison_costs_nothing() -> None:
+    class Trap:
+        def __eq__(self, other: object) -> bool:
+            raise SystemExit
+
+        def __hash__(self) -> int:
+            return 1
+
+    def vendor(n: Any) -> str:
+        n.__dict__["spec"] = Trap()
+        return "ok"
+
+    with world(Provider()) as w:
+        assert w.calls.call("m", vendor, node("n1"), key="k") == "ok"
+
+
+@pytest.mark.row("M6")
+def test_calls_are_counted_by_method_and_outcome_and_timed() -> None:
+    with world(Provider()) as w:
+
+        def takes(seconds: float, error: Exception | None = None) -> None:
+            w.clock.advance(seconds)
+            if error is not None:
+                raise error
+
+        w.calls.call("list_routes", takes, 0.2, key="k")
+        w.calls.call("list_routes", takes, 2.0, key="k")
+        for error in (Throttled(), InstanceNotFound(), RetryError("x", 1), ValueError(), InvalidAnswer("m", ["x"])):
+            with pytest.raises(Exception):  # noqa: B017, PT011 - five classes
+                w.calls.call("m", takes, 0.0, error, key="k")
+            w.clock.advance(100)
+        hang = Hang()
+        hung_call(w, hang)
+        assert w.requests("list_routes", "success") == 2
+        for outcome in ("throttled", "not_found", "retry", "error", "invalid"):
+            assert w.requests("m", outcome) == 1
+        assert w.requests("hangs", "overdue") == 1
+        duration = "cloudprovider_api_request_duration_seconds"
+        assert w.metrics.value(f"{duration}_sum", provider="test", method="list_routes") == pytest.approx(2.2)
+        assert w.metrics.value(f"{duration}_bucket", provider="test", method="list_routes", le="0.25") == 1
+        assert w.metrics.value(f"{duration}_sum", provider="test", method="hangs") == 60
+        text = w.metrics.text().decode()
+        assert 'cloudprovider_api_requests_total{method="list_routes",outcome="success",provider="test"} 2.0' in text
+        hang.release()
+
+
+def test_a_late_end_is_not_counted_twice() -> None:
+    with world(Provider()) as w:
+        hang = Hang()
+        error = hung_call(w, hang)
+        hang.release()
+        error.until.result(LIMIT)
+        assert w.requests("hangs", "overdue") == 1
+        assert w.requests("hangs", "success") == 0

@@ -1,0 +1,244 @@
+"""Copies for vendors: independent, shared per revision, watched, freed."""
+
+import copy
+import gc
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+
+from cloudprovider import Route
+from controllers.cloudcalls.snapshots import Snapshots, private_copy, same
+from tests.unit.cloudcalls.support import node
+
+RAW = {
+    "metadata": {
+        "name": "n1",
+        "uid": "u1",
+        "resourceVersion": "5",
+        "labels": {"a": "b"},
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u"}],
+    },
+    "spec": {"providerID": "test://1", "taints": [{"key": "k", "effect": "NoSchedule"}]},
+    "status": {"addresses": [{"type": "InternalIP", "address": "1.2.3.4"}], "capacity": {"cpu": "4"}},
+}
+
+
+def full() -> V1Node:
+    parsed = V1Node.from_dict(copy.deepcopy(RAW))
+    assert parsed is not None
+    return parsed
+
+
+class Watched(Snapshots):
+    def __init__(self, limit: int = 100) -> None:
+        self.reports: list[tuple[str, str]] = []
+        super().__init__(limit, lambda method, what: self.reports.append((method, what)))
+
+
+def mutables(value: Any) -> set[int]:
+    """The ids of everything in there that could be changed."""
+    if hasattr(value, "__pydantic_fields_set__"):
+        own = {id(value), id(value.__dict__), id(value.__pydantic_fields_set__)}
+        return own.union(*(mutables(v) for v in value.__dict__.values()))
+    if isinstance(value, dict):
+        return {id(value)}.union(*(mutables(v) for v in value.values()))
+    if isinstance(value, list):
+        return {id(value)}.union(*(mutables(v) for v in value))
+    return set()
+
+
+def test_a_copy_is_equal_and_shares_nothing_that_can_change() -> None:
+    original = full()
+    made = private_copy(original)
+    assert made == original
+    assert made.to_dict() == original.to_dict()
+    assert made.model_fields_set == original.model_fields_set
+    assert same(original, made)
+    assert not mutables(made) & mutables(original)
+    made.metadata.labels["a"] = "changed"
+    made.spec.taints.append(made.spec.taints[0])
+    assert original == full()
+
+
+def test_a_copy_is_a_working_model() -> None:
+    made = private_copy(full())
+    made.metadata.name = "other"
+    with pytest.raises(ValueError, match="valid"):
+        made.spec = "nonsense"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4)
+    | st.tuples(inner, inner),
+    max_leaves=20,
+)  # fmt: skip
+
+
+@given(VALUES)
+def test_copies_of_plain_values(value: Any) -> None:
+    made = private_copy(value)
+    assert made == value
+    assert same(value, made)
+    assert not mutables(made) & mutables(value)
+
+
+@given(VALUES, VALUES)
+def test_same_means_equal(a: Any, b: Any) -> None:
+    if same(a, b):
+        assert a == b
+    assert same(a, copy.deepcopy(a))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda n: n.metadata.labels.update(a="c"),
+        lambda n: n.metadata.labels.pop("a"),
+        lambda n: n.metadata.labels.update(new="x"),
+        lambda n: setattr(n.spec, "provider_id", "test://2"),
+        lambda n: n.spec.taints.clear(),
+        lambda n: setattr(n.spec.taints[0], "key", "z"),
+        lambda n: n.status.addresses.reverse() or n.status.addresses.append(n.status.addresses[0]),
+        lambda n: setattr(n, "status", None),
+        lambda n: n.metadata.__dict__.pop("labels"),
+    ],
+)
+def test_every_change_is_seen(change: Any) -> None:
+    original = full()
+    made = private_copy(original)
+    change(made)
+    assert not same(original, made)
+
+
+def test_routes_are_copied_with_their_addresses() -> None:
+    route = Route("r", "n", "10.0.0.0/24", target_node_addresses=[V1NodeAddress(type="InternalIP", address="1.1.1.1")])
+    made = private_copy(route)
+    assert made == route
+    assert made is not route
+    assert made.target_node_addresses[0] is not route.target_node_addresses[0]
+    made.target_node_addresses[0].address = "2.2.2.2"
+    assert not same(route, made)
+
+
+def test_things_that_are_no_data_are_passed_on() -> None:
+    stop = threading.Event()
+    loan = Watched().lend(("text", 5, None, b"key", stop, V1Node))
+    assert loan.args == ("text", 5, None, b"key", stop, V1Node)
+    assert loan.args[4] is stop
+    assert loan.pairs == []
+
+
+def test_one_copy_per_revision_shared_between_calls() -> None:
+    snapshots, n = Watched(), node("n1")
+    first, second = snapshots.lend((n,)).args[0], snapshots.lend(([n],)).args[0][0]
+    assert first is second
+    assert first is not n
+    newer = node("n1", revision="2")
+    third = snapshots.lend((newer,)).args[0]
+    assert third is not first
+    assert third.metadata.resource_version == "2"
+    assert len(snapshots) == 1, "the older revision is freed"
+
+
+def test_a_recreated_node_of_the_same_name_has_its_own_copy() -> None:
+    snapshots, old, new = Watched(), node("n1"), node("n1")
+    assert new.metadata is not None
+    new.metadata.uid = "another"
+    assert snapshots.lend((old,)).args[0] is not snapshots.lend((new,)).args[0]
+
+
+def test_objects_without_revision_are_copied_each_time() -> None:
+    snapshots = Watched()
+    draft = V1Node.from_dict({"metadata": {"name": "draft"}})
+    loans = snapshots.lend((draft,)), snapshots.lend((draft,))
+    assert loans[0].args[0] is not loans[1].args[0]
+    assert len(snapshots) == 0
+
+
+def test_copies_are_bounded_the_least_used_go_first() -> None:
+    snapshots, many = Watched(limit=10), [node(f"n{i}") for i in range(11)]
+    copies = [snapshots.lend((n,)).args[0] for n in many[:10]]
+    assert snapshots.lend((many[0],)).args[0] is copies[0]
+    snapshots.lend((many[10],))
+    assert len(snapshots) == 10
+    assert snapshots.lend((many[0],)).args[0] is copies[0]
+    assert snapshots.lend((many[1],)).args[0] is not copies[1]
+
+
+def test_a_copy_is_freed_with_its_original() -> None:
+    snapshots, n = Watched(), node("n1")
+    snapshots.lend((n,))
+    assert len(snapshots) == 1
+    del n
+    gc.collect()
+    assert len(snapshots) == 0
+
+
+def test_an_equal_revision_parsed_again_gets_the_shared_copy_and_no_false_report() -> None:
+    snapshots, first = Watched(), node("n1", labels={"a": "b"})
+    other = node("n1", labels={"a": "b", "trimmed": "differently"})
+    snapshots.lend((first,))
+    loan = snapshots.lend((other,))
+    snapshots.settle("m", loan)
+    assert snapshots.reports == []
+
+
+def test_a_change_is_reported_and_never_seen_by_others() -> None:
+    snapshots, n = Watched(), node("n1", labels={"a": "b"})
+    loan = snapshots.lend(([n, node("n2")],))
+    loan.args[0][0].metadata.labels["a"] = "vendor"
+    snapshots.settle("instance_metadata", loan)
+    assert snapshots.reports == [("instance_metadata", "V1Node n1")]
+    assert n.metadata is not None
+    assert n.metadata.labels == {"a": "b"}
+    again = snapshots.lend((n,))
+    assert again.args[0].metadata.labels == {"a": "b"}
+    snapshots.settle("instance_metadata", again)
+    assert len(snapshots.reports) == 1
+
+
+def test_a_vendor_may_sort_its_own_list() -> None:
+    snapshots, seq = Watched(), [node("b"), node("a")]
+    loan = snapshots.lend((seq,))
+    loan.args[0].sort(key=lambda n: n.metadata.name)
+    loan.args[0].pop()
+    snapshots.settle("m", loan)
+    assert snapshots.reports == []
+    assert [n.metadata.name for n in seq if n.metadata] == ["b", "a"]
+
+
+def test_changes_of_objects_without_revision_are_reported_too() -> None:
+    snapshots, route = Watched(), Route("r", "n", "c", target_node_addresses=[V1NodeAddress(type="A", address="b")])
+    loan = snapshots.lend((route,))
+    loan.args[0].target_node_addresses[0].address = "x"
+    snapshots.settle("create_route", loan)
+    assert snapshots.reports == [("create_route", "Route")]
+
+
+def test_lending_from_many_threads_gives_equal_copies() -> None:
+    snapshots, many = Watched(limit=5), [node(f"n{i}") for i in range(20)]
+    failures: list[str] = []
+
+    def lend() -> None:
+        for _ in range(50):
+            for n in many:
+                loan = snapshots.lend((n,))
+                if loan.args[0] != n:
+                    failures.append("different")
+                snapshots.settle("m", loan)
+
+    threads = [threading.Thread(target=lend) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert not snapshots.reports
+    assert len(snapshots) <= 5

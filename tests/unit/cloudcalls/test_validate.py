@@ -1,0 +1,353 @@
+"""What providers answer: good answers pass unchanged, junk is named in full and costs its key."""
+
+import collections
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+
+from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, RetryError, Route, Throttled, Zone
+from controllers.cloudcalls import validate
+from controllers.cloudcalls.errors import AnswerMissing, CallFailed, InvalidAnswer
+
+PREFIXES = ("test://", "aws:///")
+
+
+def check(answer: object, own: str = "", prefixes: tuple[str, ...] = PREFIXES) -> InstanceMetadata:
+    return validate.metadata(answer, own=own, prefixes=prefixes, method="instance_metadata")
+
+
+def address(kind: str, value: str) -> V1NodeAddress:
+    return V1NodeAddress(type=kind, address=value)
+
+
+def good(**changes: Any) -> InstanceMetadata:
+    base = InstanceMetadata(
+        provider_id="test://i-1",
+        instance_type="m5.large",
+        node_addresses=(
+            address("InternalIP", "10.0.0.1"),
+            address("InternalIP", "2001:db8::1"),
+            address("ExternalIP", "1.2.3.4"),
+            address("Hostname", "n1"),
+            address("InternalDNS", "ip-10-0-0-1.eu_west.Internal."),
+            address("ExternalDNS", "ec2.example.com"),
+        ),
+        zone="eu-west-1a",
+        region="eu-west-1",
+        additional_labels={"example.com/rack": "r1", "plain": ""},
+    )
+    return attrs.evolve(base, **changes)
+
+
+def test_a_good_answer_passes_as_a_copy() -> None:
+    answer = good()
+    passed = check(answer)
+    assert passed == answer
+    answer.node_addresses[0].address = "changed later"
+    assert passed.node_addresses[0].address == "10.0.0.1"
+    assert passed.additional_labels is not answer.additional_labels
+
+
+def test_empty_fields_are_fine() -> None:
+    assert check(InstanceMetadata(provider_id="test://i")) == InstanceMetadata(provider_id="test://i")
+
+
+@pytest.mark.row("N8")
+@pytest.mark.parametrize("junk", [None, "text", 5, {"provider_id": "test://x"}, [], object(), InstanceMetadata])
+def test_other_types_are_refused(junk: object) -> None:
+    with pytest.raises(InvalidAnswer, match="not InstanceMetadata"):
+        check(junk)
+
+
+@pytest.mark.row("N8")
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"provider_id": "other://i-1"}, "does not begin with 'test://' or 'aws:///'"),
+        ({"provider_id": "i-1"}, "does not begin with"),
+        ({"provider_id": "test://"}, "names no instance"),
+        ({"provider_id": "aws:////"}, "names no instance"),
+        ({"provider_id": "test://i 1"}, "blanks"),
+        ({"provider_id": "test://i\n"}, "blanks"),
+        ({"provider_id": 17}, "provider_id is int"),
+        ({"provider_id": b"test://i"}, "provider_id is bytes"),
+        ({"provider_id": ""}, "no provider_id, and neither"),
+        ({"provider_id": None}, "no provider_id, and neither"),
+        ({"instance_type": "m5 large"}, "instance_type: the value 'm5 large'"),
+        ({"instance_type": None}, "instance_type is None, not text"),
+        ({"zone": "-a"}, "zone: the value '-a'"),
+        ({"zone": "z" * 64}, "zone: the value"),
+        ({"region": "ü"}, "region: the value"),
+        ({"region": ["eu"]}, "region is list"),
+        ({"node_addresses": [address("InternalIP", "300.0.0.1")]}, "'300.0.0.1' is no IP address"),
+        ({"node_addresses": [address("ExternalIP", "host.example")]}, "is no IP address"),
+        ({"node_addresses": [address("InternalIP", "fe80::1%eth0")]}, "is no IP address"),
+        ({"node_addresses": [address("InternalIP", "")]}, "is empty"),
+        ({"node_addresses": [address("Internal", "10.0.0.1")]}, "unknown address type 'Internal'"),
+        ({"node_addresses": [address("Hostname", "a..b")]}, "'a..b' is no host name"),
+        ({"node_addresses": [address("InternalDNS", "a b")]}, "is no host name"),
+        ({"node_addresses": [address("ExternalDNS", "-x.example")]}, "is no host name"),
+        ({"node_addresses": [address("Hostname", "x" * 64)]}, "is no host name"),
+        ({"node_addresses": [address("Hostname", ".".join(["x" * 60] * 5))]}, "is no host name"),
+        ({"node_addresses": [("InternalIP", "10.0.0.1")]}, "address 0 is tuple, not V1NodeAddress"),
+        ({"node_addresses": [V1NodeAddress.model_construct(type=1, address=None)]}, "has int as type and None"),
+        ({"additional_labels": {"bad key": "x"}}, "bad key"),
+        ({"additional_labels": {"k": "bad value"}}, "bad value"),
+        ({"additional_labels": {"k": 5}}, "is not text"),
+        ({"additional_labels": {5: "k"}}, "is not text"),
+    ],
+)  # fmt: skip
+def test_junk_is_named(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidAnswer, match=re.escape(problem)) as caught:
+        check(good(**changes))
+    assert len(caught.value.problems) == 1
+
+
+@pytest.mark.row("N8")
+def test_all_problems_are_reported_together() -> None:
+    with pytest.raises(InvalidAnswer) as caught:
+        check(
+            good(
+                provider_id="x",
+                zone="-",
+                region=5,
+                node_addresses=[address("InternalIP", "x"), address("?", "10.0.0.1"), None],
+                additional_labels={"-": "-", "ok": "ok"},
+            )
+        )
+    assert len(caught.value.problems) == 8
+    for part in ("provider_id", "zone", "region", "'x'", "'?'", "address 2", "'-'"):
+        assert part in str(caught.value)
+
+
+def test_the_nodes_own_provider_id_stands_in() -> None:
+    assert check(good(provider_id=""), own="test://own").provider_id == "test://own"
+    assert check(good(provider_id="test://own"), own="test://own").provider_id == "test://own"
+
+
+def test_an_id_that_the_node_carries_already_is_not_disputed() -> None:
+    assert check(good(provider_id="legacy-form"), own="legacy-form").provider_id == "legacy-form"
+    with pytest.raises(InvalidAnswer):
+        check(good(provider_id="legacy-form"), own="test://1")
+
+
+def test_providers_without_provider_ids() -> None:
+    assert check(good(provider_id=""), prefixes=()).provider_id == ""
+    assert check(good(provider_id="whatever"), prefixes=()).provider_id == "whatever"
+    with pytest.raises(InvalidAnswer):
+        check(good(provider_id="a b"), prefixes=())
+
+
+def test_an_ip_serves_as_host_name() -> None:
+    check(good(node_addresses=[address("Hostname", "10.0.0.1"), address("Hostname", "2001:db8::1")]))
+
+
+@given(
+    st.builds(
+        InstanceMetadata,
+        provider_id=st.text(max_size=8) | st.none() | st.just("test://1"),
+        instance_type=st.text(max_size=8) | st.integers(),
+        node_addresses=st.lists(
+            st.none() | st.integers() | st.builds(V1NodeAddress, type=st.text(max_size=5), address=st.text(max_size=9)),
+            max_size=3,
+        ),
+        zone=st.text(max_size=70),
+        region=st.none() | st.binary(max_size=3),
+        additional_labels=st.dictionaries(
+            st.text(max_size=5) | st.integers(), st.text(max_size=5) | st.none(), max_size=3
+        ),
+    )
+)
+def test_any_content_passes_or_is_an_invalid_answer(answer: InstanceMetadata) -> None:
+    with contextlib.suppress(InvalidAnswer):
+        assert check(answer).provider_id
+
+
+@pytest.mark.row("N8")
+@pytest.mark.parametrize("junk", [None, 0, 1, "", "true", [], object()])
+def test_only_true_and_false_are_flags(junk: object) -> None:
+    with pytest.raises(InvalidAnswer):
+        validate.flag(junk, method="instance_exists")
+    assert validate.flag(False, method="m") is False
+    assert validate.flag(True, method="m") is True
+
+
+def test_a_missing_return_is_suggested() -> None:
+    with pytest.raises(InvalidAnswer, match="return statement"):
+        validate.flag(None, method="instance_exists")
+
+
+async def asyncio_style() -> bool:
+    return True
+
+
+def test_a_coroutine_is_refused_without_a_warning_later() -> None:
+    with pytest.raises(InvalidAnswer, match="not async"):
+        validate.flag(asyncio_style(), method="instance_exists")
+    with pytest.raises(InvalidAnswer, match="not async"):
+        validate.no_answer(asyncio_style(), method="ensure_load_balancer_deleted")
+
+
+def test_a_generator_did_nothing_but_other_values_may_come_from_methods_without_answer() -> None:
+    with pytest.raises(InvalidAnswer):
+        validate.no_answer((n for n in range(3)), method="m")
+    validate.no_answer({"status": "deleted"}, method="m")
+    validate.no_answer(None, method="m")
+
+
+def test_states_zones_texts() -> None:
+    assert validate.state(InstanceState.GONE, method="m") is InstanceState.GONE
+    with pytest.raises(InvalidAnswer):
+        validate.state("gone", method="m")
+    assert validate.zone(Zone("a", "b"), method="m") == Zone("a", "b")
+    with pytest.raises(InvalidAnswer, match=r"failure_domain.*region"):
+        validate.zone(Zone("a b", None), method="m")  # type: ignore[arg-type]  # as a careless vendor would
+    with pytest.raises(InvalidAnswer):
+        validate.zone(("a", "b"), method="m")
+    assert validate.text("x", method="m") == "x"
+    not_text: list[Any] = ["", "  ", None, b"x", 5]
+    for junk in not_text:
+        with pytest.raises(InvalidAnswer):
+            validate.text(junk, method="m")
+    assert validate.texts(["a", "b"], method="m") == ("a", "b")
+    not_texts: list[Any] = ["ab", {"a": 1}, [""], [None], 5]
+    for junk in not_texts:
+        with pytest.raises(InvalidAnswer):
+            validate.texts(junk, method="m")
+    assert validate.label_text("", method="m") == ""
+    with pytest.raises(InvalidAnswer):
+        validate.label_text("a/b", method="m")
+
+
+def test_prefixes_that_are_one_text_are_refused() -> None:
+    with pytest.raises(InvalidAnswer):
+        validate.prefixes("test://", method="provider_id_prefixes")
+    assert validate.prefixes([], method="m") == ()
+
+
+def test_addresses_alone() -> None:
+    assert validate.addresses([address("InternalIP", "1.1.1.1")], method="m") == (address("InternalIP", "1.1.1.1"),)
+    for junk in (None, "1.1.1.1", {"InternalIP": "1.1.1.1"}, 7):
+        with pytest.raises(InvalidAnswer, match="not a sequence"):
+            validate.addresses(junk, method="m")
+
+
+def status(*points: dict[str, Any]) -> V1LoadBalancerStatus:
+    return V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(**p) for p in points])
+
+
+def test_load_balancer_statuses() -> None:
+    for fine in (V1LoadBalancerStatus(), status(), status({"ip": "1.2.3.4"}, {"hostname": "lb.example.com"})):
+        passed = validate.load_balancer_status(fine, method="m")
+        assert passed == fine
+        assert passed is not fine
+    with pytest.raises(InvalidAnswer) as caught:
+        validate.load_balancer_status(status({}, {"ip": "nope"}, {"hostname": "a b"}), method="ensure_load_balancer")
+    assert len(caught.value.problems) == 3
+    wrong: list[Any] = [None, {"ingress": []}, V1LoadBalancerStatus.model_construct(ingress="1.2.3.4")]
+    for junk in wrong:
+        with pytest.raises(InvalidAnswer):
+            validate.load_balancer_status(junk, method="m")
+    with pytest.raises(InvalidAnswer):
+        validate.load_balancer_status(V1LoadBalancerStatus.model_construct(ingress=["1.2.3.4"]), method="m")
+
+
+def test_routes_of_others_pass_and_junk_spoils_the_list() -> None:
+    odd = Route("", "", "not-a-cidr")
+    assert validate.routes([odd], method="m") == (odd,)
+    assert validate.routes(iter([odd]), method="m") == (odd,)
+    spoilt: list[Any] = [None, "x", [None], [odd, "x"], {"a": odd}]
+    for junk in spoilt:
+        with pytest.raises(InvalidAnswer):
+            validate.routes(junk, method="list_routes")
+    with pytest.raises(InvalidAnswer, match="None for destination_cidr"):
+        validate.routes([Route("r", "n", None)], method="m")  # type: ignore[arg-type]  # as a careless vendor would
+    with pytest.raises(InvalidAnswer, match="target_node_addresses"):
+        validate.routes([Route("r", "n", "c", target_node_addresses=("1.1.1.1",))], method="m")  # type: ignore[arg-type]
+
+
+def test_labels() -> None:
+    assert validate.labels({"a.b/c": "d"}, method="m") == {"a.b/c": "d"}
+    wrong: list[Any] = [None, [("a", "b")], {"a": None}, {"/": "b"}]
+    for junk in wrong:
+        with pytest.raises(InvalidAnswer):
+            validate.labels(junk, method="m")
+
+
+# ---- batches
+
+
+def state_of(name: str, value: object) -> InstanceState:
+    return validate.state(value, method="instances_state")
+
+
+def take(answer: object, names: list[str]) -> validate.BatchAnswer[InstanceState]:
+    return validate.batch(answer, names, state_of, method="instances_state")
+
+
+@pytest.mark.row("N8")
+def test_a_batch_is_taken_apart_by_name() -> None:
+    later = RetryError("later", 3)
+    found = take(
+        {"a": InstanceState.RUNNING, "b": "junk", "c": later, "d": ValueError("x"), "zz": InstanceState.GONE},
+        ["a", "b", "c", "d", "e"],
+    )
+    assert found.values["a"] is InstanceState.RUNNING
+    assert isinstance(found.values["b"], InvalidAnswer)
+    assert found.values["c"] is later
+    assert type(found.values["d"]) is CallFailed
+    assert isinstance(found.values["e"], AnswerMissing)
+    assert set(found.values) == {"a", "b", "c", "d", "e"}
+    assert found.foreign == 1
+    assert not found.is_complete()
+    assert found.throttled is None
+
+
+def test_not_found_is_an_answer_and_throttling_is_noticed() -> None:
+    assert take({"a": InstanceNotFound()}, ["a"]).is_complete()
+    slow = Throttled("x", 1)
+    assert take({"a": InstanceState.GONE, "b": slow}, ["a", "b"]).throttled is slow
+
+
+def test_a_default_of_the_mapping_is_no_answer() -> None:
+    answer: Mapping[str, Any] = collections.defaultdict(lambda: InstanceState.GONE, {"a": InstanceState.RUNNING})
+    found = take(answer, ["a", "b"])
+    assert isinstance(found.values["b"], AnswerMissing), "a node must not be gone because of a defaultdict"
+
+
+def test_a_batch_keyed_by_provider_id_is_explained() -> None:
+    found = take({"test://1": InstanceState.GONE}, ["a"])
+    assert "keyed by node name" in str(found.values["a"])
+
+
+@pytest.mark.parametrize("junk", [None, [], "x", [InstanceState.GONE], 3])
+def test_a_batch_that_is_no_mapping_tells_nothing(junk: object) -> None:
+    with pytest.raises(InvalidAnswer, match="not a mapping by node name"):
+        take(junk, ["a"])
+
+
+def test_a_mapping_whose_code_raises_costs_that_name() -> None:
+    class Lazy(Mapping[str, Any]):
+        def __getitem__(self, key: str) -> Any:
+            if key == "b":
+                raise OSError("page 2 failed")
+            return InstanceState.RUNNING
+
+        def __iter__(self) -> Iterator[str]:
+            return iter("ab")
+
+        def __len__(self) -> int:
+            return 2
+
+    found = take(Lazy(), ["a", "b"])
+    assert found.values["a"] is InstanceState.RUNNING
+    assert isinstance(found.values["b"], CallFailed)
