@@ -354,6 +354,7 @@ class TestLateHandlers:
         stays.wait(4)
         until(lambda: sum(t.name.startswith("informer-nodes-") for t in threading.enumerate()) == 1)
         assert len(calls) == 1
+        assert registrations[0].pending() == 0
 
 
 class TestBacklog:
@@ -382,6 +383,25 @@ class TestBacklog:
             ("add", "a", "1", True), ("update", "a", "1", "6"), ("update", "a", "6", "55"), ("delete", "a", "60"),
             ("add", "a", "101", False),
         ]  # fmt: skip
+
+    def test_what_was_delivered_is_not_merged_into(self, worlds: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(handlers, "MERGE_ABOVE", 2)
+        world, slow = worlds(*[raw_node(name, i + 1) for i, name in enumerate("abcde")]), Recorder()
+        passing = slow.add
+
+        def add(new: V1Node, initial: bool) -> None:
+            if name_of(new) == "b":
+                slow.gate.clear()
+            passing(new, initial)
+
+        world.informer.add_handler(add, slow.update, slow.delete)
+        world.informer.start()
+        feed = world.server.feed()
+        assert slow.hangs.wait(WAIT)
+        feed.put(event("MODIFIED", raw_node("a", 10)))
+        until(lambda: version_of(world.informer.lister.get("a") or V1Node()) == "10")
+        slow.gate.set()
+        assert slow.wait(6)[-1] == ("update", "a", "1", "10")
 
 
 class TestResync:

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_node import V1Node
 
+from controllers.runtime.cache import Cache
+from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import (
     EVENTS,
     LEASES,
@@ -251,20 +253,23 @@ class TestCompacting:
             compactor.compact(NODES.parse(raw))
         assert len(compactor._strings) < 8192 + 200
 
-    def test_a_node_of_twelve_kilobytes_weighs_nine(self) -> None:
-        texts = [json.dumps(big_node(i)) for i in range(200)]
-        compactor = Compactor()
-        compactor.compact(NODES.parse(json.loads(texts[0])))
-        kept = []
+
+@pytest.mark.parametrize("by_list", [True, False])
+def test_a_node_of_twelve_kilobytes_weighs_nine_in_the_cache(by_list: bool) -> None:
+    texts = [json.dumps(big_node(i)) for i in range(200)]
+    cache = Cache(NODES, Metrics())
+    cache.replace([cache.read(json.loads(texts[0]))], "1")
+    gc.collect()
+    tracemalloc.start()
+    try:
+        if by_list:
+            cache.replace([cache.read(json.loads(text)) for text in texts], "9999")
+        else:
+            for text in texts[1:]:
+                cache.apply("ADDED", cache.read(json.loads(text)))
         gc.collect()
-        tracemalloc.start()
-        try:
-            for text in texts:
-                node = NODES.parse(json.loads(text))
-                compactor.compact(node)
-                kept.append(node)
-            gc.collect()
-            each = tracemalloc.get_traced_memory()[0] / len(texts)
-        finally:
-            tracemalloc.stop()
-        assert each < 10_000, f"{each:.0f} bytes; 5,000 nodes are to take less than 50 MB"
+        each = tracemalloc.get_traced_memory()[0] / len(texts)
+    finally:
+        tracemalloc.stop()
+    assert len(cache) == 200
+    assert each < 10_000, f"{each:.0f} bytes; 5,000 nodes are to take less than 50 MB"

@@ -131,6 +131,10 @@ class TestExpiry:
         assert world.queries[4]["resourceVersion"] == "11"
         assert world.clock.waits == []
 
+    def test_pages_of_several_versions_are_watched_from_the_first_so_that_nothing_is_skipped(self) -> None:
+        world = World(page(9, A, token="t"), page(12, B), watch(End())).run()
+        assert world.queries[2]["resourceVersion"] == "9"
+
     def test_pages_that_keep_expiring_are_given_up_for_one_full_list(self) -> None:
         world = World(
             page(9, A, token="t1"), GONE, page(11, B, token="t2"), GONE, page(12, A, B, C), watch(End())
