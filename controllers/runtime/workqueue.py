@@ -84,7 +84,6 @@ class WorkQueue(Generic[K]):
         self._dirty = 0
         self._timers: Timers[K] = Timers()
         self._closed = False
-        self._draining = False
 
         WorkQueueCollector.of(metrics).watch(self, self._stats)
 
@@ -216,17 +215,16 @@ class WorkQueue(Generic[K]):
         """
         with self._lock:
             self._catch_up()
-            self._draining = drain and (self._draining or not self._closed)
             self._closed = True
             dropped = self._timers.delayed
             self._timers.clear()
-            if not self._draining:
+            if not drain:
                 dropped += self._dirty
                 self._dirty = 0
                 self._lanes.clear()
             for item in self._items.values():
                 item.due, item.ticket = None, 0
-                if not self._draining:
+                if not drain:
                     item.dirty = False
                 elif item.frozen:
                     self._lanes.push(item)
@@ -311,7 +309,7 @@ class WorkQueue(Generic[K]):
 
     def _place(self, item: Item[K], now: float) -> None:
         """A dirty key that nobody works on gets into a lane, or waits for the end of its floor."""
-        if item.free_at > now and not self._closed:
+        if item.free_at > now:
             self._timers.freeze(item)
             self._waiters.remind(item.free_at)
         else:

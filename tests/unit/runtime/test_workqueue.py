@@ -248,6 +248,16 @@ class TestFloor:
         clock.advance(15)
         assert take_all(queue) == ["a"], "the second is not lost"
 
+    def test_floors_and_delays_end_in_the_order_of_their_times(self, clock: FakeClock) -> None:
+        queue = floored(clock, 10.0)
+        queue.add("floor")
+        assert take_all(queue) == ["floor"]
+        queue.add("floor")
+        queue.add_after("later", 11.0)
+        queue.add_after("earlier", 9.0)
+        clock.advance(20)
+        assert take_all(queue) == ["earlier", "floor", "later"]
+
     @pytest.mark.parametrize("floor", [-1.0, float("nan"), float("inf")])
     def test_senseless_floors_are_refused(self, clock: FakeClock, floor: float) -> None:
         with pytest.raises(ValueError, match="floor"):

@@ -126,7 +126,15 @@ def test_queues_share_the_families_and_counters_outlive_their_queue(clock: FakeC
     assert metrics.value("workqueue_adds_total", name="Nodes") == 3
     assert metrics.value("workqueue_depth", name="Nodes") == 3
     assert metrics.value("workqueue_adds_total", name="service") == 1
+    first.get(0)
+    clock.advance(2)
+    second.get(0)
+    clock.advance(3)
+    assert metrics.value("workqueue_longest_running_processor_seconds", name="Nodes") == 5
+    assert metrics.value("workqueue_unfinished_work_seconds", name="Nodes") == 5 + 3
+    second.done("a")
+    second.add("a")
     del first
     gc.collect()
-    assert metrics.value("workqueue_adds_total", name="Nodes") == 3
+    assert metrics.value("workqueue_adds_total", name="Nodes") == 4
     assert metrics.value("workqueue_depth", name="Nodes") == 1

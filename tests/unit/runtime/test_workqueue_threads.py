@@ -175,9 +175,23 @@ class TestGathering:
         for i in range(1, 9):
             queue.add(f"key-{i}")
         assert clock.wakeups == 1, "only the one that came for the first key"
+        assert len(vars(queue._waiters._gatherer)["_waiters"]) == 1, "and it sleeps until its batch is full"
         clock.advance(0.5)
         [first] = _first(batches, 1)
         assert first.result() == [f"key-{i}" for i in range(9)]
+        assert clock.wakeups == 2, "and it again at the end"
+
+    def test_who_comes_while_one_gathers_takes_nothing_from_it(
+        self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
+    ) -> None:
+        batch = pool.submit(queue.get_many, 10, 0.5)
+        clock.wait_for_waiters(1)
+        queue.add("a")
+        clock.wait_for_timeout(0.5)
+        queue.add("b")
+        assert queue.get_many(10, 0.5, timeout=0) == []
+        clock.advance(0.5)
+        assert batch.result(LIMIT) == ["a", "b"]
 
     def test_a_full_batch_leaves_at_once_and_the_rest_goes_to_another(
         self, queue: WorkQueue[str], clock: CountingClock, pool: ThreadPoolExecutor
