@@ -1,0 +1,162 @@
+"""Wrong answers (stage 5): what a method says when a `Wrong` fault strikes it, made from what it would have said.
+
+Pure, but for the scribbling on arguments that `Junk.MUTATED` asks for. gate.py calls `spoil` after the cloud answered.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+
+from cloudprovider.errors import CloudProviderError, DiskNotFound, InstanceNotFound
+from cloudprovider.instances import InstanceMetadata, InstanceState
+from cloudprovider.routes import Route
+from cloudprovider.testing.fake.faults import Junk, Wrong
+from cloudprovider.testing.fake.methods import Answer, Method
+from cloudprovider.zones import Zone
+
+__all__ = ["fitting_junk", "spoil", "spoil_one"]
+
+_INSTANCE = {Answer.METADATA, Answer.SHUTDOWN, Answer.ADDRESSES, Answer.TEXT, Answer.ZONE}
+_JUNK: Mapping[Answer, tuple[Junk, ...]] = {
+    Answer.METADATA: (
+        Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES, Junk.PROVIDER_ID, Junk.OTHER_PROVIDER_ID, Junk.LABELS, Junk.PLACES,
+    ),
+    Answer.EXISTS: (Junk.NONE, Junk.TYPE),
+    Answer.SHUTDOWN: (Junk.NONE, Junk.TYPE),
+    Answer.STATE: (Junk.NONE, Junk.TYPE),
+    Answer.ADDRESSES: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES),
+    Answer.TEXT: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.PLACES),
+    Answer.ZONE: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.PLACES),
+    Answer.BALANCER: (Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES),
+    Answer.NEW_BALANCER: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES),
+    Answer.ROUTES: (Junk.NONE, Junk.TYPE, Junk.PLACES),
+    Answer.NAMES: (Junk.NONE, Junk.TYPE),
+    Answer.ADDRESS: (Junk.NONE, Junk.TYPE, Junk.EMPTY),
+    Answer.LABELS: (Junk.NONE, Junk.TYPE, Junk.LABELS),
+}  # fmt: skip
+_BAD_ADDRESSES = (("InternalIP", "not-an-address"), ("InternalIP", "999.0.0.1"), ("Satellite", "10.0.0.1"))
+_BAD_LABELS = {"-bad key-": "x", "acme.example/value": "no blanks allowed!", "node.kubernetes.io/mine": "reserved"}
+_NO_LABEL_VALUE = "not a label value!"
+
+
+def fitting_junk(method: Method) -> tuple[Junk, ...]:
+    """The kinds of junk that this method can answer with."""
+    fitting = _JUNK.get(method.answer, ())
+    if fitting and method.batch:
+        return (*fitting, Junk.ERRORS, Junk.UNASKED, Junk.KEYS, Junk.MUTATED)
+    return (*fitting, Junk.MUTATED) if fitting else ()
+
+
+def spoil(
+    fault: Wrong,
+    method: Method,
+    keys: Sequence[Sequence[str]],
+    truth: Any,
+    arguments: Sequence[Any],
+    draw: random.Random,
+) -> Any:
+    """The answer to a whole call. Raises what means "not found" where the method says it that way."""
+    if fault.answer == "not-found":
+        if method.batch:
+            return {key[0]: spoil_one(fault, method, key[0], None, draw) for key in keys}
+        return _not_found(method, keys[0][0] if keys else "")
+    junk = _chosen(fault, method, draw)
+    if junk is Junk.MUTATED:
+        _scribble(arguments)
+        return truth
+    if not method.batch:
+        return _junk(junk, method.answer, truth)
+    if junk is Junk.UNASKED:
+        gone: Any = InstanceState.GONE if method.answer is Answer.STATE else InstanceNotFound("never asked for")
+        return {**truth, "unasked-1": gone, "unasked-2": gone}
+    if junk is Junk.KEYS:
+        return {(key[1] if len(key) > 1 and key[1] else f"fake://{key[0]}"): truth.get(key[0]) for key in keys}
+    if junk is Junk.NONE:
+        return None
+    if junk is Junk.EMPTY:
+        return {}
+    if junk is Junk.TYPE:
+        return list(truth.values())
+    return {name: spoil_one(fault, method, name, value, draw) for name, value in truth.items()}
+
+
+def spoil_one(fault: Wrong, method: Method, name: str, truth: Any, draw: random.Random) -> Any:
+    """The answer about one name of a batch. "Not found" is a value there, never raised."""
+    if fault.answer == "not-found":
+        return InstanceState.GONE if method.answer is Answer.STATE else InstanceNotFound(f"no instance {name}")
+    junk = _chosen(fault, method, draw)
+    if junk is Junk.ERRORS or junk not in _JUNK[method.answer]:
+        return ValueError("an exception from outside the contract")
+    return _junk(junk, method.answer, truth)
+
+
+def _chosen(fault: Wrong, method: Method, draw: random.Random) -> Junk:
+    fitting = fitting_junk(method)
+    if fault.junk is None:
+        return draw.choice(fitting)
+    # What does not fit is left undone: a scribble without arguments.
+    return fault.junk if fault.junk in fitting else Junk.MUTATED
+
+
+def _not_found(method: Method, name: str) -> Any:
+    if method.answer in _INSTANCE:
+        raise InstanceNotFound(f"no instance {name}")
+    if method.answer is Answer.LABELS:
+        raise DiskNotFound(f"no volume {name}")
+    if method.answer is Answer.ADDRESS:
+        raise CloudProviderError(f"no cluster {name}")
+    return {Answer.EXISTS: False, Answer.BALANCER: None}.get(method.answer, ())
+
+
+def _addresses() -> tuple[V1NodeAddress, ...]:
+    return tuple(V1NodeAddress(type=kind, address=address) for kind, address in _BAD_ADDRESSES)
+
+
+def _junk(junk: Junk, answer: Answer, truth: Any) -> Any:
+    if junk is Junk.NONE:
+        return None
+    if junk is Junk.TYPE:
+        return "junk" if answer not in (Answer.TEXT, Answer.ADDRESS) else 42
+    if answer is Answer.METADATA:
+        return _junk_metadata(junk, truth if isinstance(truth, InstanceMetadata) else InstanceMetadata())
+    if answer is Answer.ADDRESSES:
+        return () if junk is Junk.EMPTY else _addresses()
+    if answer in (Answer.TEXT, Answer.ADDRESS):
+        return "" if junk is Junk.EMPTY else _NO_LABEL_VALUE
+    if answer is Answer.ZONE:
+        return Zone() if junk is Junk.EMPTY else Zone(_NO_LABEL_VALUE, "x" * 64)
+    if answer is Answer.LABELS:
+        return dict(_BAD_LABELS)
+    if answer is Answer.ROUTES:
+        return (None, Route(name="junk", target_node="", destination_cidr="not-a-cidr"))
+    ingress = [V1LoadBalancerIngress(ip="not-an-address")] if junk is Junk.ADDRESSES else []
+    return V1LoadBalancerStatus(ingress=ingress)
+
+
+def _junk_metadata(junk: Junk, truth: InstanceMetadata) -> InstanceMetadata:
+    if junk is Junk.EMPTY:
+        return InstanceMetadata()
+    if junk is Junk.ADDRESSES:
+        return evolve(truth, node_addresses=_addresses())
+    if junk is Junk.PROVIDER_ID:
+        return evolve(truth, provider_id="no provider id")
+    if junk is Junk.OTHER_PROVIDER_ID:
+        return evolve(truth, provider_id=f"{truth.provider_id.partition('://')[0] or 'fake'}://i-somebody-else")
+    if junk is Junk.LABELS:
+        return evolve(truth, additional_labels=_BAD_LABELS)
+    return evolve(truth, zone=_NO_LABEL_VALUE, region="x" * 64, instance_type="/")
+
+
+def _scribble(arguments: Sequence[Any]) -> None:
+    for argument in arguments:
+        metadata = getattr(argument, "metadata", None)
+        if metadata is not None:
+            metadata.labels = {**(metadata.labels or {}), "fake.example/scribbled": "true"}
+            metadata.resource_version = "0"
