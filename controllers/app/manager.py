@@ -40,6 +40,7 @@ PROGRAM = "cloud-controller-manager"
 _IDENTITY = "shared-informers"
 _LOOK = 1.0  # seconds between two looks at what ends the process
 _TELL = 5.0  # seconds between two lines about what is waited for
+_CANCELLED = 2.0  # seconds for provider calls that nobody waits for any more to notice that they are cancelled
 _AFTER_DRAIN = 3.0  # seconds of the drain kept for what follows the controllers' own: last Events, informers
 
 
@@ -237,7 +238,9 @@ class Manager:
             burst=given.cloud_api_burst,
         )
         cloud = CloudCalls(self._provider, options=options, metrics=self.metrics, clock=self._clock)
-        self._groups.add("cloud calls", Part("cloud calls", cloud.close, cloud.cancel_running))
+        self._groups.add(
+            "cloud calls", Part("cloud calls", lambda s: cloud.close(min(s, _CANCELLED)), cloud.cancel_running)
+        )
         self.health.watch_cloud(cloud)
         return cloud
 

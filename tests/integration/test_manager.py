@@ -1,0 +1,396 @@
+"""The manager as a library: start, health, failures, and a stop that nothing holds up."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+
+from cloudprovider import CloudConfig, InstanceMetadata, InstancesV2, Interface
+from cloudprovider.host import ClientBuilder as HostClientBuilder
+from cloudprovider.host import Listers, StopSignal
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from controllers.app import CATALOG, Context, ControllerEntry, Manager, ManagerError, ManagerOptions, Options
+from controllers.runtime.clients import ClientBuilder
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES
+from tests.support.nodes import small_node
+from tests.support.waiting import eventually
+
+SECRET = "hunter2-very-secret"
+
+
+class Tiny(Interface, InstancesV2):
+    """One address for every node; records how it is started and stopped."""
+
+    def __init__(self) -> None:
+        self.tagged = True
+        self.clients: HostClientBuilder | None = None
+        self.stop: StopSignal | None = None
+        self.listers: Listers | None = None
+        self.error: Exception | None = None
+        self.hang: threading.Event | None = None
+
+    def provider_name(self) -> str:
+        return "tiny"
+
+    def initialize(self, client_builder: HostClientBuilder, stop: StopSignal) -> None:
+        self.clients, self.stop = client_builder, stop
+        if self.hang is not None:
+            self.hang.wait(60)
+        if self.error is not None:
+            raise self.error
+
+    def set_informers(self, informers: Listers) -> None:
+        self.listers = informers
+
+    def has_cluster_id(self) -> bool:
+        return self.tagged
+
+    def instances_v2(self) -> InstancesV2:
+        return self
+
+    def instance_exists(self, node: V1Node) -> bool:
+        return True
+
+    def instance_shutdown(self, node: V1Node) -> bool:
+        return False
+
+    def instance_metadata(self, node: V1Node) -> InstanceMetadata:
+        assert node.metadata is not None
+        return InstanceMetadata(
+            provider_id=f"tiny://{node.metadata.name}",
+            node_addresses=[V1NodeAddress(type="InternalIP", address="10.0.0.1")],
+        )
+
+
+class Idle:
+    """A controller that does what its test says."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.returns = False
+        self.hang: threading.Event | None = None
+        self.ill = False
+        self.started = threading.Event()
+
+    def run(self, stop: StopSignal) -> None:
+        self.started.set()
+        if self.error is not None:
+            raise self.error
+        if self.returns:
+            return
+        stop.wait()
+        if self.hang is not None:
+            self.hang.wait(60)
+
+    def health(self) -> list[tuple[str, bool, str]]:
+        return [("queue", not self.ill, "wedged" if self.ill else "fine")]
+
+
+class Run:
+    """A manager in a thread."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.stop = threading.Event()
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.manager.run(self.stop)
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self.error = error
+
+    def end(self, timeout: float = 20.0) -> BaseException | None:
+        """Stop it and return what it raised."""
+        self.stop.set()
+        return self.ended(timeout)
+
+    def ended(self, timeout: float = 20.0) -> BaseException | None:
+        self._thread.join(timeout)
+        assert not self._thread.is_alive(), "the manager did not end"
+        return self.error
+
+    def ask(self, path: str) -> tuple[int, str]:
+        eventually(lambda: self.manager.address)
+        assert self.manager.address is not None
+        host, port = self.manager.address
+        try:
+            with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[EmbeddedAPIServer]:
+    with EmbeddedAPIServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        yield server
+
+
+@pytest.fixture
+def runs() -> Iterator[list[Run]]:
+    made: list[Run] = []
+    yield made
+    for run in made:
+        run.end()
+
+
+def options(**changes: Any) -> Options:
+    settings: dict[str, Any] = {"cloud_provider": "tiny", "leader_elect": False, "health_bind_address": "127.0.0.1:0"}
+    return Options(ManagerOptions(**(settings | changes)))
+
+
+def start(
+    runs: list[Run],
+    kubeconfig: Path,
+    *,
+    provider: Interface | None = None,
+    controllers: Sequence[Idle] = (),
+    given: Options | None = None,
+    **more: Any,
+) -> Run:
+    entries = [
+        ControllerEntry(name=f"idle-{number}", construct=lambda _context, one=one: one)  # type: ignore[misc]  # bound now
+        for number, one in enumerate(controllers)
+    ]
+    manager = Manager(
+        given or options(),
+        provider or Tiny(),
+        ClientBuilder.from_options(kubeconfig=str(kubeconfig)),
+        catalog=entries or CATALOG,
+        **more,
+    )
+    runs.append(Run(manager))
+    return runs[-1]
+
+
+def test_nodes_are_initialised_health_tells_and_a_stop_leaves_nothing(api: Cluster, runs: list[Run]) -> None:
+    for number in range(3):
+        api.create(NODES, small_node(f"n{number}"))
+    provider = Tiny()
+    run = start(runs, api.kubeconfig, provider=provider)
+    eventually(lambda: all(node["spec"].get("providerID") for node in api.items(NODES)))
+    eventually(lambda: run.ask("/readyz")[0] == 200)
+    eventually(lambda: run.ask("/healthz")[0] == 200)
+    text = run.ask("/healthz?verbose")[1]
+    assert "[+]informer-nodes ok" in text
+    assert "[+]cloud-node-controller-Nodes ok" in text
+    assert "[+]cloud-calls ok" in text
+    assert run.ask("/livez") == (200, "ok")
+    metrics = run.ask("/metrics")[1]
+    assert 'running_managed_controllers{manager="cloud-controller-manager",name="cloud-node-controller"} 1.0' in metrics
+    assert 'cloudprovider_api_requests_total{method="instance_metadata"' in metrics
+    assert provider.clients is not None
+    assert provider.clients.cluster_identity()
+    assert provider.listers is not None
+    eventually(lambda: provider.listers is not None and provider.listers.nodes.get("n1") is not None)
+    eventually(lambda: all(api.events_of(f"n{number}") for number in range(3)))
+    assert run.end() is None
+    assert provider.stop is not None
+    assert provider.stop.is_set()
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(run.manager.address or ("", 0), timeout=2)
+
+
+@pytest.mark.row("N7")
+def test_a_missing_right_is_named_at_start_and_seen_in_health(
+    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    embedded.access.add_user("ccm", "system:serviceaccount:kube-system:cloud-controller-manager")
+    embedded.access.deny(user="system:serviceaccount:.*", verb="patch", resource="nodes/status")
+    run = start(runs, embedded.write_kubeconfig(tmp_path / "ccm", token="ccm"))
+    eventually(lambda: "resources [nodes/status], verbs [patch]" in caplog.text)
+    status, text = run.ask("/healthz")
+    assert status == 500
+    assert "[-]rights-nodes/status failed" in text
+    assert run.ask("/livez")[0] == 200  # a restart would not help
+
+
+def test_without_a_cluster_id_it_does_not_start_unless_told_to(
+    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    untagged = Tiny()
+    untagged.tagged = False
+    error = start(runs, tmp_path / "kubeconfig", provider=untagged).ended()
+    assert isinstance(error, ManagerError)
+    assert "--allow-untagged-cloud" in str(error)
+    assert untagged.clients is None  # not initialised
+    run = start(runs, tmp_path / "kubeconfig", provider=untagged, given=options(allow_untagged_cloud=True))
+    eventually(lambda: run.ask("/readyz")[0] == 200)
+    assert "going on because of --allow-untagged-cloud" in caplog.text
+
+
+def test_a_provider_that_cannot_be_initialised_is_told_without_its_secrets(
+    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    broken = Tiny()
+    broken.error = RuntimeError(f"login with {SECRET} refused")
+    config = CloudConfig("/etc/cloud", f"password: {SECRET}\n".encode())
+    error = start(runs, tmp_path / "kubeconfig", provider=broken, config=config).ended()
+    assert isinstance(error, ManagerError)
+    assert "cloud provider tiny could not be initialised" in str(error)
+    assert "refused" in str(error)
+    assert SECRET not in str(error)
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.row("N5")
+def test_a_provider_that_hangs_while_starting_does_not_hold_up_a_stop(
+    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run]
+) -> None:
+    hung = Tiny()
+    hung.hang = threading.Event()
+    run = start(runs, tmp_path / "kubeconfig", provider=hung)
+    eventually(lambda: hung.clients is not None)
+    assert run.ask("/readyz")[0] == 500
+    assert run.ask("/livez")[0] == 200
+    began = time.monotonic()
+    assert run.end() is None
+    assert time.monotonic() - began < 5
+    hung.hang.set()
+
+
+def test_no_answer_keeps_it_unready_until_there_is_one(
+    tmp_path: Path, runs: list[Run], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("controllers.app.manager._TELL", 0.2)
+    server = EmbeddedAPIServer()
+    server.start()
+    kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+    server.stop()
+    run = start(runs, kubeconfig)
+    eventually(lambda: "for the API server's first answer: nodes (" in caplog.text)
+    assert "refused" in caplog.text
+    assert run.ask("/readyz")[0] == 500
+    assert run.ask("/livez")[0] == 200
+    server.start()
+    try:
+        eventually(lambda: run.ask("/readyz")[0] == 200, 30)
+        assert run.end() is None
+    finally:
+        server.stop()
+
+
+def test_a_stop_while_waiting_for_the_api_server_ends_at_once(tmp_path: Path, runs: list[Run]) -> None:
+    server = EmbeddedAPIServer()
+    server.start()
+    kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+    server.stop()
+    run = start(runs, kubeconfig)
+    eventually(lambda: "nodes" in run.manager.health.unsynced())
+    began = time.monotonic()
+    assert run.end() is None
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("error", [KeyError("oops"), None])
+def test_a_controller_that_ends_by_itself_ends_the_manager(
+    error: Exception | None, embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run]
+) -> None:
+    well, ill = Idle(), Idle()
+    ill.error, ill.returns = error, error is None
+    ended = start(runs, tmp_path / "kubeconfig", controllers=[well, ill]).ended()
+    assert isinstance(ended, ManagerError)
+    assert "idle-1" in str(ended)
+    assert ("KeyError" in str(ended)) == (error is not None)
+    assert ended.__cause__ is error
+
+
+def test_threads_lost_beyond_the_bound_end_the_manager(
+    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = start(runs, tmp_path / "kubeconfig", controllers=[idle := Idle()])
+    idle.started.wait(10)
+    monkeypatch.setattr(run.manager.health, "fatal", lambda: "129 provider calls never came back")
+    ended = run.ended()
+    assert isinstance(ended, ManagerError)
+    assert "129 provider calls never came back" in str(ended)
+
+
+@pytest.mark.row("M3")
+def test_a_wedged_controller_shows_in_health_and_liveness(
+    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run]
+) -> None:
+    idle = Idle()
+    run = start(runs, tmp_path / "kubeconfig", controllers=[idle])
+    eventually(lambda: run.ask("/livez")[0] == 200)
+    idle.ill = True
+    for path in ("/healthz", "/livez"):
+        status, text = run.ask(path)
+        assert status == 500
+        assert "[-]idle-0-queue failed: wedged" in text
+
+
+@pytest.mark.row("M1")
+def test_a_controller_that_does_not_drain_is_left_behind_in_time(
+    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    slow, quick = Idle(), Idle()
+    slow.hang = threading.Event()
+    run = start(runs, tmp_path / "kubeconfig", controllers=[slow, quick], drain=0.5)
+    eventually(lambda: run.ask("/readyz")[0] == 200)
+    began = time.monotonic()
+    assert run.end() is None
+    assert time.monotonic() - began < 10
+    assert "left behind, still at work: idle-0" in caplog.text
+    slow.hang.set()
+
+
+def test_a_controller_that_cannot_be_built_stops_the_start_with_a_fix(
+    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run]
+) -> None:
+    class Bare(Interface):
+        def provider_name(self) -> str:
+            return "bare"
+
+    ended = start(runs, tmp_path / "kubeconfig", provider=Bare()).ended()
+    assert isinstance(ended, ManagerError)
+    assert "cloud-node-controller cannot run" in str(ended)
+    assert "--controllers=*,-cloud-node-controller" in str(ended)
+
+
+def test_a_health_address_that_is_taken_is_told(embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = start(runs, tmp_path / "kubeconfig", given=options(health_bind_address=address)).ended()
+    assert isinstance(ended, ManagerError)
+    assert f"--health-bind-address={address}: cannot listen there" in str(ended)
+
+
+def test_controllers_get_what_they_are_built_from(embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run]) -> None:
+    seen: list[Context] = []
+
+    def construct(context: Context) -> Idle:
+        seen.append(context)
+        return Idle()
+
+    entry = ControllerEntry(name="own", construct=construct)
+    manager = Manager(
+        options(cloud_api_timeout=7.0, cloud_api_concurrency=3, cloud_api_qps=2.0, cloud_api_burst=5),
+        Tiny(),
+        ClientBuilder.from_options(kubeconfig=str(tmp_path / "kubeconfig")),
+        catalog=[entry],
+    )
+    runs.append(Run(manager))
+    [context] = eventually(lambda: seen)
+    assert context.metrics is manager.metrics
+    assert context.cloud.provider_name == "tiny"
+    limits = context.cloud.options
+    assert (limits.timeout, limits.concurrency, limits.qps, limits.burst) == (7.0, 3, 2.0, 5)
+    assert 0 < context.drain < 30

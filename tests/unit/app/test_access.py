@@ -1,0 +1,135 @@
+"""Missing rights are told once each, with the rule to add, and looked at again until they are there."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any, cast
+
+import pytest
+
+from controllers.app.access import AGAIN_SECONDS, AccessCheck
+from controllers.app.catalog import CATALOG, Rule
+from controllers.runtime.apierrors import ApiError, Forbidden, Unreachable
+from controllers.runtime.clients import Response, RestClient
+from controllers.runtime.clock import ClockEvent
+from tests.support.clock import FakeClock
+
+NODES = Rule(resource="nodes", verbs=("list", "patch"), consequence="no node is initialised")
+STATUS = Rule(resource="nodes/status", verbs=("patch",), consequence="nodes get no addresses")
+EVENTS = Rule(resource="events", verbs=("create",), consequence="no Events", namespace="default")
+
+
+class Reviewer:
+    """Answers reviews from a set of denied (verb, resource) pairs, or with an error."""
+
+    def __init__(self, *denied: tuple[str, str]) -> None:
+        self.denied = set(denied)
+        self.error: ApiError | None = None
+        self.asked: list[dict[str, str]] = []
+
+    def request(self, method: str, path: str, *, body: Any) -> Response:
+        assert (method, path) == ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+        if self.error is not None:
+            raise self.error
+        attributes = body["spec"]["resourceAttributes"]
+        self.asked.append(attributes)
+        resource = "/".join(filter(None, [attributes["resource"], attributes.get("subresource")]))
+        allowed = (attributes["verb"], resource) not in self.denied
+        return Response(201, {}, json.dumps({"status": {"allowed": allowed}}).encode())
+
+
+class Running:
+    """An AccessCheck in a thread, on a clock that the test moves."""
+
+    def __init__(self, reviewer: Reviewer, *rules: Rule) -> None:
+        self.clock = FakeClock()
+        self.stop = ClockEvent(self.clock)
+        self.check = AccessCheck(cast(RestClient, reviewer), rules)
+        self.thread = threading.Thread(target=self.check.run, args=(self.stop,), daemon=True)
+        self.thread.start()
+
+    def looked(self) -> None:
+        """Wait until it has looked and waits for its next time."""
+        self.clock.wait_for_waiters(1)
+
+    def ended(self) -> bool:
+        self.thread.join(10)
+        return not self.thread.is_alive()
+
+
+def test_all_rights_there_means_one_look_and_no_word(caplog: pytest.LogCaptureFixture) -> None:
+    reviewer = Reviewer()
+    run = Running(reviewer, NODES, STATUS, EVENTS, NODES)
+    assert run.ended()
+    assert run.check.checks() == []
+    assert caplog.text == ""
+    assert reviewer.asked == [
+        {"verb": "list", "group": "", "resource": "nodes"},
+        {"verb": "patch", "group": "", "resource": "nodes"},
+        {"verb": "patch", "group": "", "resource": "nodes", "subresource": "status"},
+        {"verb": "create", "group": "", "resource": "events", "namespace": "default"},
+    ]
+
+
+@pytest.mark.row("N7")
+def test_a_missing_right_names_the_rule_and_its_consequence_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    reviewer = Reviewer(("patch", "nodes/status"), ("patch", "nodes"))
+    run = Running(reviewer, NODES, STATUS, EVENTS)
+    run.looked()
+    assert "without which nodes get no addresses" in caplog.text
+    assert "apiGroups [''], resources [nodes/status], verbs [patch]" in caplog.text
+    assert "apiGroups [''], resources [nodes], verbs [patch]" in caplog.text
+    assert [(c.name, c.ok) for c in run.check.checks()] == [("rights-nodes", False), ("rights-nodes/status", False)]
+    lines = len(caplog.records)
+
+    run.clock.advance(AGAIN_SECONDS)
+    run.looked()
+    assert len(caplog.records) == lines
+
+    reviewer.denied.clear()
+    run.clock.advance(AGAIN_SECONDS)
+    assert run.ended()
+    assert "all rights are there now" in caplog.text
+    assert run.check.checks() == []
+
+
+def test_a_namespaced_rule_says_where_it_belongs() -> None:
+    assert EVENTS.fix().startswith("add to the Role in namespace default, or ClusterRole")
+
+
+@pytest.mark.parametrize("error", [Forbidden("no", status=403), ApiError("what?", status=501)])
+def test_where_the_question_itself_is_refused_nothing_is_claimed(
+    error: ApiError, caplog: pytest.LogCaptureFixture
+) -> None:
+    reviewer = Reviewer()
+    reviewer.error = error
+    run = Running(reviewer, NODES)
+    assert run.ended()
+    assert run.check.checks() == []
+    assert "our rights cannot be checked" in caplog.text
+
+
+def test_an_api_server_that_is_away_is_asked_again() -> None:
+    reviewer = Reviewer()
+    reviewer.error = Unreachable("connection refused")
+    run = Running(reviewer, NODES)
+    run.looked()
+    reviewer.error = None
+    run.clock.advance(AGAIN_SECONDS)
+    assert run.ended()
+    assert len(reviewer.asked) == 2
+
+
+def test_it_stops_when_told() -> None:
+    run = Running(Reviewer(("list", "nodes")), NODES)
+    run.looked()
+    run.stop.set()
+    assert run.ended()
+
+
+@pytest.mark.parametrize("entry", CATALOG, ids=lambda entry: entry.name)
+def test_every_controller_says_what_it_needs(entry: Any) -> None:
+    assert entry.rules
+    assert all(rule.consequence and rule.verbs for rule in entry.rules)
