@@ -26,7 +26,7 @@ from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import NODES, uid_of, version_of
 from controllers.runtime.signals import Body, Lines, WatchOptions
 
-EXAMPLES = 80
+EXAMPLES = 60
 CONVERGE = 20.0
 NAMES = "abcdefg"
 QUICK = WatchOptions(
