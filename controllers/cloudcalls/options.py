@@ -85,7 +85,8 @@ class CloudCallOptions:
     one poll. Never used for fresh questions, and no state is ever remembered."""
 
     snapshots: int = field(default=512, validator=_whole(1))
-    """Objects of which a copy for the provider is kept at most, about 12 KB for a node."""
+    """Objects of which a copy for the provider is kept at most, about 12 KB for a node. The longest list (a load
+    balancer's nodes, a batch) is kept besides."""
 
     def timeout_of(self, method: str) -> float:
         """The seconds that a call of this method may take."""

@@ -222,6 +222,33 @@ def test_changes_of_objects_without_revision_are_reported_too() -> None:
     assert snapshots.reports == [("create_route", "Route")]
 
 
+def test_a_list_longer_than_the_bound_is_copied_once() -> None:
+    snapshots, many = Watched(limit=1), [node(f"n{i}") for i in range(20)]
+    first = snapshots.lend((node("a"), many)).args[1]
+    second = snapshots.lend((node("b"), many)).args[1]
+    assert all(a is b for a, b in zip(first, second, strict=True))
+
+
+def test_long_lists_are_compared_in_parts_and_whole_once_a_method_was_caught() -> None:
+    snapshots, many = Watched(), [node(f"n{i}", labels={"a": "b"}) for i in range(300)]
+
+    def call(*changes: int) -> None:
+        loan = snapshots.lend((many,))
+        for index in changes:
+            loan.args[0][index].metadata.labels["a"] = "vendor"
+        snapshots.settle("ensure_load_balancer", loan)
+
+    call(270)
+    assert snapshots.reports == []
+    call()
+    assert snapshots.reports == []
+    call()
+    assert snapshots.reports == [("ensure_load_balancer", "V1Node n270")], "the third part holds it"
+    call(1, 299)
+    assert len(snapshots.reports) == 3
+    assert snapshots.lend((many,)).args[0][299].metadata.labels == {"a": "b"}
+
+
 def test_lending_from_many_threads_gives_equal_copies() -> None:
     snapshots, many = Watched(limit=5), [node(f"n{i}") for i in range(20)]
     failures: list[str] = []
