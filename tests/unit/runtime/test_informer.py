@@ -232,6 +232,7 @@ class TestHandlers:
         for version in range(6, 106):
             feed.put(event("MODIFIED", raw_node("a", version)))
         assert quick.wait(102)[-1] == ("update", "a", "104", "105")
+        assert slow.hangs.wait(WAIT)
         assert (swift.has_synced(), late.has_synced()) == (True, False)
         assert world.informer.has_synced()
         assert late.pending() == 102  # all but the call that hangs; the mark of the first state is among them
@@ -412,6 +413,7 @@ class TestResync:
         world.informer.start()
         world.server.feed()
         until(registration.has_synced)
+        never.wait(2)
         for round_ in range(1, 4):
             world.clock.wait_for_timeout(60)
             world.clock.advance(60)
