@@ -1,0 +1,1 @@
+"""The parts of `make run`: see ../demo.py, which puts them together."""

@@ -1,0 +1,288 @@
+"""The program: the vendor's ten-line main as a process of its own, from its flags to its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES
+from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+MAIN = ROOT / "examples" / "main.py"
+PASSWORD = "correct-horse-battery-staple"
+
+
+class Process:
+    """examples/main.py with some flags; its output is kept."""
+
+    def __init__(self, flags: Sequence[str], cwd: Path, command: Sequence[str] = (sys.executable, str(MAIN))) -> None:
+        environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+        self._process = subprocess.Popen(
+            [*command, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            env=environment,
+        )
+        self._lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        self._lines.extend(iter(self._process.stderr.readline, ""))
+
+    @property
+    def log(self) -> str:
+        return "".join(self._lines)
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def ended(self, timeout: float = 45) -> int:
+        """Its exit code."""
+        try:
+            code = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running:\n{self.log}") from None
+        self._reader.join(5)
+        return code
+
+    def output(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.read()
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(5)
+        for stream in (self._process.stdout, self._process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+class Start:
+    """Starts processes, and ends them with the test."""
+
+    def __init__(self, cwd: Path) -> None:
+        self._cwd = cwd
+        self._made: list[Process] = []
+
+    def __call__(self, *flags: str, **more: Any) -> Process:
+        self._made.append(Process(flags, self._cwd, **more))
+        return self._made[-1]
+
+    def close(self) -> None:
+        for process in self._made:
+            process.close()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    made = Start(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[EmbeddedAPIServer]:
+    with EmbeddedAPIServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        yield server
+
+
+def cloud(path: Path, **more: Any) -> str:
+    """A configuration of the fake cloud, with a password among it, as a flag."""
+    config = {"on_demand": {"types": ["m-2"], "zones": ["z-1"], "region": "r-1"}, "caller": PASSWORD, **more}
+    path.write_text(json.dumps(config))
+    return f"--cloud-config={path}"
+
+
+def initialised(node: dict[str, Any]) -> bool:
+    return UNINITIALIZED["key"] not in [taint["key"] for taint in node["spec"].get("taints", ())]
+
+
+@pytest.mark.row("M1")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_nodes_are_initialised_and_a_signal_drains_and_ends_with_0(
+    api: Cluster, start: Start, tmp_path: Path, number: int
+) -> None:
+    for index in range(5):
+        api.create(NODES, small_node(f"n{index}"))
+    process = start(f"--kubeconfig={api.kubeconfig}", "--leader_elect=false", cloud(tmp_path / "cloud.json"))
+    eventually(lambda: all(initialised(node) for node in api.items(NODES)), 20, lambda: process.log)
+    process.signal(number)
+    assert process.ended() == 0
+    assert f"{signal.Signals(number).name}: draining" in process.log
+    assert "nothing left behind" in process.log
+    for index in range(5):  # what was reported before the signal is in the cluster
+        assert [event["reason"] for event in api.events_of(f"n{index}")] == ["Synced"]
+    assert PASSWORD not in process.log
+    assert api.server.token not in process.log
+
+
+def test_a_node_being_initialised_at_the_signal_is_finished(
+    embedded: EmbeddedAPIServer, start: Start, tmp_path: Path
+) -> None:
+    embedded.create(small_node("slow"))
+    config = cloud(tmp_path / "cloud.json", latency={"instances_metadata": 1.0})
+    process = start(f"--kubeconfig={tmp_path / 'kubeconfig'}", "--leader-elect=false", config)
+    eventually(lambda: "works" in process.log, 20, lambda: process.log)
+    process.signal(signal.SIGTERM)
+    assert process.ended() == 0
+    assert initialised(embedded.get("nodes", "slow"))
+
+
+def test_a_second_signal_ends_it_at_once_with_1(embedded: EmbeddedAPIServer, start: Start, tmp_path: Path) -> None:
+    embedded.create(small_node("hung"))
+    config = cloud(tmp_path / "cloud.json", faults=[{"action": "hang", "method": "instance*_metadata"}])
+    process = start(f"--kubeconfig={tmp_path / 'kubeconfig'}", "--leader-elect=false", config)
+    eventually(lambda: "works" in process.log, 20, lambda: process.log)
+    process.signal(signal.SIGTERM)
+    eventually(lambda: "draining" in process.log)
+    process.signal(signal.SIGTERM)
+    assert process.ended(5) == 1
+    assert "SIGTERM again: ending at once" in process.log
+
+
+@pytest.mark.row("M4")
+def test_bad_flags_are_all_listed_and_nothing_is_touched(
+    embedded: EmbeddedAPIServer, start: Start, tmp_path: Path
+) -> None:
+    embedded.create(small_node("n0"))
+    before = embedded.get("nodes", "n0")
+    state = tmp_path / "cloud.sqlite"
+    process = start(
+        f"--kubeconfig={tmp_path / 'kubeconfig'}",
+        cloud(tmp_path / "cloud.json", state=str(state)),
+        "--concurrent-node-syncs=0",
+        "--node-status-update-frequency=5",
+        "--controllers=*,-cloud-nod",
+        "--secure-port=10258",
+        "--cloud-provider=fale",
+        "--kube-api-burst=7",
+        "--logging-fromat=json",
+    )
+    assert process.ended() == 2
+    lines = process.log.splitlines()
+    assert lines[0] == "main.py: 8 problems with the flags; nothing was started:"
+    for part in (
+        "--concurrent-node-syncs=0: must be between 1 and 1000",
+        "--node-status-update-frequency=5: must be a duration",
+        "'cloud-nod'; known: cloud-node-controller (cloud-node)",
+        "--secure-port: HTTPS serving does not exist in this version",
+        "--cloud-provider=fale: unknown cloud provider",
+        "--kube-api-burst=7: has no effect without --kube-api-qps",
+        "--logging-fromat: there is no such flag; did you mean --logging-format?",
+        "--leader-elect=false",
+    ):
+        assert any(part in line for line in lines), part
+    assert "Known providers: " in process.log
+    assert "fake" in process.log
+    assert "Traceback" not in process.log
+    assert embedded.get("nodes", "n0") == before
+    assert not state.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--kubeconfig=missing"], "missing"),
+        (["--kubeconfig=broken"], "broken"),
+        (["--kubeconfig=kubeconfig", "--cloud-config=missing"], "there is no cloud config at 'missing'"),
+        (["--kubeconfig=kubeconfig", "--cloud-config=broken"], "could not be started"),
+    ],
+)
+def test_what_cannot_be_read_is_told_without_a_traceback_and_ends_with_1(
+    embedded: EmbeddedAPIServer, start: Start, tmp_path: Path, flags: list[str], part: str
+) -> None:
+    (tmp_path / "broken").write_text(f"{{ password: {PASSWORD}: [")
+    process = start("--leader-elect=false", *flags)
+    assert process.ended() == 1
+    assert part in process.log
+    assert "Traceback" not in process.log
+    assert PASSWORD not in process.log
+
+
+def test_outside_a_cluster_without_kubeconfig_it_says_what_to_give(start: Start) -> None:
+    process = start("--leader-elect=false")
+    assert process.ended() == 1
+    assert "--kubeconfig" in process.log
+    assert "Traceback" not in process.log
+
+
+def test_json_logs_are_one_object_a_line(embedded: EmbeddedAPIServer, start: Start, tmp_path: Path) -> None:
+    embedded.create(small_node("n0"))
+    process = start(
+        f"--kubeconfig={tmp_path / 'kubeconfig'}",
+        "--leader-elect=false",
+        "--logging-format=json",
+        "-v=6",
+        "--allow-untagged-cloud",
+        cloud(tmp_path / "cloud.json", has_cluster_id=False),
+    )
+    eventually(lambda: initialised(embedded.get("nodes", "n0")), 20, lambda: process.log)
+    process.signal(signal.SIGTERM)
+    assert process.ended() == 0
+    lines = [json.loads(line) for line in process.log.splitlines()]
+    assert all({"ts", "level", "logger", "msg"} <= set(line) for line in lines)
+    assert any("is deprecated" in line["msg"] for line in lines)
+    assert any("no cluster ID" in line["msg"] and line["level"] == "warning" for line in lines)
+    assert any(line["level"] == "debug" for line in lines)
+    assert PASSWORD not in process.log
+    assert embedded.token not in process.log
+
+
+def test_health_is_served_on_a_free_port_that_the_log_names(
+    embedded: EmbeddedAPIServer, start: Start, tmp_path: Path
+) -> None:
+    process = start(
+        f"--kubeconfig={tmp_path / 'kubeconfig'}",
+        "--leader-elect=false",
+        "--health-bind-address=127.0.0.1:0",
+    )
+    [url] = eventually(lambda: re.findall(r"on (http://127\.0\.0\.1:\d+)", process.log), 20, lambda: process.log)
+
+    def ready() -> bool:
+        with urllib.request.urlopen(url + "/livez", timeout=5) as answer:
+            return bool(answer.status == 200)
+
+    assert eventually(ready)
+    with urllib.request.urlopen(url + "/metrics", timeout=5) as answer:
+        assert b"rest_client_requests_total" in answer.read()
+
+
+@pytest.mark.parametrize("command", [(sys.executable, str(MAIN)), (sys.executable, "-m", "controllers.app")])
+def test_help_and_version_need_nothing(start: Start, command: tuple[str, ...]) -> None:
+    process = start("--help", command=command)
+    assert process.ended() == 0
+    text = process.output()
+    program = "main.py" if "main.py" in command[1] else "cloud-controller-manager"
+    assert text.startswith(f"usage: {program} [flags]")
+    for section in ("Generic flags:", "Cloud-node-controller flags:", "Misc flags:", "Global flags:"):
+        assert section in text
+    assert "--cloud-provider NAME" in text
+    process = start("--version", command=command)
+    assert process.ended() == 0
+    assert re.fullmatch(r"cloud-controller-manager \d+\.\d+\.\d+\S*\n", process.output())
+
+
+def test_the_example_has_ten_lines() -> None:
+    assert len(MAIN.read_text().splitlines()) <= 12
