@@ -102,6 +102,10 @@ class API:
             return self._outside(request, path, user, query)
         watching = not target.name and _flag(query, "watch")
         self._authorize(user, request.method, target, watching)
+        if target.kind.is_empty:
+            if watching or request.method not in ("GET", "HEAD"):
+                raise errors.not_implemented(f"{'watching' if watching else request.method} {path}")
+            query.pop("fieldSelector", None)  # whatever it selects, there is nothing
         form = negotiation.answer_form(request.headers.get("accept", ""))
         if query.get("dryRun"):
             raise errors.not_implemented("dry runs")

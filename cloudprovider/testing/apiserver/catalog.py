@@ -11,7 +11,7 @@ from typing import Final
 from cloudprovider.testing.apiserver import events, services
 from cloudprovider.testing.apiserver.errors import JSON
 from cloudprovider.testing.apiserver.events import EventStrategy
-from cloudprovider.testing.apiserver.kinds import NAME_FIELDS, FieldGetter, Kind, read
+from cloudprovider.testing.apiserver.kinds import NAME_FIELDS, FieldGetter, Kind, Strategy, read
 from cloudprovider.testing.apiserver.leases import LeaseStrategy
 from cloudprovider.testing.apiserver.namespaces import NamespaceStrategy
 from cloudprovider.testing.apiserver.nodes import NodeStrategy
@@ -31,6 +31,7 @@ NAMESPACE_FIELDS: Final[Mapping[str, FieldGetter]] = {
 def kinds(service_cidr: str) -> list[Kind]:
     """All resources, with strategies of their own."""
     status = ("status",)
+    reading = ("get", "list")
     return [
         Kind("", "v1", "nodes", "Node", False, NodeStrategy(), NODE_FIELDS, status, ("no",)),
         Kind("", "v1", "services", "Service", True, ServiceStrategy(service_cidr), services.FIELDS, status, ("svc",)),
@@ -48,6 +49,11 @@ def kinds(service_cidr: str) -> list[Kind]:
             ("ns",),
         ),
         Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy()),
+        # Nothing can be created of these, so their lists are empty; kubectl describe asks for them.
+        Kind("", "v1", "pods", "Pod", True, Strategy(), NAME_FIELDS, (), ("po",), reading),
+        Kind(
+            "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, Strategy(), NAME_FIELDS, (), (), reading
+        ),
     ]
 
 

@@ -65,6 +65,7 @@ def decode_patch(kind: Kind, body: Any, content_type: str, old: Stored, options:
         obj = kind.struct.clean(patched, None if old.raw else old.object, "", context)
     except DecodeError as error:
         raise _unfit(patched, body, content_type, str(error)) from error
+    context.unknown.sort(key=_place)
     problems = _problems(context, options)
     if problems and options.field_validation == "Strict":
         raise _unfit(patched, body, content_type, f"strict decoding error: {', '.join(problems)}")
@@ -91,9 +92,7 @@ def _apply(kind: Kind, old: Stored, body: Any, content_type: str) -> Any:
         if error.code == 422:
             message = f"the server rejected our request due to an error in our request: {error}"
             raise StatusError(422, "Invalid", message) from error
-        if error.code == 500:
-            raise StatusError(500, "", str(error)) from error
-        raise errors.bad_request(str(error)) from error
+        raise StatusError(error.code, "BadRequest" if error.code == 400 else "", str(error)) from error
 
 
 def _problems(context: Context, options: Options) -> tuple[str, ...]:
@@ -101,6 +100,12 @@ def _problems(context: Context, options: Options) -> tuple[str, ...]:
         return ()
     unknown = [f'unknown field "{path}"' for path in context.unknown]
     return (*unknown, *(f'duplicate field "{path}"' for path in options.duplicates))
+
+
+def _place(path: str) -> list[tuple[str, int]]:
+    """The order of paths in the JSON that the real server makes of a patched object: keys sorted, lists as they are."""
+    parts = (part.partition("[") for part in path.split("."))
+    return [(name, int(rest[:-1]) if rest[:-1].isdigit() else 0) for name, _, rest in parts]
 
 
 def _finish(kind: Kind, obj: JSON) -> JSON:

@@ -6,11 +6,12 @@ Answers for `api`, made from the kinds; pure. Enough for kubectl and for clients
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from cloudprovider.testing.apiserver.errors import JSON
 from cloudprovider.testing.apiserver.kinds import Kind
 
-VERSION: JSON = {
+VERSION: Final[JSON] = {
     "major": "1",
     "minor": "36",
     "emulationMajor": "1",
@@ -26,7 +27,7 @@ VERSION: JSON = {
     "platform": "python",
 }
 
-REVIEWS: Mapping[str, tuple[str, str, bool]] = {
+REVIEWS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "/apis/authentication.k8s.io/v1/tokenreviews": ("tokenreviews", "TokenReview", False),
     "/apis/authorization.k8s.io/v1/subjectaccessreviews": ("subjectaccessreviews", "SubjectAccessReview", False),
     "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews": (
@@ -85,7 +86,7 @@ def _resources(kind: Kind) -> list[JSON]:
         "singularName": kind.kind.lower(),
         "namespaced": kind.namespaced,
         "kind": kind.kind,
-        "verbs": sorted([*kind.verbs, "deletecollection"]),
+        "verbs": sorted(kind.verbs if kind.is_empty else [*kind.verbs, "deletecollection"]),
     }
     if kind.short_names:
         main["shortNames"] = list(kind.short_names)

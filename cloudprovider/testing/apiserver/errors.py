@@ -184,6 +184,7 @@ def expired(message: str, *, metadata: Mapping[str, Any] | None = None) -> Statu
 
 def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
     """422: the object breaks a rule; every broken rule is listed."""
+    causes = list(dict.fromkeys(causes))
     shown = str(causes[0]) if len(causes) == 1 else "[" + ", ".join(str(cause) for cause in causes) + "]"
     qualified_kind = f"{kind}.{group}" if group else kind
     return StatusError(

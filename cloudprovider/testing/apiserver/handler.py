@@ -287,15 +287,15 @@ def _injected(fault: Fault) -> StatusError:
     return StatusError(fault.code, fault.reason, fault.message, headers=headers, details=details)
 
 
-_plain_heads: dict[tuple[int, bool], bytes] = {
+_PLAIN_HEADS: Final[dict[tuple[int, bool], bytes]] = {
     (code, True): f"HTTP/1.1 {code} {_PHRASES[code]}\r\nContent-Type: application/json\r\n".encode()
     for code in (200, 201)
 }
 
 
 def _head(code: int, content_type: str, keep: bool, headers: object, length: str) -> bytes:
-    if keep and not headers and content_type == "application/json" and (code, True) in _plain_heads:
-        return _plain_heads[code, True] + length.encode() + b"\r\n\r\n"
+    if keep and not headers and content_type == "application/json" and (code, True) in _PLAIN_HEADS:
+        return _PLAIN_HEADS[code, True] + length.encode() + b"\r\n\r\n"
     lines = [f"HTTP/1.1 {code} {_PHRASES.get(code, 'Unknown')}", f"Content-Type: {content_type}", length]
     if isinstance(headers, dict):
         lines += [f"{name}: {value}" for name, value in headers.items()]

@@ -150,6 +150,11 @@ class Kind:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     @property
+    def is_empty(self) -> bool:
+        """Can there be no object of this kind?"""
+        return "create" not in self.verbs
+
+    @property
     def struct(self) -> Struct:
         """The type's schema."""
         return struct(self.kind)

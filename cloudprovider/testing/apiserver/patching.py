@@ -9,7 +9,7 @@ pkg/util/strategicpatch/patch.go.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import jsonpatch
@@ -25,11 +25,11 @@ RETAIN_KEYS: Final = "$retainKeys"
 
 
 class PatchError(ValueError):
-    """The patch cannot be applied. `code` is 400 for a patch that is no patch, 422 for one that does not fit
-    the object, 500 where the real server calls it its own failure.
+    """The patch cannot be applied. `code` is the HTTP status: 422 where a JSON Patch does not fit the object, 400 for a
+    malformed directive; any other strategic merge that makes no sense is 500, as the real server calls it.
     """
 
-    def __init__(self, message: str, code: int = 400) -> None:
+    def __init__(self, message: str, code: int = 500) -> None:
         super().__init__(message)
         self.code = code
 
@@ -80,7 +80,7 @@ def _merge_map(original: JSON | None, patch: JSON, struct: Struct | None) -> JSO
             return {key: value for key, value in patch.items() if key != DIRECTIVE}
         if directive == "delete":
             return {}
-        raise PatchError(f"unknown patch type: {directive}", 500)
+        raise PatchError(f"unknown patch type: {directive} in map: {go_print(patch)}")
     result = dict(original or {})
     patch = _retain_keys(result, patch)
     patch = _apply_orders(result, patch, struct)
@@ -161,10 +161,10 @@ def _retain_keys(result: JSON, patch: JSON) -> JSON:
     kept = patch[RETAIN_KEYS]
     rest = {key: value for key, value in patch.items() if key != RETAIN_KEYS}
     if not isinstance(kept, list):
-        raise PatchError("invalid patch format of retainKeys")
+        raise PatchError("invalid patch format of retainKeys", 400)
     for key, value in rest.items():
         if value is not None and not key.startswith((DELETE_FROM, SET_ORDER)) and key not in kept:
-            raise PatchError("invalid patch format of retainKeys")
+            raise PatchError("invalid patch format of retainKeys", 400)
     for key in [key for key in result if key not in kept]:
         del result[key]
     return rest
@@ -180,11 +180,13 @@ def _apply_orders(result: JSON, patch: JSON, struct: Struct | None) -> JSON:
         order = rest.pop(directive)
         name = directive[len(SET_ORDER) :]
         if not isinstance(order, list):
-            raise PatchError("invalid patch format of setElementOrder list")
+            raise PatchError("invalid patch format of setElementOrder list", 400)
         inner, strategy, key = _field_info(struct, name)
         held, change = result.get(name), rest.get(name)
-        if (name in result and not isinstance(held, list)) or (name in rest and not isinstance(change, list)):
-            raise PatchError(f"expected a list at {name}")
+        for present, value in ((name in result, held), (name in rest, change)):
+            if present and not isinstance(value, list):
+                shown = "%!s(<nil>)" if value is None else f"%!s({go_print(value)})"
+                raise PatchError(f"expected a []interface {{}}, but received a {shown}")
         _check_order(change or [], order, key)
         if name in result and name not in rest:
             merged = list(held or [])
@@ -196,6 +198,8 @@ def _apply_orders(result: JSON, patch: JSON, struct: Struct | None) -> JSON:
             )
         else:
             continue
+        if not held and not change:
+            raise PatchError("no elements in any of the given slices")
         result[name] = _ordered(merged, order, held or [], key)
         rest.pop(name, None)
     return rest
@@ -206,7 +210,7 @@ def _identity(item: Any, key: str) -> Any:
     if not key:
         return _hashable(item)
     if not isinstance(item, dict) or key not in item:
-        raise PatchError(f"map: {_go_map(item)} does not contain declared merge key: {key}", 500)
+        raise PatchError(f"map: {go_print(item)} does not contain declared merge key: {key}")
     return _hashable(item[key])
 
 
@@ -216,32 +220,34 @@ def _hashable(value: Any) -> Any:
     return (value.__class__, value)
 
 
-def _go_map(item: Any) -> str:
+def go_print(item: Any) -> str:
+    """A JSON value as Go's %v prints it: map[a:1 b:[x y]]."""
     if isinstance(item, dict):
-        return "map[" + " ".join(f"{key}:{_go_map(value)}" for key, value in sorted(item.items())) + "]"
+        return "map[" + " ".join(f"{key}:{go_print(value)}" for key, value in sorted(item.items())) + "]"
     if isinstance(item, list):
-        return "[" + " ".join(map(_go_map, item)) + "]"
+        return "[" + " ".join(map(go_print, item)) + "]"
     if isinstance(item, bool):
         return "true" if item else "false"
     return "<nil>" if item is None else str(item)
 
 
-go_print = _go_map
-"""A JSON value as Go's %v prints it: map[a:1 b:[x y]]."""
-
-
 def _check_order(change: list[Any], order: list[Any], key: str) -> None:
     """The patch's list must be in the order that the directive sets. Raises PatchError."""
-    left = [item for item in change if not (isinstance(item, dict) and DIRECTIVE in item)]
+    left = [item for item in change if not (isinstance(item, dict) and item.get(DIRECTIVE) == "delete")]
     if not order or not left:
         return
-    position = 0
-    for item in order:
-        if position < len(left) and _identity(left[position], key) == _identity(item, key):
+    position = place = 0
+    while position < len(left) and place < len(order):
+        item = left[position]
+        if isinstance(item, dict) and DIRECTIVE in item:
             position += 1
-    if position < len(left):
+            continue
+        if _identity(item, key) == _identity(order[place], key):
+            position += 1
+        place += 1
+    if position < len(left) and place >= len(order):
         raise PatchError(
-            f"The order in patch list:\n{_go_map(change)}\n doesn't match {SET_ORDER} list:\n{_go_map(order)}\n"
+            f"The order in patch list:\n{go_print(change)}\n doesn't match {SET_ORDER[:-1]} list:\n{go_print(order)}\n"
         )
 
 
@@ -250,7 +256,7 @@ def _merge_list(original: list[Any], patch: list[Any], struct: Struct | None, ke
         return original
     kinds = {item.__class__ for item in (*original, *patch)}
     if len(kinds) > 1 or list in kinds:
-        raise PatchError(f"list element types are not identical: {_go_map([original, patch])}")
+        raise PatchError(f"list element types are not identical: {go_print([original, patch])}")
     if kinds != {dict}:
         if deleting:
             gone = {_hashable(item) for item in patch}
@@ -258,7 +264,7 @@ def _merge_list(original: list[Any], patch: list[Any], struct: Struct | None, ke
         merged = _without_duplicates([*original, *patch])
         return _ordered(merged, patch, original, "")
     if not key:
-        raise PatchError("cannot merge lists without merge key", 500)
+        raise PatchError("cannot merge lists without merge key")
     base, changes = _special_elements(original, patch, key)
     merged = list(base)
     places = {_identity(item, key): at for at, item in reversed(list(enumerate(merged)))}
@@ -289,7 +295,7 @@ def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[
         elif directive == "merge":
             raise PatchError("merging lists cannot yet be specified in the patch")
         else:
-            raise PatchError(f"unknown patch type: {directive}", 500)
+            raise PatchError(f"unknown patch type: {directive}")
     return (plain, []) if replaced else (original, plain)
 
 
@@ -307,11 +313,8 @@ def _ordered(merged: list[Any], order: list[Any], live: list[Any], key: str) -> 
     rank = {_identity(item, key): at for at, item in reversed(list(enumerate(order)))}
     place = {_identity(item, key): at for at, item in reversed(list(enumerate(live)))}
 
-    def by(table: dict[Any, int]) -> Callable[[Any], int]:
-        return lambda item: table.get(_identity(item, key), len(table))
-
-    ours = sorted((item for item in merged if _identity(item, key) in rank), key=by(rank))
-    theirs = sorted((item for item in merged if _identity(item, key) not in rank), key=by(place))
+    ours = _insertion_sorted([item for item in merged if _identity(item, key) in rank], rank, key)
+    theirs = _insertion_sorted([item for item in merged if _identity(item, key) not in rank], place, key)
     result: list[Any] = []
     left = right = 0
     while left < len(theirs) and right < len(ours):
@@ -323,3 +326,18 @@ def _ordered(merged: list[Any], order: list[Any], live: list[Any], key: str) -> 
             result.append(ours[right])
             right += 1
     return result + theirs[left:] + ours[right:]
+
+
+def _insertion_sorted(items: list[Any], rank: dict[Any, int], key: str) -> list[Any]:
+    """Sort as the real server does: its comparison puts an element without a rank in front of what precedes it."""
+    result: list[Any] = []
+    for item in items:
+        mine = rank.get(_identity(item, key))
+        at = len(result)
+        while at > 0:
+            theirs = rank.get(_identity(result[at - 1], key))
+            if mine is not None and theirs is not None and mine >= theirs:
+                break
+            at -= 1
+        result.insert(at, item)
+    return result

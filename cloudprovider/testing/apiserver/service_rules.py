@@ -14,12 +14,10 @@ from cloudprovider.testing.apiserver.addresses import (
     cidr_warnings,
     ip_problem,
     ip_warnings,
-    is_ipv6,
 )
 from cloudprovider.testing.apiserver.errors import (
     JSON,
     Cause,
-    duplicate,
     forbidden_value,
     invalid_value,
     not_supported,
@@ -27,22 +25,13 @@ from cloudprovider.testing.apiserver.errors import (
 )
 from cloudprovider.testing.apiserver.metadata import validate_labels
 from cloudprovider.testing.apiserver.names import dns_subdomain, qualified_name
+from cloudprovider.testing.apiserver.service_addresses import address_step, cluster_ip_fields, is_headless, is_none
 from cloudprovider.testing.apiserver.service_ports import duplicate_ports, port_rules
 
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _SOURCE_RANGES: Final = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _ONLY_BALANCER: Final = "may only be used when `type` is 'LoadBalancer'"
 _SET_ONCE: Final = "may not change once set"
-
-
-def is_none(spec: JSON) -> bool:
-    """Was no cluster IP wished for?"""
-    return bool(spec.get("clusterIP") == "None")
-
-
-def is_headless(spec: JSON) -> bool:
-    """Has the service no cluster IP by wish?"""
-    return spec.get("clusterIPs") == ["None"]
 
 
 def externally_accessible(spec: JSON) -> bool:
@@ -130,38 +119,15 @@ def validate_step(spec: JSON, before: JSON) -> list[Cause]:
     """What may not change from one spec to the next."""
     causes: list[Cause] = []
     if "ExternalName" not in (spec["type"], before["type"]):
-        causes += _address_step(spec, before)
+        causes += address_step(spec, before)
     name = spec.get("loadBalancerClass")
     if spec["type"] == before["type"] == "LoadBalancer" and name != before.get("loadBalancerClass"):
         causes.append(invalid_value("spec.loadBalancerClass", name, _SET_ONCE))
+    causes += _balancer_class(spec)
     if not needs_health_check(spec) or not needs_health_check(before):
         return causes
     if spec.get("healthCheckNodePort") != before.get("healthCheckNodePort"):
         causes.append(forbidden_value("spec.healthCheckNodePort", "field is immutable"))
-    return causes
-
-
-def _address_step(spec: JSON, before: JSON) -> list[Cause]:
-    causes: list[Cause] = []
-    new, old = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
-    if not (is_headless(spec) and is_headless(before)):
-        if len(old) > len(new):
-            if not new:
-                causes.append(invalid_value("spec.clusterIPs[0]", new, "primary clusterIP can not be unset"))
-            elif new[0] != old[0]:
-                causes.append(invalid_value("spec.clusterIPs[0]", new, _SET_ONCE))
-        elif len(old) == len(new):
-            causes += [
-                invalid_value(f"spec.clusterIPs[{at}]", new, _SET_ONCE)
-                for at, address in enumerate(old)
-                if address != new[at]
-            ]
-        elif old and new[0] != old[0]:
-            causes.append(invalid_value("spec.clusterIPs[0]", new, _SET_ONCE))
-    if not is_headless(spec) and not is_headless(before):
-        families, held = spec.get("ipFamilies") or [], before.get("ipFamilies") or []
-        if families and held and families[0] != held[0]:
-            causes.append(invalid_value("spec.ipFamilies[0]", families, _SET_ONCE))
     return causes
 
 
@@ -188,54 +154,6 @@ def validate_ingress(status: JSON, spec: JSON, before: JSON) -> list[Cause]:
             causes += [invalid_value(f"{here}.hostname", hostname, why) for why in dns_subdomain(hostname)]
             if not ip_problem(hostname):
                 causes.append(invalid_value(f"{here}.hostname", hostname, "must be a DNS name, not an IP address"))
-    return causes
-
-
-def cluster_ip_fields(spec: JSON) -> list[Cause]:
-    """clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy must fit each other."""
-    causes: list[Cause] = []
-    single, several = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
-    path = "spec.clusterIPs"
-    if single and not several:
-        causes.append(required(path))
-    elif single and several[0] != single:
-        causes.append(invalid_value(path, several, "first value must match `clusterIP`"))
-    elif not single and several:
-        causes.append(invalid_value(path, several, "must be empty when `clusterIP` is not specified"))
-    families = spec.get("ipFamilies") or []
-    for at, family in enumerate(families):
-        if family not in ("IPv4", "IPv6"):
-            causes.append(not_supported(f"spec.ipFamilies[{at}]", family, ["IPv4", "IPv6"]))
-        if family in families[:at]:
-            causes.append(duplicate(f"spec.ipFamilies[{at}]", family))
-    policy = spec.get("ipFamilyPolicy")
-    if policy is not None and policy not in ("PreferDualStack", "RequireDualStack", "SingleStack"):
-        causes.append(
-            not_supported("spec.ipFamilyPolicy", policy, ["PreferDualStack", "RequireDualStack", "SingleStack"])
-        )
-    wrong = _cluster_ips(several, path)
-    if wrong:
-        return causes + wrong
-    if len(several) > 2:
-        causes.append(invalid_value(path, several, "may only hold up to 2 values"))
-    if len(several) > 1 and len({is_ipv6(one) for one in several}) < 2:
-        causes.append(invalid_value(path, several, "may specify no more than one IP for each IP family"))
-    if not is_headless(spec):
-        for at, (address, family) in enumerate(zip(several, families, strict=False)):
-            if is_ipv6(address) != (family == "IPv6"):
-                why = f"expected an {family} value as indicated by `ipFamilies[{at}]`"
-                causes.append(invalid_value(f"{path}[{at}]", address, why))
-    return causes
-
-
-def _cluster_ips(several: Sequence[str], path: str) -> list[Cause]:
-    causes: list[Cause] = []
-    for at, address in enumerate(several):
-        if at == 0 and address == "None":
-            if len(several) > 1:
-                causes.append(invalid_value(path, list(several), "'None' must be the first and only value"))
-            continue
-        causes += [invalid_value(f"{path}[{at}]", address, why) for why in ip_problem(address)]
     return causes
 
 

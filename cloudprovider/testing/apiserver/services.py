@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from cloudprovider.testing.apiserver import service_addresses as addresses
 from cloudprovider.testing.apiserver import service_rules as rules
 from cloudprovider.testing.apiserver.allocation import Allocator, held_ports, refused
-from cloudprovider.testing.apiserver.errors import JSON, Cause, invalid_value
+from cloudprovider.testing.apiserver.errors import JSON, Cause
 from cloudprovider.testing.apiserver.kinds import NAME_FIELDS, FieldGetter, Strategy, read
 from cloudprovider.testing.apiserver.names import dns_label
 
@@ -78,7 +79,7 @@ class ServiceStrategy(Strategy):
         if spec.get("clusterIP") and not spec.get("clusterIPs"):
             spec["clusterIPs"] = [spec["clusterIP"]]
         self._families(obj, None)
-        if spec["type"] != "ExternalName" and not rules.is_headless(spec):
+        if spec["type"] != "ExternalName" and not addresses.is_headless(spec):
             wanted = (spec.get("clusterIPs") or [""])[0]
             address = self._allocator.choose_address(obj, wanted)
             spec["clusterIP"], spec["clusterIPs"] = address, [address]
@@ -109,7 +110,7 @@ class ServiceStrategy(Strategy):
 
     def _update_addresses(self, obj: JSON, old: JSON) -> None:
         spec, before = obj["spec"], old["spec"]
-        if before["type"] == "ExternalName" and spec["type"] != "ExternalName" and not rules.is_headless(spec):
+        if before["type"] == "ExternalName" and spec["type"] != "ExternalName" and not addresses.is_headless(spec):
             address = self._allocator.choose_address(obj, (spec.get("clusterIPs") or [""])[0])
             spec["clusterIP"], spec["clusterIPs"] = address, [address]
 
@@ -124,15 +125,16 @@ class ServiceStrategy(Strategy):
     def _families(self, obj: JSON, old: JSON | None) -> None:
         """Fill in ipFamilyPolicy and ipFamilies. Raises StatusError (422) for what this cluster has not got."""
         spec = obj["spec"]
-        if spec["type"] == "ExternalName":
+        before: JSON = old["spec"] if old is not None else {}
+        if spec["type"] == "ExternalName" or addresses.keeps_families(spec, before):
             return
-        selectorless = rules.is_none(spec) and not spec.get("selector")
+        selectorless = addresses.is_none(spec) and not spec.get("selector")
         if "ipFamilyPolicy" not in spec:
-            inherited = old["spec"].get("ipFamilyPolicy") if old is not None else None
-            spec["ipFamilyPolicy"] = inherited or ("RequireDualStack" if selectorless else "SingleStack")
-        causes = rules.cluster_ip_fields(spec)
+            default = "RequireDualStack" if selectorless else "SingleStack"
+            spec["ipFamilyPolicy"] = before.get("ipFamilyPolicy") or default
+        causes = addresses.cluster_ip_fields(spec)
         if not causes:
-            causes = self._family_rules(spec)
+            causes = (addresses.reduce_families(spec, before) if before else []) + addresses.family_rules(spec)
         if causes:
             raise refused(obj, *causes)
         families = list(spec.get("ipFamilies") or ["IPv4"])
@@ -140,34 +142,10 @@ class ServiceStrategy(Strategy):
             if len(families) < 2 and spec["ipFamilyPolicy"] != "SingleStack":
                 families.append("IPv6" if families[0] == "IPv4" else "IPv4")
         else:
-            if spec["ipFamilyPolicy"] == "RequireDualStack":
-                why = "this cluster is not configured for dual-stack services"
-                causes.append(invalid_value("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], why))
-            causes += [
-                invalid_value(f"spec.ipFamilies[{at}]", family, "not configured on this cluster")
-                for at, family in enumerate(families)
-                if family != "IPv4"
-            ]
+            causes = addresses.unavailable_families(spec, families)
         if causes:
             raise refused(obj, *causes)
         spec["ipFamilies"] = families
-
-    @staticmethod
-    def _family_rules(spec: JSON) -> list[Cause]:
-        causes: list[Cause] = []
-        policy = spec["ipFamilyPolicy"]
-        if policy == "SingleStack":
-            for field, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
-                if len(spec.get(field) or ()) == 2:
-                    why = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
-                    causes.append(invalid_value("spec.ipFamilyPolicy", policy, why))
-        addresses = spec.get("clusterIPs") or []
-        for at, address in enumerate(addresses):
-            if address != "None" and ":" in address and at >= len(spec.get("ipFamilies") or ()):
-                causes.append(
-                    invalid_value(f"spec.clusterIPs[{at}]", addresses, "IPv6 is not configured on this cluster")
-                )
-        return causes
 
     # -- validation and bookkeeping ------------------------------------------------------------------------------------
 
@@ -217,6 +195,12 @@ def _default_port(port: JSON) -> JSON:
     return {**port, "protocol": protocol, "targetPort": target}
 
 
+def _allocates_ports(spec: JSON) -> bool:
+    return spec["type"] == "NodePort" or (
+        spec["type"] == "LoadBalancer" and bool(spec.get("allocateLoadBalancerNodePorts", True))
+    )
+
+
 def _keep_allocated(spec: JSON, before: JSON) -> None:
     """A client that leaves out what was allocated for it keeps it."""
     if "ExternalName" not in (spec["type"], before["type"]):
@@ -224,8 +208,7 @@ def _keep_allocated(spec: JSON, before: JSON) -> None:
             _set(spec, "clusterIP", before.get("clusterIP", ""))
         if not spec.get("clusterIPs") and before.get("clusterIPs"):
             spec["clusterIPs"] = before["clusterIPs"]
-    with_ports = ("NodePort", "LoadBalancer")
-    if spec["type"] in with_ports and before["type"] in with_ports:
+    if _allocates_ports(spec) and _allocates_ports(before):
         held = {port.get("name", ""): port.get("nodePort", 0) for port in before.get("ports") or ()}
         used = {port.get("nodePort", 0) for port in before.get("ports") or ()} & {
             port.get("nodePort", 0) for port in spec.get("ports") or ()

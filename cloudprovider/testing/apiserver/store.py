@@ -4,8 +4,8 @@ Gets finished objects from `operations`, hands them to reads and watches. It kno
 and nothing of HTTP or of kinds. One lock covers a whole read-modify-write, so that no write here ever has to be
 tried again.
 
-Objects are shared, never copied: whoever holds one must not change it. Each revision is serialised at most once
-and its bytes go to every reader and watcher.
+Objects are shared, never copied: whoever holds one must not change it. A revision is serialised once and
+its bytes go to every reader and watcher.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Stored:
     it was put in unchecked.
     """
 
-    __slots__ = ("_data", "key", "object", "raw", "version")
+    __slots__ = ("_data", "_is_current", "key", "object", "raw", "version")
 
     def __init__(self, key: str, obj: JSON, version: int, raw: bool = False) -> None:
         self.key = key
@@ -48,13 +48,22 @@ class Stored:
         self.version = version
         self.raw = raw
         self._data: bytes | None = None
+        self._is_current = True
 
     @property
     def data(self) -> bytes:
-        """The object as JSON, serialised at the first use. Safe from many threads: at worst done twice, alike."""
-        if self._data is None:
-            self._data = encode(self.object)
-        return self._data
+        """The object as JSON, kept from the first use on. Safe from many threads: at worst done twice, alike."""
+        data = self._data
+        if data is None:
+            data = encode(self.object)
+            if self._is_current:
+                self._data = data
+        return data
+
+    def supersede(self) -> None:
+        """A later revision exists: the history need not hold this one's bytes."""
+        self._is_current = False
+        self._data = None
 
     @property
     def item(self) -> bytes:
@@ -77,21 +86,18 @@ class Change:
     version), and before it.
     """
 
-    __slots__ = ("_line", "kind", "previous", "stored", "version")
+    __slots__ = ("kind", "previous", "stored", "version")
 
     def __init__(self, kind: str, stored: Stored, previous: Stored | None) -> None:
         self.kind = kind
         self.stored = stored
         self.previous = previous
         self.version = stored.version
-        self._line: bytes | None = None
 
     @property
     def line(self) -> bytes:
-        """The watch event of this change as one line, built once for all watchers."""
-        if self._line is None:
-            self._line = watch_line(self.kind, self.stored.data)
-        return self._line
+        """The watch event of this change as one line."""
+        return watch_line(self.kind, self.stored.data)
 
 
 def watch_line(kind: str, data: bytes) -> bytes:
@@ -284,6 +290,8 @@ class Store:
             return self._oldest
 
     def _record(self, resource: str, held: Collection, change: Change) -> None:
+        if change.previous is not None:
+            change.previous.supersede()
         held.changes.append(change)
         self._recent.append(resource)
         if len(self._recent) > self._history:

@@ -28,6 +28,13 @@ SCENARIOS = [
             get(f"{NODES}/rp-none/status", expect=404),
             get("/apis/coordination.k8s.io/v1/namespaces/default/leases/rp-none", expect=404),
             get("/nothing", expect=404),
+            get("/api/v1/pods", query={"fieldSelector": "spec.nodeName=x"}, expect=200),
+            get("/api/v1/namespaces/default/pods/rp-none", expect=404),
+            get(
+                "/apis/discovery.k8s.io/v1/namespaces/kube-public/endpointslices",
+                query={"labelSelector": "a=b"},
+                expect=200,
+            ),
             post(f"{NODES}/rp-none", node("rp-none"), compare="outcome", expect=405),
             Step("PUT", NODES, node("rp-none"), compare="outcome", expect=405),
             Step("PATCH", NODES, {}, "application/merge-patch+json", compare="outcome", expect=405),
