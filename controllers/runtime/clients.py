@@ -11,7 +11,7 @@ import importlib.metadata
 import logging
 import re
 import threading
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from controllers.runtime import kubeconfig as kubeconfigs
 from controllers.runtime.apierrors import CredentialsUnavailable, Forbidden, NotFound
@@ -125,13 +125,28 @@ class ClientBuilder:
         qps: float = 0,
         burst: int = 0,
         timeout: float = DEFAULT_TIMEOUT,
-        **settings: Any,
+        *,
+        metrics: Metrics | None = None,
+        program: str = "cloud-controller-manager",
+        field_validation: str | None = "Ignore",
+        guard: Guard | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> Self:
         """Find the API server as `kubeconfig.load` does; raises ConfigError, which names the culprit and the fix.
 
-        `settings` are the keyword arguments of the constructor (`metrics`, `program`, `clock`, ...).
+        The other arguments are the constructor's.
         """
-        return cls(kubeconfigs.load(kubeconfig, master), qps=qps, burst=burst, timeout=timeout, **settings)
+        return cls(
+            kubeconfigs.load(kubeconfig, master),
+            qps=qps,
+            burst=burst,
+            timeout=timeout,
+            metrics=metrics,
+            program=program,
+            field_validation=field_validation,
+            guard=guard,
+            clock=clock,
+        )
 
     @property
     def server(self) -> str:

@@ -61,7 +61,7 @@ def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> JSON:
             inner = merge_patch(before, value)
             if inner:
                 patch[key] = inner
-        elif before is None or not _same(before, value):
+        elif not _same(before, value):
             patch[key] = merge_patch({}, value) if isinstance(value, Mapping) else value
     return patch
 

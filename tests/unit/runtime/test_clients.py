@@ -6,11 +6,13 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kubernetes.client import ApiException, CoreV1Api
 from kubernetes.client.configuration import Configuration
+from kubernetes.client.rest import RESTClientObject
 from urllib3.exceptions import ReadTimeoutError
 
 from controllers.runtime.apierrors import (
@@ -349,6 +351,17 @@ class TestLimit:
             clock.advance(1)
             call.outcome()
 
+    def test_it_holds_while_we_hurry(self) -> None:
+        """Stopping is no reason to flood the server of an operator who set a limit."""
+        clock = FakeClock()
+        with Server() as server, builder_for(server, clock=clock, qps=1, burst=1) as clients:
+            clients.hurry()
+            clients.rest("x").get("/")
+            call = Call(lambda: clients.rest("x").get("/"))
+            clock.wait_for_timeout(1)
+            clock.advance(1)
+            call.outcome()
+
     def test_the_timeout_begins_after_the_wait(self) -> None:
         clock = FakeClock()
         with Server() as server, builder_for(server, clock=clock, qps=0.01, burst=1) as clients:
@@ -454,6 +467,20 @@ class TestVendorClient:
             pytest.raises(ReadTimeoutError),
         ):
             CoreV1Api(clients.client("acme")).list_namespace()
+
+    def test_a_watch_is_not_cut_by_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        timeouts: dict[str, Any] = {}
+
+        def note(_self: object, _method: str, url: str, **options: Any) -> Any:
+            timeouts[url.partition("?")[2]] = options["_request_timeout"]
+            return SimpleNamespace(status=200)
+
+        monkeypatch.setattr(RESTClientObject, "request", note)
+        with Server() as server, builder_for(server, timeout=7) as clients:
+            client = clients.client("acme")
+            for query in ("limit=1", "watch=True"):
+                client.call_api("GET", f"{server.url}/x?{query}", {})
+        assert timeouts == {"limit=1": 7, "watch=True": None}
 
     def test_a_copied_configuration_stays_fresh_and_apart(self, tmp_path: Path) -> None:
         token = tmp_path / "token"

@@ -159,6 +159,18 @@ class TestSlowSources:
         wait_until(lambda: source.fetches == 2)
         wait_until(lambda: found.authorization() == "b")
 
+    def test_after_a_rejection_requests_wait_for_the_fresh_one(self) -> None:
+        source, clock = Scripted(Credential("a"), Credential("b"), slow=True), FakeClock()
+        found = credentials(source, clock)
+        source.go.set()
+        assert found.authorization() == "a"
+        clock.advance(10)
+        found.rejected("a")
+        call = Call(found.authorization)
+        clock.wait_for_waiters(1)
+        source.go.set()
+        assert call.outcome() == "b"
+
     def test_a_hanging_plugin_costs_a_minute_and_no_more(self) -> None:
         source, clock = Scripted(Credential("a"), slow=True), FakeClock()
         found = credentials(source, clock)

@@ -28,7 +28,7 @@ from controllers.runtime.events import MAX_TRIES, EventRecorder, Reference
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.restclient import Response, RestClient
 from tests.support.clock import FakeClock
-from tests.unit.runtime.loopback import LIMIT, Call
+from tests.unit.runtime.loopback import LIMIT, Call, wait_until
 
 COMPONENT = "cloud-node-controller"
 NODE = Reference("Node", "n1", uid="u1")
@@ -429,6 +429,19 @@ class TestStopping:
         call = Call(lambda: recorder.stop(5))
         clock.wait_for_timeout(0.1)
         clock.advance(0.1)
+        assert call.outcome() is True
+        assert server.stored == [("done", 1)]
+
+    def test_failures_meanwhile_are_tried_again_quickly(self, make: Make, server: FakeServer, clock: FakeClock) -> None:
+        recorder = make()
+        server.errors = [ServerError("x", status=503, retry_after=50)] * 3
+        recorder.event(NODE, "Normal", "Synced", "done")
+        clock.wait_for_timeout(50)
+        call = Call(lambda: recorder.stop(5))
+        for tries in (2, 3, 4):
+            clock.wait_for_timeout(0.1)
+            clock.advance(0.1)
+            wait_until(lambda tries=tries: len(server.requests) == tries)  # type: ignore[misc]  # a bound default
         assert call.outcome() is True
         assert server.stored == [("done", 1)]
 

@@ -203,6 +203,14 @@ def test_memory_is_bounded_and_forgets_the_longest_unused() -> None:
     ]
 
 
+def test_the_messages_of_a_group_are_not_all_remembered() -> None:
+    correlator = Correlator()
+    for n in range(100):
+        correlator.observe(happening(f"m{n}"))
+    ((messages, _),) = correlator._similar._items.values()
+    assert len(messages) < SIMILAR_LIMIT
+
+
 class TestEvents:
     def test_of_a_node(self) -> None:
         entry = observed(Correlator(), happening("Node synced successfully", reason="Synced"))
