@@ -15,10 +15,10 @@ from cloudprovider.helpers.taints import needs_initialization
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP
 from controllers.node import changes
 from controllers.node.changes import NOTHING, NodeChanges
-from controllers.runtime.apierrors import NotFound
+from controllers.runtime.apierrors import NotFound, ServerError, Unreachable
 from controllers.runtime.metrics import Metrics, exponential_buckets
 from controllers.runtime.patch import ObjectReplaced, Patch, apply
-from controllers.runtime.resources import NODES, key_of
+from controllers.runtime.resources import NODES, key_of, uid_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -56,6 +56,7 @@ class NodeReconciler:
         self._recorder = recorder
         self._clock = clock
         self._refused_before: set[str] = set()
+        self._unsure: dict[str, str] = {}  # key -> UID of nodes whose last patch may have been applied
         self._taint_delay = metrics.histogram(
             "node_controller_cloud_provider_taint_removal_delay_seconds",
             "Seconds between a node's creation and the removal of the uninitialized taint.",
@@ -82,18 +83,32 @@ class NodeReconciler:
         """
         node = self._lister.get(key)
         if node is None:
+            self._unsure.pop(key, None)
             return
         if isinstance(answer, Exception):
             raise answer
         if answer is None:
+            self._tell_late(key, node)
             self._apply(node, lambda fresh: NOTHING if needs_initialization(fresh) else changes.pairing(fresh))
             return
         metadata = answer
-        done = self._apply(
-            node, lambda fresh: changes.initialization(fresh, metadata) if needs_initialization(fresh) else NOTHING
-        )
-        if done is None:
-            return
+        try:
+            done = self._apply(
+                node, lambda fresh: changes.initialization(fresh, metadata) if needs_initialization(fresh) else NOTHING
+            )
+        except (Unreachable, ServerError):
+            self._unsure[key] = uid_of(node)
+            raise
+        if done is not None:
+            self._finished(key, done)
+
+    def _tell_late(self, key: str, node: V1Node) -> None:
+        """The taint is gone since a patch of ours whose answer was lost: what is left to do is to say so."""
+        if self._unsure.get(key) == uid_of(node) and not needs_initialization(node):
+            self._finished(key, node)
+
+    def _finished(self, key: str, done: V1Node) -> None:
+        self._unsure.pop(key, None)
         created = done.metadata.creation_timestamp if done.metadata else None
         if created is not None:
             delay = max(0.0, self._clock.time() - created.timestamp())

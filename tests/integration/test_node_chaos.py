@@ -1,0 +1,83 @@
+"""A thousand full-sized nodes are initialised while watches are cut, the API server restarts, a node is malformed."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections import Counter
+from pathlib import Path
+
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider.helpers import needs_initialization
+from controllers.runtime.cache import Lister
+from tests.bench.ccm import BenchCloud
+from tests.envtest.server import RealAPIServer
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES
+from tests.support.nodes import UNINITIALIZED, big_node
+from tests.support.proxy import ChaosProxy
+from tests.support.running import node_controller
+from tests.support.waiting import eventually
+
+COUNT = 1000
+SPOILT = "node-0500"
+THEIRS = {"key": "example.com/dedicated", "value": "gpu", "effect": "NoExecute"}
+
+
+def test_a_thousand_nodes_survive_a_bad_network_and_a_restart(api: Cluster, tmp_path: Path) -> None:
+    names = [f"node-{number:04d}" for number in range(COUNT)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: api.create(NODES, _node(name)), names))
+    token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
+    with ChaosProxy(api.url, api.ca_file) as proxy:
+        proxy.spoil(SPOILT)
+        kubeconfig = proxy.write_kubeconfig(tmp_path / "through-proxy", token)
+        with node_controller(kubeconfig, BenchCloud(0.0, batch=True)) as running:
+            eventually(lambda: _ready(running.lister) >= 200, timeout=60, message="200 nodes ready")
+            assert proxy.cut() > 0
+            eventually(lambda: _ready(running.lister) >= 500, timeout=60, message="500 nodes ready after the cut")
+            api.server.restart()
+            eventually(lambda: _ready(running.lister) >= COUNT - 1, timeout=90, message="all but the spoilt one ready")
+            assert needs_initialization(_parsed(api, SPOILT))
+            assert running.metrics.value("informer_quarantined_objects", resource="nodes") == 1
+            proxy.spoil(None)
+            api.patch(f"{NODES}/{SPOILT}", {"metadata": {"labels": {"heartbeat": "1"}}})
+            eventually(lambda: _ready(running.lister) == COUNT, timeout=60, message="the spoilt node is well again")
+            eventually(lambda: _synced(api) >= set(names), timeout=60, message="an Event for every node")
+
+    for node in api.items(NODES):
+        name = node["metadata"]["name"]
+        taints = {taint["key"]: taint for taint in node["spec"]["taints"]}
+        assert UNINITIALIZED["key"] not in taints, name
+        assert taints[THEIRS["key"]] == THEIRS, name
+        assert node["spec"]["providerID"] == f"bench://{name}"
+        assert [address["type"] for address in node["status"]["addresses"]] == ["InternalIP", "Hostname"], name
+        assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "zone-a"
+        assert len(node["status"]["images"]) == 50, "the patch must not touch what the cache trims"
+        assert len(node["status"]["conditions"]) == 4, name
+    repeated = {name: count for name, count in Counter(_about(api)).items() if count > 2}
+    assert not repeated, f"nodes initialised again and again: {repeated}"
+
+
+def _node(name: str) -> dict[str, object]:
+    node = big_node(name)
+    node["spec"]["taints"] = [UNINITIALIZED, THEIRS]
+    return node
+
+
+def _ready(lister: Lister[V1Node]) -> int:
+    return sum(not needs_initialization(node) for node in lister.list())
+
+
+def _parsed(api: Cluster, name: str) -> V1Node:
+    node = V1Node.from_dict(api.get(f"{NODES}/{name}"))
+    assert node is not None
+    return node
+
+
+def _about(api: Cluster) -> list[str]:
+    return [event["involvedObject"]["name"] for event in api.items("/api/v1/events") if event["reason"] == "Synced"]
+
+
+def _synced(api: Cluster) -> set[str]:
+    return set(_about(api))

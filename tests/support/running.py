@@ -1,0 +1,62 @@
+"""A controller at work in this process, as a program of one's own runs it: clients, informers, gateway, run(stop)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import field, frozen
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider import Interface
+from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.node import CloudNodeController, CloudNodeOptions
+from controllers.runtime.cache import Lister
+from controllers.runtime.clients import ClientBuilder
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.informer import InformerFactory
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.resources import NODES
+
+
+@frozen
+class Running:
+    """The parts of a controller that runs, for the test to look at."""
+
+    controller: CloudNodeController
+    cloud: CloudCalls
+    lister: Lister[V1Node]
+    metrics: Metrics
+    stop: threading.Event = field(factory=threading.Event)
+
+
+@contextmanager
+def node_controller(
+    kubeconfig: Path,
+    provider: Interface,
+    *,
+    options: CloudNodeOptions | None = None,
+    calls: CloudCallOptions | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Iterator[Running]:
+    """The cloud-node controller over `provider`, stopped and drained at the end of the with statement."""
+    metrics = Metrics()
+    clients = ClientBuilder.from_options(kubeconfig=str(kubeconfig), metrics=metrics)
+    informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics, clock=clock)
+    cloud = CloudCalls(provider, options=calls, metrics=metrics, clock=clock)
+    controller = CloudNodeController(clients, informers, cloud, options=options, metrics=metrics, clock=clock)
+    running = Running(controller, cloud, informers.informer(NODES).lister, metrics)
+    informers.start()
+    thread = threading.Thread(target=controller.run, args=(running.stop,), name="controller")
+    thread.start()
+    try:
+        yield running
+    finally:
+        running.stop.set()
+        thread.join(40)
+        informers.stop()
+        cloud.close()
+        clients.close()
+    assert not thread.is_alive(), "the controller did not drain"
