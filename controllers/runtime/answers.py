@@ -46,7 +46,7 @@ class Answers(Generic[K, A]):
             return True
 
     def take(self) -> tuple[K, A] | None:
-        """Wait for the next pair; None once closed and empty."""
+        """Wait for the next pair; None once closed."""
         with self._lock:
             while not self._pairs:
                 if self._closed:
@@ -63,12 +63,11 @@ class Answers(Generic[K, A]):
             while len(self._pairs) >= self._limit and not self._closed:
                 self._room.wait()
 
-    def close(self, discard: bool) -> None:
-        """Take nothing more in; with `discard` drop what is here too. May be called again."""
+    def close(self) -> None:
+        """Drop what is here and take nothing more in. May be called again."""
         with self._lock:
             self._closed = True
-            if discard:
-                self._pairs.clear()
+            self._pairs.clear()
             self._filled.notify_all()
             self._room.notify_all()
 

@@ -85,7 +85,7 @@ class _Working(Generic[K]):
                 len(self._queue),
             )
             self._queue.shut_down(drain=False)
-        self._end_of_keys(drained)
+        self._end_of_keys()
         # Drained, they end of themselves; all the same they get a moment in which to do so.
         left = max(deadline - self._clock.monotonic(), 1.0 if drained else 0.0)
         ended = [pool.wait_ended(left) for pool in self._pools if self._started]
@@ -119,8 +119,8 @@ class _Working(Generic[K]):
         parked = len(self._queue.parked())
         return name, True, f"{len(self._queue)} keys wait, the longest run takes {seconds:.1f} s, {parked} parked"
 
-    def _end_of_keys(self, drained: bool) -> None:
-        """The queue is shut down."""
+    def _end_of_keys(self) -> None:
+        """The queue is shut down and drained, or its drain given up."""
 
 
 class Worker(_Working[K]):
@@ -253,8 +253,8 @@ class BatchWorker(_Working[K], Generic[K, A]):
             key, answer = pair
             self._settler.run(key, self._reconcile, key, answer)
 
-    def _end_of_keys(self, drained: bool) -> None:
-        self._answers.close(discard=not drained)
+    def _end_of_keys(self) -> None:
+        self._answers.close()
 
 
 def _restarts(metrics: Metrics) -> Counter:

@@ -171,6 +171,22 @@ class TestBrokenThreads:
         assert metrics.value("restarts_total") == 2 * 4
         assert pool.missing() == 2
 
+    def test_threads_that_finished_are_not_missing(self) -> None:
+        pool = LoopThreads(
+            "done", 3, lambda: None, clock=FakeClock(), restarts=Metrics().counter("restarts_total", "R.")
+        )
+        assert pool.missing() == 0
+        pool.start()
+        assert pool.wait_ended(LIMIT)
+        assert pool.missing() == 0
+
+    def test_they_do_not_keep_the_process_alive(self, bench: Bench) -> None:
+        bench.hold("hung")
+        bench.worker(threads=1).start()
+        bench.queue.add("hung")
+        bench.next_begun()
+        assert [thread.daemon for thread in threading.enumerate() if thread.name == "Nodes-0"] == [True]
+
     def test_a_thread_that_is_gone_shows(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         class NoMemory:
             def inc(self) -> None:
@@ -256,6 +272,16 @@ class TestStop:
         assert worker.stop(30.0)
         call.set_result(None)
 
+    def test_a_thread_that_does_not_end_shows(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        worker = bench.worker(threads=1)
+        monkeypatch.setattr(worker._pools[0], "_loop", bench.hold("x").wait)
+        worker.start()
+        with ThreadPoolExecutor(1) as pool:
+            stopping = pool.submit(worker.stop, 0.0)
+            bench.clock.wait_for_timeout(1.0)
+            bench.clock.advance(1.0)
+            assert stopping.result(LIMIT) is False
+
     def test_a_failing_key_is_not_tried_again(self, bench: Bench) -> None:
         runs = []
 
@@ -316,6 +342,15 @@ class TestHealth:
         assert worker.health()[1] is True
         bench.clock.advance(1.0)
         assert worker.health() == ("Nodes", False, "2 keys wait, and none was finished for 181 s")
+
+    def test_the_time_before_the_start_does_not_count(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        worker = bench.worker(threads=1)
+        monkeypatch.setattr(worker._pools[0], "_loop", bench.hold("x").wait)
+        bench.queue.add("a")
+        bench.clock.advance(1_000.0)
+        worker.start()
+        assert worker.health()[1] is True
+        assert worker.last_progress() == bench.clock.monotonic()
 
     def test_a_long_queue_that_moves_is_well(self, bench: Bench) -> None:
         gates = [bench.hold(f"key-{number}") for number in range(5)]

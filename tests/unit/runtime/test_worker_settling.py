@@ -222,6 +222,7 @@ class TestNothingIsLost:
 
         settler = Settler(bench.queue, on_error=report, metrics=bench.metrics, clock=bench.clock)
         settler.settle("a", KeyError("x"))
+        assert bench.queue.num_requeues("a") == 1
         assert bench.next_run() == 1.0
         assert "the recorder is broken" in caplog.text
 
@@ -313,6 +314,16 @@ class TestLog:
         [record] = caplog.records
         assert record.levelno == logging.INFO
         assert "again in 7 s as asked" in record.getMessage()
+
+    def test_whoever_names_a_time_was_expected(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+        class ComeAgain(Exception):
+            retry_after = 7.0
+
+        with caplog.at_level(logging.INFO):
+            bench.run(ComeAgain("busy"))
+        [record] = caplog.records
+        assert record.levelno == logging.INFO
+        assert not record.exc_info
 
     def test_during_the_shutdown_it_promises_nothing(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         bench.queue.shut_down()
