@@ -139,16 +139,17 @@ class Fetch(Generic[A]):
         asked = self._jobs.pop(job, None) or self._late.pop(job, None)
         if asked is None:
             return
+        error = job.take_error()
         if isinstance(asked, tuple):
             name, program = asked
-            if job.error is None:
+            if error is None:
                 self._advance(name, partial(program.send, job.answer), program)
             else:
-                self._advance(name, partial(program.throw, job.error), program)
-        elif job.error is None:
+                self._advance(name, partial(program.throw, error), program)
+        elif error is None:
             self._group_answered(asked, job.answer)
         else:
-            self._group_failed(asked, job.error)
+            self._group_failed(asked, error)
 
     def _overdue(self, job: Job) -> None:
         asked = self._jobs.pop(job)
@@ -216,8 +217,6 @@ class Fetch(Generic[A]):
         self._way.batcher.answered(group)
         for name, value in answer.values.items():
             self._answer(name, value)
-        if group.split:
-            self._drop_answered()
 
     def _group_failed(self, group: Group, error: Exception) -> None:
         pending = self._pending(group)
@@ -254,13 +253,6 @@ class Fetch(Generic[A]):
         for part in smaller:
             self._ask_together(part)
         return math.inf
-
-    def _drop_answered(self) -> None:
-        """A late answer came: what is being asked again for nothing is given up."""
-        for job, asked in list(self._jobs.items()):
-            if isinstance(asked, Group) and not self._pending(asked):
-                del self._jobs[job]
-                self._gateway.drop(job)
 
     # ---- answers
 
@@ -308,6 +300,7 @@ class Fetch(Generic[A]):
         for name in list(self._open):
             self._answer(name, CallFailed(f"the question about {name} was given up"))
         self._way.batcher.finished(self._groups)
+        self._inbox.clear()
 
 
 def _of_its_own(error: Exception) -> Exception:

@@ -142,8 +142,13 @@ class Gateway:
                     raise self.overdue_error(job)
                 break  # it ended at the last moment
             inbox.wait(self.clock, job.deadline)
-        if job.error is not None:
-            raise job.error
+        inbox.clear()
+        error = job.take_error()
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # the traceback holds this frame
         answer: R = job.answer
         return answer
 

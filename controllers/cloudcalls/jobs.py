@@ -80,6 +80,12 @@ class Inbox:
             self.ended.append(item)
             self.condition.notify()
 
+    def clear(self) -> None:
+        """Forget everything. Jobs and inboxes know each other, and the collector of cycles should not have to come for
+        every call."""
+        self.ended.clear()
+        self.started.clear()
+
     def wait(self, clock: Clock, until: float) -> None:
         """Sleep until something is there or the clock reads `until` (inf: without end). By the inbox's thread only."""
         with self.condition:
@@ -146,3 +152,8 @@ class Job:
         self.fate = ""
         """Why it was given up."""
         self.until: Future[None] | None = None
+
+    def take_error(self) -> Exception | None:
+        """The error, once: its traceback leads back to this job, and would keep it alive."""
+        error, self.error = self.error, None
+        return error

@@ -48,7 +48,7 @@ class CallMeasures:
         # The label lookups of prometheus_client cost more than the counting.
         self._counting: dict[tuple[str, str], Callable[[], None]] = {}
         self._timing: dict[str, Callable[[float], None]] = {}
-        self._typical: dict[str, tuple[float, float]] = {}
+        self._typical: dict[str, tuple[float, float, float]] = {}  # mean, last duration, time of the last
 
     def gauge(self, name: str, doc: str, value: Callable[[], float]) -> None:
         """A gauge labelled with the provider, computed at each scrape."""
@@ -69,12 +69,16 @@ class CallMeasures:
     def answered(self, method: str, seconds: float, now: float) -> None:
         """A call gave a usable answer after `seconds`, at `now`."""
         before = self._typical.get(method)
-        usual = seconds if before is None else before[0] + _WEIGHT * (seconds - before[0])
-        self._typical[method] = (usual, now)
+        mean = seconds if before is None else before[0] + _WEIGHT * (seconds - before[0])
+        self._typical[method] = (mean, seconds, now)
 
     def usual(self, method: str) -> tuple[float, float] | None:
-        """(seconds that answers of this method take, when the last one came); None before the first."""
-        return self._typical.get(method)
+        """(seconds that answers of this method take, when the last one came); None before the first.
+
+        No less than the last one took: when a stall ends, nothing that ends with it is slow in comparison.
+        """
+        known = self._typical.get(method)
+        return None if known is None else (max(known[0], known[1]), known[2])
 
     def items(self, method: str, outcomes: Tally[str]) -> None:
         """What one batch answer said about its keys."""

@@ -1,7 +1,9 @@
 """Many nodes asked about at once, through the whole gateway: each answered exactly once, whatever the provider does."""
 
+import gc
 import math
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +39,7 @@ from tests.unit.cloudcalls.support import (
     Hang,
     Provider,
     Task,
+    World,
     all_good,
     batch_of,
     metadata,
@@ -403,6 +406,74 @@ def test_a_cloud_that_is_slow_for_everyone_is_not_asked_more_often() -> None:
         assert batch.count("instances_metadata") == 3
 
 
+def test_nor_if_it_was_quick_before() -> None:
+    slow = Hang(all_good)
+    provider, batch = batching(lambda seq: slow(seq) if len(seq) > 5 else all_good(seq))
+    with world(provider, patience=2.0, timeout=60) as w:
+        w.fetch(nodes(5))
+        batch.calls.clear()
+        w.clock.advance(1.0)
+        task = Task(lambda: w.fetch(nodes(300)))
+        slow.wait_entered(3)
+        for _ in range(10):
+            w.clock.wait_for_timeout(2.0)
+            w.clock.advance(2.0)
+        slow.release()
+        assert len(task.result().good()) == 300
+        assert batch.count("instances_metadata") == 3, "nobody was served faster meanwhile"
+
+
+def test_a_batch_is_slow_only_by_four_times_what_others_take() -> None:
+    slow = Hang(all_good)
+    w: World
+
+    def answer(seq: Sequence[V1Node]) -> Any:
+        if len(seq) == 100:
+            return slow(seq)
+        if names_of(seq) == ["usual"]:
+            w.clock.advance(5.0)
+        return all_good(seq)
+
+    provider, batch = batching(answer)
+    with world(provider, patience=2.0, timeout=60) as w:
+        w.fetch([node("usual")])
+        task = Task(lambda: w.fetch(nodes(100)))
+        slow.wait_entered()
+        w.clock.wait_for_timeout(2.0)
+        w.clock.advance(2.0)
+        w.clock.wait_for_timeout(18.0)
+        for _ in range(2):
+            w.fetch([node("usual")])  # 5 s each
+            assert batch.count("instances_metadata") <= 4
+        w.clock.wait_for_timeout(8.0)
+        w.clock.advance(8.0)
+        assert len(task.result().good()) == 100
+        slow.release()
+
+
+def test_the_late_failure_of_a_batch_that_was_split_counts_for_nothing() -> None:
+    first, second = Hang(OSError("connection reset at last")), Hang(all_good)
+
+    def answer(seq: Sequence[V1Node]) -> Any:
+        return (first if len(seq) == 8 else second)(seq)
+
+    provider, _ = batching(answer)
+    with world(provider, patience=1000, timeout=30) as w:
+        answers = Answers()
+        task = Task(lambda: w.calls.fetch_metadata(nodes(8), answers))
+        first.wait_entered()
+        w.clock.wait_for_timeout(30)
+        w.clock.advance(30)
+        second.wait_entered(4)
+        (late,) = w.calls._gateway._pool.overdue()
+        assert late.until is not None
+        first.release()
+        late.until.result(LIMIT)
+        second.release()
+        task.result()
+        assert len(answers.good()) == 8
+
+
 def test_the_late_answer_of_a_batch_that_was_split_counts() -> None:
     first, second = Hang(all_good), Hang(all_good)
 
@@ -444,6 +515,24 @@ def test_one_by_one_a_hung_node_is_parked_and_the_others_are_answered() -> None:
         assert isinstance(w.fetch_state(nodes(4))["n3"], CallOverdue), "for no other question either"
         hang.release()
         overdue.until.result(LIMIT)
+
+
+def test_a_node_parked_between_two_questions_is_not_asked_the_second() -> None:
+    about, exists = Hang(), Hang(True)
+    v2 = Capability(instance_metadata=about, instance_exists=exists, instance_shutdown=lambda n: False)
+    with world(Provider(instances_v2=v2)) as w:
+        first = Task(lambda: w.fetch(nodes(1)))
+        about.wait_entered()
+        w.clock.wait_for_timeout(60)
+        w.clock.advance(30)
+        second = Task(lambda: w.fetch_state(nodes(1)))
+        exists.wait_entered()
+        w.clock.advance(30)
+        assert isinstance(first.result()["n0"], CallOverdue)
+        exists.release()
+        assert isinstance(second.result()["n0"], CallOverdue)
+        assert v2.count("instance_shutdown") == 0
+        about.release()
 
 
 def test_a_parked_node_is_left_out_of_batches() -> None:
@@ -639,6 +728,23 @@ def test_closing_answers_everyone() -> None:
         assert len(answers.good()) == 2
         assert sum(isinstance(answer, CallsClosed) for answer in answers.values()) == 18
         assert all(isinstance(answer, CallsClosed) for answer in w.fetch(nodes(3)).values())
+
+
+def test_a_fetch_leaves_nothing_behind_for_the_collector_of_cycles() -> None:
+    for provider in (one_by_one(good)[0], batching(all_good)[0]):
+        with world(provider) as w:
+            w.fetch(nodes(3))
+            ends = [threading.Event() for _ in range(3)]
+            gc.disable()
+            try:
+                seq = nodes(3)
+                for n, end in zip(seq, ends, strict=True):
+                    weakref.finalize(n, end.set)
+                w.fetch(seq)
+                del seq, n
+                assert all(end.wait(LIMIT) for end in ends)
+            finally:
+                gc.enable()
 
 
 def test_nothing_is_left_behind() -> None:

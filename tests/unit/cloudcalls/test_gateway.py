@@ -1,7 +1,10 @@
 """The gate: deadlines, parked keys, lost threads, order, limits, exceptions, metrics. Real threads, a clock by hand."""
 
+import contextlib
+import gc
 import logging
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +37,14 @@ from tests.unit.cloudcalls.support import LIMIT, Hang, Provider, Task, World, no
 def later(w: World, fn: Callable[..., Any], *args: Any, key: str, method: str = "m", **how: Any) -> Task[Any]:
     """A call in a thread of its own."""
     return Task(lambda: w.calls.call(method, fn, *args, key=key, **how))
+
+
+def advance_until_done(w: World, tasks: list[Task[Any]], step: float) -> None:
+    """Let the pacer's waits pass, none of which is longer than `step`, until all tasks are done."""
+    while not all(task.done() for task in tasks):
+        left = w.clock.next_deadline()
+        if left is not None and left <= step:
+            w.clock.advance(max(0.0, left))
 
 
 def hung_call(w: World, hang: Hang, key: str = "k", seconds: float = 60.0) -> CallOverdue:
@@ -205,6 +216,53 @@ def test_waiting_for_a_turn_does_not_count() -> None:
         assert second.result() == 10
 
 
+@pytest.mark.row("N5")
+def test_a_call_that_had_to_wait_and_then_hangs_is_overdue_too() -> None:
+    with world(Provider(), concurrency=1, timeout=10) as w:
+        first, second = Hang("first"), Hang()
+        one = later(w, first, key="a")
+        first.wait_entered()
+        two = later(w, second, key="b")
+        w.clock.wait_for_waiters(2)
+        w.clock.advance(5)
+        first.release()
+        assert one.result() == "first"
+        second.wait_entered()
+        w.clock.wait_for_timeout(10)
+        w.clock.advance(10)
+        with pytest.raises(CallOverdue):
+            two.result()
+        second.release()
+
+
+class Big:
+    """Something whose end can be noticed."""
+
+
+@pytest.mark.parametrize("error", [None, Throttled("busy"), ValueError("x")])
+def test_a_call_leaves_nothing_behind_for_the_collector_of_cycles(error: Exception | None) -> None:
+    def vendor(arg: Big) -> None:
+        if error is not None:
+            raise error.with_traceback(None)
+
+    def call(w: World, freed: threading.Event) -> None:
+        big = Big()
+        weakref.finalize(big, freed.set)
+        with contextlib.suppress(Throttled, CallFailed):
+            w.calls.call("m", vendor, big, key="k")
+
+    with world(Provider()) as w:
+        freed = threading.Event()
+        gc.disable()
+        try:
+            call(w, freed)
+            if error is not None:
+                error.__traceback__ = None
+            assert freed.wait(LIMIT)
+        finally:
+            gc.enable()
+
+
 # ---- lost threads
 
 
@@ -311,10 +369,7 @@ def test_two_hundred_parallel_calls_go_through_the_bucket() -> None:
 
         tasks = [later(w, create, key=f"r{i}", method="create_route") for i in range(200)]
         begin = w.clock.monotonic()
-        while not all(task.done() for task in tasks):
-            left = w.clock.next_deadline()
-            if left is not None and left < 1:
-                w.clock.advance(left)
+        advance_until_done(w, tasks, 0.1 + 1e-6)
         assert len(starts) == 200
         starts.sort()
         assert sum(1 for s in starts if s == begin) == 5
@@ -359,17 +414,18 @@ def test_throttling_raised_from_another_exception_counts_too() -> None:
 
 def test_while_throttled_deletions_still_go_first() -> None:
     with world(Provider(), qps=1, burst=1) as w:
-        order: list[int] = []
+        order: list[tuple[float, int]] = []
+
+        def note(priority: int) -> None:
+            order.append((current_call().deadline or 0.0, priority))  # the deadline tells when it started
+
         w.calls.call("m", lambda: None, key="first")
         tasks = []
         for i, priority in enumerate((PRIORITY_SWEEP, PRIORITY_NEW, PRIORITY_DELETE)):
-            tasks.append(later(w, order.append, priority, key=f"k{priority}", priority=priority))
+            tasks.append(later(w, note, priority, key=f"k{priority}", priority=priority))
             w.clock.wait_for_waiters(2 + i)
-        while not all(task.done() for task in tasks):
-            left = w.clock.next_deadline()
-            if left is not None and left <= 1:
-                w.clock.advance(left)
-        assert order == [PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_SWEEP]
+        advance_until_done(w, tasks, 1.0)
+        assert [priority for _, priority in sorted(order)] == [PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_SWEEP]
 
 
 # ---- exceptions
