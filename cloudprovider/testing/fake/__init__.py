@@ -4,8 +4,21 @@
 `examples/fake-cloud.yaml` shows the whole configuration.
 """
 
+from cloudprovider.testing.fake.calls import CallBook, Caller, CallRecord
 from cloudprovider.testing.fake.cloud import FakeCloud, new_provider
-from cloudprovider.testing.fake.config import FakeConfig, InstanceConfig, InstanceGenerator, read_config
+from cloudprovider.testing.fake.config import (
+    ClusterConfig,
+    FakeConfig,
+    InstanceConfig,
+    InstanceGenerator,
+    LoadBalancerConfig,
+    OnDemand,
+    RouteConfig,
+    RouteTableConfig,
+    VolumeConfig,
+)
+from cloudprovider.testing.fake.configfile import parse_config, read_config
+from cloudprovider.testing.fake.console import Console
 from cloudprovider.testing.fake.errors import (
     BadRequest,
     CredentialsExpired,
@@ -14,6 +27,7 @@ from cloudprovider.testing.fake.errors import (
     FakeStateError,
     QuotaExceeded,
 )
+from cloudprovider.testing.fake.faultbook import ActiveFault, FaultBook
 from cloudprovider.testing.fake.faults import (
     ExpiredCredentials,
     HalfBuilt,
@@ -24,17 +38,48 @@ from cloudprovider.testing.fake.faults import (
     Throttle,
     Wrong,
 )
-from cloudprovider.testing.fake.gate import CallRecord
+from cloudprovider.testing.fake.loadbalancers import OwnedLoadBalancer, OwnedLoadBalancers
+from cloudprovider.testing.fake.records import (
+    Cluster,
+    Instance,
+    LoadBalancerRecord,
+    LoadBalancerState,
+    Port,
+    RouteRecord,
+    Volume,
+)
 
 __all__ = [
     "FakeCloud",
+    "new_provider",
+    # configuration
     "FakeConfig",
     "InstanceConfig",
     "InstanceGenerator",
-    "new_provider",
+    "OnDemand",
+    "LoadBalancerConfig",
+    "RouteTableConfig",
+    "RouteConfig",
+    "VolumeConfig",
+    "ClusterConfig",
     "read_config",
+    "parse_config",
+    # the console, and what it shows
+    "Console",
+    "Instance",
+    "LoadBalancerRecord",
+    "LoadBalancerState",
+    "Port",
+    "RouteRecord",
+    "Volume",
+    "Cluster",
+    # what the cloud's clients did
+    "CallBook",
     "CallRecord",
+    "Caller",
     # faults
+    "FaultBook",
+    "ActiveFault",
     "ExpiredCredentials",
     "HalfBuilt",
     "Hang",
@@ -43,6 +88,9 @@ __all__ = [
     "Raise",
     "Throttle",
     "Wrong",
+    # listing by cluster
+    "OwnedLoadBalancer",
+    "OwnedLoadBalancers",
     # errors
     "BadRequest",
     "CredentialsExpired",

@@ -26,7 +26,8 @@ __all__ = ["fitting_junk", "spoil", "spoil_one"]
 _INSTANCE = {Answer.METADATA, Answer.SHUTDOWN, Answer.ADDRESSES, Answer.TEXT, Answer.ZONE}
 _JUNK: Mapping[Answer, tuple[Junk, ...]] = {
     Answer.METADATA: (
-        Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES, Junk.PROVIDER_ID, Junk.OTHER_PROVIDER_ID, Junk.LABELS, Junk.PLACES,
+        Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES, Junk.PROVIDER_ID, Junk.OTHER_PROVIDER_ID, Junk.LABELS,
+        Junk.PLACES,
     ),
     Answer.EXISTS: (Junk.NONE, Junk.TYPE),
     Answer.SHUTDOWN: (Junk.NONE, Junk.TYPE),

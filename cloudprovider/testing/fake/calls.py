@@ -1,8 +1,8 @@
 """What the fake cloud was asked: counts of every call, and a log of those that change something (stage 5).
 
 Kept in the store, so that with an SQLite file counts and log cover all processes. Begin and end of a logged call take
-numbers from one counter of the store, inside its transactions: by these numbers, not by clocks, `overlaps` proves that two
-operations never ran together, whichever processes ran them.
+numbers from one counter of the store, inside its transactions: by these numbers, not by clocks, `overlaps` proves that
+two operations never ran together, whichever processes ran them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CallBook:
     def counts(self) -> Mapping[str, int]:
         """By method, how often it was called, failures and calls under way included."""
         with self._store.read() as view:
-            return view.counters("calls/")
+            return {method: number for method, number in view.counters("calls/").items() if number}
 
     def count(self, *methods: str) -> int:
         """How often methods whose names match any of these patterns were called; without patterns, all calls."""
@@ -103,7 +103,8 @@ class CallBook:
         nested: dict[str, dict[str, int]] = {}
         for name, number in flat.items():
             method, _, error = name.partition("/")
-            nested.setdefault(method, {})[error] = number
+            if number:
+                nested.setdefault(method, {})[error] = number
         return nested
 
     def log(self, *methods: str, key: str = "*", changes_only: bool = False) -> Sequence[CallRecord]:

@@ -1,74 +1,121 @@
-"""The provider `fake`: a whole cloud in memory, or in an SQLite file that several processes share (stage 5)."""
+"""The provider `fake`: a whole cloud in memory, or in an SQLite file that several processes share (stage 5).
+
+Wires the parts: capabilities ask the gate, the gate applies latency and faults and works on the store. `console` is
+what a person does to the cloud, `faults` what goes wrong with it, `calls` what its clients did.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
-from cloudprovider.interface import Clusters, Interface
-from cloudprovider.registry import CloudConfig
-from cloudprovider.testing.fake.config import FakeConfig, read_config
+from cloudprovider.interface import Interface
+from cloudprovider.testing.fake.calls import CallBook
+from cloudprovider.testing.fake.clusters import FakeClusters
+from cloudprovider.testing.fake.config import FakeConfig, OnDemand
+from cloudprovider.testing.fake.configfile import read_config
 from cloudprovider.testing.fake.console import Console
-from cloudprovider.testing.fake.gate import Faults, Gate
-from cloudprovider.testing.fake.instances import FakeInstances, FakeInstancesV2, FakeZones, Machines
-from cloudprovider.testing.fake.loadbalancers import FakeLoadBalancers
-from cloudprovider.testing.fake.records import CLUSTERS, INSTANCES, ROUTES, VOLUMES
-from cloudprovider.testing.fake.routes import FakeClusters, FakeRoutes, FakeVolumes
+from cloudprovider.testing.fake.errors import FakeConfigError
+from cloudprovider.testing.fake.expand import World, expand
+from cloudprovider.testing.fake.faultbook import FaultBook
+from cloudprovider.testing.fake.gate import Gate, Latency
+from cloudprovider.testing.fake.instances import FakeInstances, FakeInstancesBatch, FakeInstancesV2
+from cloudprovider.testing.fake.loadbalancers import FakeLoadBalancers, FakeOwningLoadBalancers
+from cloudprovider.testing.fake.machines import Machines
+from cloudprovider.testing.fake.records import CLUSTERS, INSTANCES, ROUTES, VOLUMES, Mark, record_kind
+from cloudprovider.testing.fake.routes import FakeRoutes
 from cloudprovider.testing.fake.store import MemoryStore, Store
 from cloudprovider.testing.fake.store_sqlite import SQLiteStore
-from cloudprovider.testing.fake.timing import SYSTEM_TIME, Clock
+from cloudprovider.testing.fake.timing import SYSTEM_TIME, Clock, Waiting
+from cloudprovider.testing.fake.volumes import FakePVLabeler
+from cloudprovider.testing.fake.zones import FakeZones
 
 if TYPE_CHECKING:
     from cloudprovider.host import ClientBuilder, StopSignal
-    from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
-    from cloudprovider.loadbalancer import LoadBalancer
-    from cloudprovider.routes import Routes
-    from cloudprovider.volumes import PVLabeler
-    from cloudprovider.zones import Zones
+    from cloudprovider.registry import CloudConfig
 
 __all__ = ["FakeCloud", "new_provider"]
 
+_log = logging.getLogger(__name__)
+_SETTINGS = record_kind("setting", Mark)
+
 
 class FakeCloud(Interface):
-    """A cloud for tests and demos, with every capability that `config.capabilities` names.
+    """A cloud for tests and demonstrations, with every capability that `config.capabilities` names.
 
-    `console` is for the test, `faults` can be changed while calls are under way. Thread-safe. `close` ends every call
-    that hangs in it.
+    Without a configuration it is empty. `caller` names this process in the log, before the configuration's name;
+    `clock` drives latency, hangs, and the windows of faults. Raises `FakeConfigError` with every problem, before
+    anything is built, and `FakeStateError`. Thread-safe. As a context manager it closes itself.
     """
 
-    def __init__(self, config: FakeConfig | None = None, *, clock: Clock = SYSTEM_TIME) -> None:
-        self.config = config or FakeConfig()
+    def __init__(
+        self, config: FakeConfig | None = None, *, caller: str | None = None, clock: Clock = SYSTEM_TIME
+    ) -> None:
+        self.config = config = config or FakeConfig()
+        world = expand(config)
+        if world.problems:
+            raise FakeConfigError(world.problems)
         self._store: Store = (
-            SQLiteStore(self.config.state, clock.time) if self.config.state else MemoryStore(clock.time)
+            SQLiteStore(config.state, clock.time, busy_timeout=config.busy_timeout)
+            if config.state
+            else MemoryStore(clock.time)
         )
-        self._gate = Gate(self.config, self._store, clock)
-        self.console = Console(self._store)
-        machines = Machines(self.config, self._store)
-        self._v2 = FakeInstancesV2(self._gate, machines)
-        self._instances = FakeInstances(self._gate, machines, self._store)
-        self._zones = FakeZones(self._gate, machines)
-        self._load_balancers = FakeLoadBalancers(self.config, self._gate, self._store, clock.time)
-        self._routes = FakeRoutes(self.config, self._gate, self._store)
-        self._volumes = FakeVolumes(self._gate, self._store)
-        self._clusters = FakeClusters(self._gate, self._store)
-        self._fill()
-
-    @property
-    def faults(self) -> Faults:
-        """The faults in force in this process."""
-        return self._gate.faults
+        self._waiting = Waiting(clock, polls=self._store.shared)
+        self.calls = CallBook(self._store, clock, config.caller if caller is None else caller)
+        self.faults = FaultBook(self._store, clock, self._waiting, config.seed)
+        self.console = Console(config, self._store, self.calls)
+        self._gate = Gate(
+            self._store,
+            self.calls,
+            self.faults,
+            self._waiting,
+            latency=Latency([(method, *span) for method, span in config.latency.items()]),
+            seed=config.seed,
+            log_reads=config.log == "all",
+        )
+        try:
+            self._fill(world)
+        except BaseException:
+            self._store.close()
+            raise
+        machines = Machines(config, self._gate)
+        balancers = FakeOwningLoadBalancers if config.has("owned_load_balancers") else FakeLoadBalancers
+        self._instances = FakeInstances(machines, self._gate) if config.has("instances") else None
+        self._instances_v2 = FakeInstancesV2(machines) if config.has("instances_v2") else None
+        self._instances_batch = FakeInstancesBatch(machines) if config.has("instances_batch") else None
+        self._zones = FakeZones(machines, self._gate) if config.has("zones") else None
+        self._balancers = balancers(machines, self._gate, clock.time) if config.has("load_balancer") else None
+        self._routes = FakeRoutes(machines, self._gate) if config.has("routes") else None
+        self._pv_labeler = FakePVLabeler(self._gate) if config.has("pv_labeler") else None
+        self._clusters = FakeClusters(self._gate) if config.has("clusters") else None
 
     @property
     def asleep(self) -> int:
-        """How many calls hang or wait out their latency now."""
-        return self._gate.waiting.asleep
+        """How many calls of this process hang or wait out a latency (by a test's clock) now."""
+        return self._waiting.asleep
 
     def close(self) -> None:
-        """End the calls that hang, and let go of the file. May be called twice."""
-        self._gate.waiting.close()
+        """End the calls that hang, with `FakeCloudClosed`, and let go of the file. May be called twice."""
+        self._waiting.close()
         self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def provider_name(self) -> str:
         return self.config.provider
+
+    def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
+        """Counted, and open to faults: a fault on "initialize" keeps the manager from starting."""
+        self._gate.read("initialize", [], lambda _: None)
 
     def has_cluster_id(self) -> bool:
         return self.config.has_cluster_id
@@ -76,51 +123,64 @@ class FakeCloud(Interface):
     def provider_id_prefixes(self) -> tuple[str, ...]:
         return (f"{self.config.provider}://",) if self.config.provider_ids else ()
 
-    def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
-        self._gate.call("initialize", [], lambda _: None)
+    def instances(self) -> FakeInstances | None:
+        return self._instances
 
-    def instances_v2(self) -> InstancesV2 | None:
-        return self._v2 if self._has("instances_v2") else None
+    def instances_v2(self) -> FakeInstancesV2 | None:
+        return self._instances_v2
 
-    def instances_batch(self) -> InstancesBatch | None:
-        return self._v2 if self._has("instances_batch") else None
+    def instances_batch(self) -> FakeInstancesBatch | None:
+        return self._instances_batch
 
-    def instances(self) -> Instances | None:
-        return self._instances if self._has("instances") else None
+    def zones(self) -> FakeZones | None:
+        return self._zones
 
-    def zones(self) -> Zones | None:
-        return self._zones if self._has("zones") else None
+    def load_balancer(self) -> FakeLoadBalancers | None:
+        return self._balancers
 
-    def load_balancer(self) -> LoadBalancer | None:
-        return self._load_balancers if self._has("load_balancer") else None
+    def routes(self) -> FakeRoutes | None:
+        return self._routes
 
-    def routes(self) -> Routes | None:
-        return self._routes if self._has("routes") else None
+    def pv_labeler(self) -> FakePVLabeler | None:
+        return self._pv_labeler
 
-    def pv_labeler(self) -> PVLabeler | None:
-        return self._volumes if self._has("pv_labeler") else None
+    def clusters(self) -> FakeClusters | None:
+        return self._clusters
 
-    def clusters(self) -> Clusters | None:
-        return self._clusters if self._has("clusters") else None
-
-    def _has(self, capability: str) -> bool:
-        return capability in self.config.capabilities
-
-    def _fill(self) -> None:
-        """What the configuration says is there; in a shared file only by the first process that opens it."""
-        with self._store.write(settled=True) as change:
-            if change.add("opened") > 1:
-                return
-            for instance in self.config.all_instances():
-                change.put(INSTANCES, instance.name, instance)
-            for route in self.config.routes.existing:
-                change.put(ROUTES, route.name, route.record())
-            for volume in self.config.volumes:
-                change.put(VOLUMES, volume.id, volume.record())
-            for cluster in self.config.clusters:
-                change.put(CLUSTERS, cluster.name, cluster.record())
+    def _fill(self, world: World) -> None:
+        """Put in what the configuration says is there; in a shared file only the first process that opens it does."""
+        described = sha256(repr((world, self.config.faults)).encode()).hexdigest()
+        with self._store.write(settled=True) as tx:
+            known = tx.get(_SETTINGS, "world")
+            if known is None:
+                tx.put(_SETTINGS, "world", Mark(described))
+                for instance in world.instances:
+                    tx.put(INSTANCES, instance.name, instance)
+                for route in world.routes:
+                    tx.put(ROUTES, route.name, route)
+                for volume in world.volumes:
+                    tx.put(VOLUMES, volume.id, volume)
+                for cluster in world.clusters:
+                    tx.put(CLUSTERS, cluster.name, cluster)
+                for fault in self.config.faults:
+                    self.faults.put(tx, fault)
+        if known is not None and known.value != described:
+            _log.warning(
+                "the fake cloud in %s began with another configuration, and stays; delete the file to begin anew",
+                self.config.state,
+            )
 
 
 def new_provider(config: CloudConfig | None) -> FakeCloud:
-    """The factory behind the entry point `fake`. Raises FakeConfigError with every problem of the file."""
-    return FakeCloud(read_config(config.data, config.path) if config is not None else None)
+    """The factory behind the entry point `fake`. Raises `FakeConfigError` and `FakeStateError`.
+
+    Without a configuration file instances appear for whatever node is asked about, so that trying it out on a cluster
+    never makes a node look gone.
+    """
+    if config is None:
+        return FakeCloud(FakeConfig(on_demand=OnDemand()))
+    settings = read_config(config.data, config.path)
+    if settings.state:
+        beside = Path(config.path).parent if config.path else Path()
+        settings = settings.model_copy(update={"state": str(beside / settings.state)})
+    return FakeCloud(settings)

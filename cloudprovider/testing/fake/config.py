@@ -1,226 +1,318 @@
-"""The fake cloud's configuration: what the file may say, checked as a whole before anything is built.
+"""The fake cloud's configuration: the fields, their defaults and what they mean (before stage 5 begins).
 
-From `--cloud-config` (YAML, of which JSON is a part) or from Python; read by cloud.py. `examples/fake-cloud.yaml` shows
-every field.
+Read from `--cloud-config` by configfile.py, or made in Python: ``FakeConfig(generate=(InstanceGenerator(count=3),))``.
+`examples/fake-cloud.yaml` shows every field.
 """
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Self
+import string
+from collections.abc import Mapping
+from ipaddress import ip_network
+from typing import Annotated, Any, Literal, Self
 
-import yaml
-from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
-from cloudprovider.testing.fake.errors import FakeConfigError
+from cloudprovider.helpers.ips import parse_ip
 from cloudprovider.testing.fake.faults import AnyFault
-from cloudprovider.testing.fake.model import Count, Duration, Model
-from cloudprovider.testing.fake.records import Cluster, Instance, RouteRecord, Volume
+from cloudprovider.testing.fake.methods import matching_methods
+from cloudprovider.testing.fake.model import Count, Duration, Model, Patterns
 
-__all__ = ["FakeConfig", "InstanceGenerator", "read_config"]
+__all__ = [
+    "CAPABILITIES",
+    "Capability",
+    "ClusterConfig",
+    "FakeConfig",
+    "InstanceConfig",
+    "InstanceGenerator",
+    "LoadBalancerConfig",
+    "OnDemand",
+    "RouteConfig",
+    "RouteTableConfig",
+    "Template",
+    "VolumeConfig",
+    "as_tuple",
+]
 
-CAPABILITIES = (
-    "instances_v2", "instances_batch", "instances", "zones", "load_balancer", "routes", "pv_labeler", "clusters",
+Capability = Literal[
+    "instances_v2", "instances_batch", "instances", "zones", "load_balancer", "owned_load_balancers", "routes",
+    "pv_labeler", "clusters",
+]  # fmt: skip
+CAPABILITIES: tuple[Capability, ...] = (
+    "instances_v2", "instances_batch", "instances", "zones", "load_balancer", "owned_load_balancers", "routes",
+    "pv_labeler", "clusters",
 )  # fmt: skip
-_DEFAULT_CAPABILITIES = tuple(name for name in CAPABILITIES if name != "instances")
-Latency = Duration | tuple[Duration, Duration]
+_FIELDS = frozenset({"i", "name", "zone", "type"})
+AddressType = Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"]
+OneOrMore = str | tuple[str, ...]
+
+
+def as_tuple(value: OneOrMore) -> tuple[str, ...]:
+    """One text, or several, as several."""
+    return (value,) if isinstance(value, str) else value
+
+
+def _format(value: str, known: frozenset[str]) -> set[str]:
+    """The fields of a pattern; only plain ones, and a number's format, are let through."""
+    try:
+        parts = list(string.Formatter().parse(value))
+    except ValueError as error:
+        raise ValueError(f"is no pattern: {error}") from None
+    for _, name, spec, conversion in parts:
+        if name is not None and (name not in known or conversion):
+            raise ValueError(f"a pattern knows {', '.join(f'{{{name}}}' for name in sorted(known))} here")
+        if spec and name not in ("i", ""):
+            raise ValueError("only the number takes a format, as in {i:04d}")
+        try:
+            format(0, spec or "")
+        except ValueError:
+            raise ValueError("the number takes the format of a whole number, as in {i:04d}") from None
+    return {name for _, name, _, _ in parts if name is not None}
+
+
+def _pattern(value: str) -> str:
+    _format(value, _FIELDS)
+    return value
+
+
+def _named(value: str) -> str:
+    _format(value, frozenset({"name"}))
+    return value
+
+
+def _patterns(value: OneOrMore) -> OneOrMore:
+    for one in as_tuple(value):
+        _pattern(one)
+    return value
+
+
+def _cidr(value: str) -> str:
+    try:
+        ip_network(value)
+    except ValueError:
+        raise ValueError("is no IP range like 10.0.0.0/16, host bits zero") from None
+    return value
+
+
+def _cidrs(value: OneOrMore) -> OneOrMore:
+    for one in as_tuple(value):
+        _cidr(one)
+    return value
+
+
+def _family(version: int) -> AfterValidator:
+    def check(value: str) -> str:
+        if ip_network(_cidr(value)).version != version:
+            raise ValueError(f"is no IPv{version} range")
+        return value
+
+    return AfterValidator(check)
+
+
+def _pairs(value: Any) -> Any:
+    """Addresses written as a mapping, {InternalIP: 10.0.0.1, Hostname: [a, b]}, as pairs."""
+    if not isinstance(value, Mapping):
+        return value
+    listed = [(kind, one if isinstance(one, list | tuple) else [one]) for kind, one in value.items()]
+    return [(kind, address) for kind, addresses in listed for address in addresses]
+
+
+def _address(pair: tuple[AddressType, str]) -> tuple[AddressType, str]:
+    if pair[0].endswith("IP") and parse_ip(pair[1]) is None:
+        raise ValueError("is no IP address")
+    return pair
+
+
+Pattern = Annotated[str, AfterValidator(_pattern)]
+CIDR = Annotated[str, AfterValidator(_cidr)]
+Text = Annotated[str, StringConstraints(min_length=1)]
+NodeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+Pair = Annotated[tuple[AddressType, str], AfterValidator(_address)]
 
 
 class InstanceConfig(Model):
     """One machine; `name` is its node's name."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: NodeName
     id: str = ""
-    """Default: "i-" and the name."""
+    """What follows "://" in its provider ID. Default: "i-" and the name."""
     type: str = "standard-2"
     zone: str = "zone-a"
     region: str = "region-1"
-    addresses: tuple[tuple[str, str], ...] = ()
-    """(type, address) pairs."""
-    labels: Mapping[str, str] = Field(default_factory=dict)
+    addresses: Annotated[tuple[Pair, ...], BeforeValidator(_pairs)] = ()
+    """(type, address) pairs; in a file also a mapping of types. Default: its name as Hostname."""
+    labels: Mapping[str, str] = {}
     shutdown: bool = False
 
-    def record(self) -> Instance:
-        return Instance(
-            name=self.name,
-            id=self.id or f"i-{self.name}",
-            type=self.type,
-            zone=self.zone,
-            region=self.region,
-            addresses=self.addresses or (("Hostname", self.name),),
-            labels=self.labels,
-            shutdown=self.shutdown,
-        )
 
+class Template(Model):
+    """What machines that are made in numbers have in common. Patterns know {i}, {name}, {zone} and {type}."""
 
-class InstanceGenerator(Model):
-    """Many machines alike: types and zones are dealt out in turn, addresses counted up in `network`."""
-
-    count: Count = 0
-    name: str = "node-{:04d}"
-    """Python's format of the number."""
-    first: Count = 0
     types: Annotated[tuple[str, ...], Field(min_length=1)] = ("standard-2",)
+    """Dealt out in turn, each to one round of the zones."""
     zones: Annotated[tuple[str, ...], Field(min_length=1)] = ("zone-a",)
+    """Dealt out in turn."""
     region: str = "region-1"
-    network: str = "10.0.0.0/8"
-    labels: Mapping[str, str] = Field(default_factory=dict)
+    network: Annotated[OneOrMore, AfterValidator(_cidrs)] = "10.0.0.0/8"
+    """Every machine has an InternalIP in this range, counted up; several for several families, () for none."""
+    addresses: Mapping[AddressType, Annotated[OneOrMore, AfterValidator(_patterns)]] = {}
+    """Further addresses by type: patterns. Each machine also has its name as Hostname, unless that is given here."""
+    labels: Mapping[str, Pattern] = {}
+    """Values are patterns."""
 
-    @field_validator("network")
-    @classmethod
-    def _network(cls, value: str) -> str:
-        ipaddress.ip_network(value)
-        return value
 
-    @field_validator("name")
-    @classmethod
-    def _pattern(cls, value: str) -> str:
-        try:
-            distinct = value.format(1) != value.format(2)
-        except (IndexError, KeyError, ValueError) as error:
-            raise ValueError(f"not a format of one number: {error}") from None
-        if not distinct:
-            raise ValueError("must contain a place for the number, as in node-{:04d}")
-        return value
+class InstanceGenerator(Template):
+    """Many machines alike, in a few lines."""
+
+    count: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] = 0
+    name: str = "node-{:04d}"
+    """Python's format of the number: node-{:04d}, node-{i}; {zone} and {type} can stand in it too."""
+    first: Count = 0
+    """The first number."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if ipaddress.ip_network(self.network).num_addresses < self.first + self.count + 2:
-            raise ValueError(f"network {self.network} has no room for {self.count} addresses")
+    def _check(self) -> Self:
+        if len(_format(self.name, frozenset({"", "i", "zone", "type"})) & {"", "i"}) != 1:
+            raise ValueError("'name' must contain a place for the number, as in node-{:04d}")
+        for network in as_tuple(self.network):
+            if ip_network(network).num_addresses < self.first + self.count + 2:
+                raise ValueError(f"'network' {network} has no room for {self.count} addresses")
         return self
 
-    def instance(self, number: int) -> Instance:
-        """The machine of that number, counted from `first`."""
-        return self.named(self.name.format(number), number)
 
-    def named(self, name: str, number: int) -> Instance:
-        """A machine of this kind under any name; `number` decides its type, zone and address."""
-        network = ipaddress.ip_network(self.network)
-        address = network[1 + number % max(1, network.num_addresses - 2)]
-        return Instance(
-            name=name,
-            id=f"i-{name}",
-            type=self.types[number % len(self.types)],
-            zone=self.zones[number % len(self.zones)],
-            region=self.region,
-            addresses=(("InternalIP", str(address)), ("Hostname", name)),
-            labels=self.labels,
-        )
+class OnDemand(Template):
+    """A machine appears for whatever node name is asked about: for demonstrations against clusters that exist already.
+
+    One that was removed at the console stays away. A node whose provider ID another cloud gave is not ours to know.
+    """
+
+    names: Patterns = "*"
+    """Only for these node names, as patterns."""
+    addresses_from_node: bool = True
+    """The IPs that the node brings, in its provided-node-ip annotation or else its status, replace `network`'s."""
 
 
 class LoadBalancerConfig(Model):
-    """Where ingress addresses come from, and how many load balancers there may be."""
+    """How load balancers behave."""
 
-    ipv4: str = "192.0.2.0/24"
-    ipv6: str = "2001:db8:1b::/112"
+    ipv4: Annotated[str, _family(4)] = "192.0.2.0/24"
+    """Where ingress addresses come from."""
+    ipv6: Annotated[str, _family(6)] = "2001:db8:1b::/112"
+    hostname: Annotated[str, AfterValidator(_named)] = ""
+    """A pattern with {name}: load balancers are then reached by this DNS name, and the status shows no address."""
+    names: Literal["uid", "cluster-namespace-name"] = "uid"
+    """How they are named: from the Service's UID, or readably, which two clusters of one name can clash over."""
     quota: Count | None = None
-
-    @field_validator("ipv4", "ipv6")
-    @classmethod
-    def _network(cls, value: str) -> str:
-        ipaddress.ip_network(value)
-        return value
+    """So many in the whole cloud."""
+    provisioning: Duration = 0.0
+    """So long after its creation, ensure raises RetryError and no address is shown."""
+    strict_backends: bool = False
+    """Nodes that are no machines of this cloud fail the call; else they become backends all the same."""
 
 
 class RouteConfig(Model):
-    """A route that is there from the beginning."""
+    """A rule that is in the table from the beginning."""
 
-    name: Annotated[str, Field(min_length=1)]
-    destination_cidr: str
+    name: Text
+    destination_cidr: CIDR
     cluster: str = ""
     target_node: str = ""
     blackhole: bool = False
     foreign: bool = True
-
-    def record(self) -> RouteRecord:
-        return RouteRecord(**self.model_dump())
+    """Another system's (a VPN, a supernet), not of the cluster's making."""
 
 
 class RouteTableConfig(Model):
-    """The route table: how many routes it holds, and which are there already."""
+    """The route table, and how routes behave."""
 
     quota: Count | None = None
+    """So many rules in the whole table, foreign ones included."""
     existing: tuple[RouteConfig, ...] = ()
+    list_foreign: bool = True
+    """Whether `list_routes` shows foreign rules too, as careless providers do: the host must leave them alone."""
+    node_addresses: bool = False
+    """Whether rules know their target node's addresses (`Route.enable_node_addresses`)."""
+    blackhole_on_removal: bool = True
+    """Rules to a machine that is removed become blackholes without a target."""
+    strict_targets: bool = False
+    """A target node that is no machine of this cloud fails the call."""
 
 
 class VolumeConfig(Model):
-    """A disk."""
+    """A disk, found by the volume handle of the PersistentVolume, or its name."""
 
-    id: Annotated[str, Field(min_length=1)]
+    id: Text
     zones: tuple[str, ...] = ()
     region: str = ""
-    labels: Mapping[str, str] = Field(default_factory=dict)
-
-    def record(self) -> Volume:
-        return Volume(**self.model_dump())
+    labels: Mapping[str, str] = {}
 
 
 class ClusterConfig(Model):
     """A cluster of the account."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Text
     master: str = ""
 
-    def record(self) -> Cluster:
-        return Cluster(**self.model_dump())
+
+def _latency_method(value: str) -> str:
+    if not matching_methods((value,)):
+        raise ValueError("matches no method of the fake cloud")
+    return value
+
+
+def _latency(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list | tuple) else (value, value)
+
+
+def _ordered(value: tuple[float, float]) -> tuple[float, float]:
+    if value[1] < value[0]:
+        raise ValueError("the most must not be less than the least")
+    return value
+
+
+Latency = Annotated[tuple[Duration, Duration], BeforeValidator(_latency), AfterValidator(_ordered)]
 
 
 class FakeConfig(Model):
-    """The whole configuration. Immutable; every field has a default."""
+    """The whole configuration. Immutable; every field has a default, by which the cloud is empty."""
 
-    provider: str = "fake"
+    provider: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")] = "fake"
     """The provider's name, and how its provider IDs begin."""
     provider_ids: bool = True
-    """False: a cloud without provider IDs, as some older ones."""
+    """False: a cloud without provider IDs, as some older ones; its machines are found by name."""
     has_cluster_id: bool = True
-    capabilities: tuple[str, ...] = _DEFAULT_CAPABILITIES
-    max_batch: Annotated[int, Field(ge=1)] = 100
-    seed: int = 0
+    capabilities: tuple[Capability, ...] = tuple(name for name in CAPABILITIES if name != "instances")
+    """What the cloud can do; for the rest the accessors of `Interface` answer None. `instances` is the older form."""
+    max_batch: Annotated[int, Field(ge=1, strict=True)] = 100
+    """A longer batch is refused."""
+    seed: Annotated[int, Field(strict=True)] = 0
+    """Of everything that is drawn: latencies, probabilities, junk."""
     caller: str = ""
-    """Written into the log of mutating calls beside the process ID."""
+    """A name for this process: in the call log beside the process ID, and for faults to match."""
+    log: Literal["changes", "all"] = "changes"
+    """Which calls are logged; all are counted."""
     state: str = ""
-    """Path of an SQLite file that holds the cloud for several processes; empty: in memory."""
+    """Path of an SQLite file that holds the cloud for several processes; empty: in memory. In a configuration file it
+    is relative to that file.
+
+    This file is the cloud: once it exists, what the configuration says of the world (machines, routes, volumes,
+    clusters, faults) is not put in again."""
+    busy_timeout: Duration = 10.0
+    """How long to wait for another process that writes to the file."""
+    zone: str = ""
+    """Where the program itself runs, for `get_zone`; empty: nowhere in this cloud."""
+    region: str = ""
     instances: tuple[InstanceConfig, ...] = ()
     generate: tuple[InstanceGenerator, ...] = ()
-    on_demand: InstanceGenerator | None = None
-    """An instance of this kind appears for whatever node name is asked about."""
-    latency: Mapping[str, Latency] = Field(default_factory=dict)
-    """By pattern of methods: seconds, or a pair of the least and the most."""
+    on_demand: OnDemand | None = None
+    latency: Mapping[Annotated[str, AfterValidator(_latency_method)], Latency] = {}
+    """By pattern of methods, of which the first that matches counts: a duration, or the least and the most."""
     faults: tuple[AnyFault, ...] = ()
     load_balancers: LoadBalancerConfig = LoadBalancerConfig()
     routes: RouteTableConfig = RouteTableConfig()
     volumes: tuple[VolumeConfig, ...] = ()
     clusters: tuple[ClusterConfig, ...] = ()
 
-    @field_validator("capabilities")
-    @classmethod
-    def _capabilities(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = [name for name in value if name not in CAPABILITIES]
-        if unknown:
-            raise ValueError(f"unknown: {', '.join(unknown)}; known: {', '.join(CAPABILITIES)}")
-        return value
-
-    def all_instances(self) -> Iterator[Instance]:
-        """The machines that the cloud begins with."""
-        for one in self.instances:
-            yield one.record()
-        for group in self.generate:
-            for number in range(group.first, group.first + group.count):
-                yield group.instance(number)
-
-
-_ADAPTER = TypeAdapter(FakeConfig)
-
-
-def read_config(data: bytes, source: str = "") -> FakeConfig:
-    """The configuration in a YAML or JSON file. Raises FakeConfigError with every problem and the path to its field."""
-    try:
-        raw: Any = yaml.safe_load(data)
-    except yaml.YAMLError as error:
-        raise FakeConfigError([f"not YAML: {error}"], source) from error
-    try:
-        return _ADAPTER.validate_python({} if raw is None else raw)
-    except ValidationError as error:
-        problems = [f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg']}" for one in error.errors()]
-        raise FakeConfigError(problems, source) from None
+    def has(self, capability: Capability) -> bool:
+        """Whether the cloud has this capability."""
+        return capability in self.capabilities

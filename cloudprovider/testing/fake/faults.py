@@ -97,7 +97,7 @@ class Fault(Model):
     """Only callers whose name or process ID matches. Empty: all."""
     scope: Literal["call", "key"] | None = None
     """In a batch: strike the whole call, or only the answers of the matching keys. Default: "key" where `key` is given,
-    and always for wrong answers; else "call". """
+    and for wrong answers, but for those that only a whole call can give; else "call". """
     times: Annotated[int, Field(ge=1, strict=True)] | None = None
     """It strikes so often, then never again."""
     skip: Count = 0
@@ -210,7 +210,8 @@ class Wrong(Fault):
 
     @property
     def key_scoped(self) -> bool:
-        return self.answer != "stale" and self.scope != "call"
+        whole = self.answer == "stale" or self.junk in (Junk.UNASKED, Junk.KEYS, Junk.MUTATED)
+        return not whole and self.scope != "call"
 
     def fits(self, method: Method) -> bool:
         return method.answer is not Answer.NOTHING and not (

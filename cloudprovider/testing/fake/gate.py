@@ -43,11 +43,14 @@ class Latency:
 
 @define
 class Work:
-    """What a changing method is told, and what it tells the log."""
+    """What a changing method is told, and what it tells."""
 
     half_built: bool = False
     """Create, but leave it unfinished."""
     effect: str = ""
+    """For the log: created, updated, unchanged, deleted or absent."""
+    error: CloudProviderError | None = None
+    """To be raised once what was done is safe in the store."""
 
 
 @frozen
@@ -97,10 +100,17 @@ class Gate:
         *,
         cluster: str = "",
         arguments: Sequence[Any] = (),
+        prepare: Callable[[Transaction], None] | None = None,
     ) -> R:
-        """Answer a question. `arguments` are what a scribbling fault may scribble on."""
+        """Answer a question.
+
+        `arguments` are what a scribbling fault may scribble on; `prepare` makes what is there only because it is asked.
+        """
 
         def run(request: _Request, plan: Plan) -> R:
+            if prepare is not None:
+                with self._store.write(settled=True) as tx:
+                    prepare(tx)
             with self._store.read(plan.as_of) as view:
                 return work(view)
 
@@ -115,7 +125,7 @@ class Gate:
         cluster: str = "",
         arguments: Sequence[Any] = (),
     ) -> R:
-        """Carry out a change, or a question whose answer may create something."""
+        """Carry out a change."""
 
         def run(request: _Request, plan: Plan) -> R:
             request.work.half_built = plan.half_built is not None
@@ -159,13 +169,15 @@ class Gate:
         answer: Any = run(request, plan)
         if plan.half_built is not None:
             raise plan.half_built.exception(method.name)
+        if request.work.error is not None:
+            raise request.work.error
         for fault in plan.after:
             self._strike(fault, method.name, plan)
         if plan.by_key:
             answer = _spoil_names(answer, plan, method)
-        for fault in plan.wrong:
-            draw = plan.draw(fault.name, method.name, *(key[0] for key in request.keys[:1]))
-            answer = spoil(fault, method, request.keys, answer, _flat(request.arguments), draw)
+        for wrong in plan.wrong:
+            draw = plan.draw(wrong.name, method.name, *(key[0] for key in request.keys[:1]))
+            answer = spoil(wrong, method, request.keys, answer, _flat(request.arguments), draw)
         return cast(R, answer)
 
     def _strike(self, fault: AnyFault, method: str, plan: Plan) -> None:

@@ -1,193 +1,291 @@
-"""Load balancers of the fake cloud (stage 5): named, with ingress addresses of a range, and backends by provider ID."""
+"""The fake cloud's load balancers (stage 5): keyed by name, with addresses of a range, and backends by provider ID.
+
+Every method is idempotent, and what is in order already is not touched (`LoadBalancerRecord.changes` and the log's
+effects tell). The drift that people cause is made at the console.
+"""
 
 from __future__ import annotations
 
-import ipaddress
+import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from attrs import evolve
+from attrs import evolve, frozen
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 
+from cloudprovider.errors import CloudProviderError, RetryError
 from cloudprovider.loadbalancer import LoadBalancer
-from cloudprovider.testing.fake.config import FakeConfig
 from cloudprovider.testing.fake.errors import BadRequest, QuotaExceeded
-from cloudprovider.testing.fake.gate import Gate
+from cloudprovider.testing.fake.faultbook import Key
+from cloudprovider.testing.fake.gate import Gate, Work
+from cloudprovider.testing.fake.machines import Machines, node_key
 from cloudprovider.testing.fake.records import (
     INGRESS,
     LOAD_BALANCERS,
+    Instance,
     LoadBalancerRecord,
     LoadBalancerState,
     Mark,
     Port,
 )
-from cloudprovider.testing.fake.store import Store, Transaction
+from cloudprovider.testing.fake.store import Transaction, View
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
 
-__all__ = ["FakeLoadBalancers"]
+__all__ = [
+    "FakeLoadBalancers",
+    "FakeOwningLoadBalancers",
+    "OwnedLoadBalancer",
+    "OwnedLoadBalancers",
+    "remove_load_balancer",
+]
+
+
+@frozen
+class OwnedLoadBalancer:
+    """A load balancer that a cluster's service controller made."""
+
+    name: str
+    service: str
+    """ "namespace/name" of the Service that it was made for."""
+    service_uid: str
+
+
+class OwnedLoadBalancers(ABC):
+    """Optional, for a LoadBalancer whose cloud can list what it made for a cluster: orphans can be found then."""
+
+    @abstractmethod
+    def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
+        """Every load balancer of this cluster, half-built ones included, complete: raise when a page of it failed."""
 
 
 class FakeLoadBalancers(LoadBalancer):
-    """LoadBalancer of one fake cloud. Ensure and delete are idempotent; an ensure that finds all in order writes
-    nothing."""
+    """Load balancers of one fake cloud. `now` gives Unix seconds."""
 
-    def __init__(self, config: FakeConfig, gate: Gate, store: Store, now: Callable[[], float]) -> None:
-        self._config = config
+    def __init__(self, machines: Machines, gate: Gate, now: Callable[[], float]) -> None:
+        self._machines = machines
+        self._settings = machines.config.load_balancers
         self._gate = gate
-        self._store = store
         self._now = now
 
-    def get_load_balancer(self, cluster_name: str, service: V1Service) -> V1LoadBalancerStatus | None:
-        name = self.get_load_balancer_name(cluster_name, service)
+    def get_load_balancer_name(self, cluster_name: str, service: V1Service) -> str:
+        self._gate.count("get_load_balancer_name")
+        return self._name(cluster_name, service)
 
-        def work(as_of: float | None) -> V1LoadBalancerStatus | None:
-            with self._store.read(as_of) as view:
-                record = view.get(LOAD_BALANCERS, name)
+    def get_load_balancer(self, cluster_name: str, service: V1Service) -> V1LoadBalancerStatus | None:
+        name = self._name(cluster_name, service)
+
+        def work(view: View) -> V1LoadBalancerStatus | None:
+            record = view.get(LOAD_BALANCERS, name)
             return None if record is None else _status(record)
 
-        return self._gate.call("get_load_balancer", [_keys(name, service)], work, arguments=[service])
+        return self._gate.read(
+            "get_load_balancer", [_key(name, service)], work, cluster=cluster_name, arguments=[service]
+        )
 
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
-        name = self.get_load_balancer_name(cluster_name, service)
+        name = self._name(cluster_name, service)
 
-        def work(_: float | None) -> V1LoadBalancerStatus:
-            with self._store.write() as change:
-                present = change.get(LOAD_BALANCERS, name) or self._created(change, name, cluster_name, service)
-                wanted = evolve(
-                    present,
-                    state=LoadBalancerState.ACTIVE,
-                    ingress=present.ingress or self._addresses(change, name, service),
-                    ports=_ports(service),
-                    backends=_backends(nodes),
-                    source_ranges=tuple((service.spec.load_balancer_source_ranges if service.spec else None) or ()),
-                )
-                if wanted != present:
-                    change.put(LOAD_BALANCERS, name, evolve(wanted, changes=present.changes + 1))
-                return _status(wanted)
+        def work(tx: Transaction, call: Work) -> V1LoadBalancerStatus:
+            present = tx.get(LOAD_BALANCERS, name)
+            if call.half_built and present is not None:
+                return _status(present)
+            wanted = self._base(tx, name, cluster_name, service, present)
+            if not call.half_built:
+                wanted = self._complete(tx, wanted, service, nodes)
+            if wanted == present:
+                call.effect = "unchanged"
+            else:
+                call.effect = "created" if present is None else "updated"
+                tx.put(LOAD_BALANCERS, name, evolve(wanted, changes=0 if present is None else present.changes + 1))
+            if wanted.state is LoadBalancerState.PROVISIONING:
+                left = wanted.created + self._settings.provisioning - self._now()
+                call.error = RetryError(f"the load balancer {name} is being provisioned", max(left, 0.0))
+            return _status(wanted)
 
-        def half_built() -> None:
-            with self._store.write() as change:
-                if change.get(LOAD_BALANCERS, name) is None:
-                    half = self._created(change, name, cluster_name, service)
-                    change.put(LOAD_BALANCERS, name, evolve(half, state=LoadBalancerState.HALF_BUILT))
-
-        return self._gate.call(
-            "ensure_load_balancer",
-            [_keys(name, service)],
-            work,
-            arguments=[service, nodes],
-            cluster=cluster_name,
-            half_built=half_built,
-        )
+        arguments = [service, list(nodes)]
+        key = _key(name, service)
+        return self._gate.write("ensure_load_balancer", [key], work, cluster=cluster_name, arguments=arguments)
 
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
-        name = self.get_load_balancer_name(cluster_name, service)
+        name = self._name(cluster_name, service)
 
-        def work(_: float | None) -> None:
-            with self._store.write() as change:
-                present = change.get(LOAD_BALANCERS, name)
-                if present is None:
-                    raise BadRequest(f"there is no load balancer {name}")
-                wanted = evolve(present, backends=_backends(nodes))
-                if wanted != present:
-                    change.put(LOAD_BALANCERS, name, evolve(wanted, changes=present.changes + 1))
+        def work(tx: Transaction, call: Work) -> None:
+            present = tx.get(LOAD_BALANCERS, name)
+            if present is None:
+                raise BadRequest(f"there is no load balancer {name} to update")
+            backends = self._backends(tx, nodes)
+            call.effect = "unchanged" if backends == present.backends else "updated"
+            if backends != present.backends:
+                tx.put(LOAD_BALANCERS, name, evolve(present, backends=backends, changes=present.changes + 1))
 
-        keys = [_keys(name, service)]
-        self._gate.call("update_load_balancer", keys, work, arguments=[service, nodes], cluster=cluster_name)
+        arguments = [service, list(nodes)]
+        self._gate.write("update_load_balancer", [_key(name, service)], work, cluster=cluster_name, arguments=arguments)
 
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
-        name = self.get_load_balancer_name(cluster_name, service)
+        name = self._name(cluster_name, service)
 
-        def work(_: float | None) -> None:
-            with self._store.write() as change:
-                delete_load_balancer(change, name)
+        def work(tx: Transaction, call: Work) -> None:
+            call.effect = "deleted" if remove_load_balancer(tx, name) else "absent"
 
-        keys = [_keys(name, service)]
-        self._gate.call("ensure_load_balancer_deleted", keys, work, arguments=[service], cluster=cluster_name)
+        key = _key(name, service)
+        self._gate.write("ensure_load_balancer_deleted", [key], work, cluster=cluster_name, arguments=[service])
 
-    def owned_load_balancers(self, cluster_name: str) -> Sequence[str]:
-        """The names of the load balancers that this cluster's Services were given."""
+    def _name(self, cluster_name: str, service: V1Service) -> str:
+        if self._settings.names == "uid":
+            return super().get_load_balancer_name(cluster_name, service)
+        return f"{cluster_name}-{_service_name(service).replace('/', '-')}"[:63]
 
-        def work(as_of: float | None) -> tuple[str, ...]:
-            with self._store.read(as_of) as view:
-                return tuple(one.name for one in view.scan(LOAD_BALANCERS) if one.cluster == cluster_name)
-
-        return self._gate.call("owned_load_balancers", [(cluster_name,)], work)
-
-    def _created(self, change: Transaction, name: str, cluster_name: str, service: V1Service) -> LoadBalancerRecord:
-        quota = self._config.load_balancers.quota
-        if quota is not None and len(change.scan(LOAD_BALANCERS)) >= quota:
+    def _base(
+        self, tx: Transaction, name: str, cluster_name: str, service: V1Service, present: LoadBalancerRecord | None
+    ) -> LoadBalancerRecord:
+        """The load balancer before anything is attached to it."""
+        uid = (service.metadata.uid if service.metadata is not None else None) or ""
+        if present is not None:
+            return evolve(present, cluster=cluster_name, service=_service_name(service), service_uid=uid)
+        quota = self._settings.quota
+        if quota is not None and len(tx.scan(LOAD_BALANCERS)) >= quota:
             raise QuotaExceeded(f"the quota of {quota} load balancers is used up")
-        meta = service.metadata
-        assert meta is not None
-        record = LoadBalancerRecord(
+        return LoadBalancerRecord(
             name=name,
             cluster=cluster_name,
-            service=f"{meta.namespace}/{meta.name}",
-            service_uid=meta.uid or "",
+            service=_service_name(service),
+            service_uid=uid,
             state=LoadBalancerState.HALF_BUILT,
             created=self._now(),
         )
-        change.put(LOAD_BALANCERS, name, record)
-        return record
 
-    def _addresses(self, change: Transaction, name: str, service: V1Service) -> tuple[str, ...]:
-        families = (service.spec.ip_families if service.spec is not None else None) or ["IPv4"]
-        settings = self._config.load_balancers
-        return tuple(
-            _allocate(change, settings.ipv6 if family == "IPv6" else settings.ipv4, name) for family in families
+    def _complete(
+        self, tx: Transaction, base: LoadBalancerRecord, service: V1Service, nodes: Sequence[V1Node]
+    ) -> LoadBalancerRecord:
+        spec = service.spec
+        ports = [
+            Port(port=port.port, node_port=port.node_port or 0, protocol=port.protocol or "TCP", name=port.name or "")
+            for port in (spec.ports if spec is not None else None) or ()
+        ]
+        building = self._now() < base.created + self._settings.provisioning
+        return evolve(
+            base,
+            state=LoadBalancerState.PROVISIONING if building else LoadBalancerState.ACTIVE,
+            ingress=() if self._settings.hostname else self._addresses(tx, base, service),
+            hostname=self._settings.hostname.format(name=base.name),
+            ports=ports,
+            backends=self._backends(tx, nodes),
+            source_ranges=(spec.load_balancer_source_ranges if spec is not None else None) or (),
         )
 
+    def _addresses(self, tx: Transaction, base: LoadBalancerRecord, service: V1Service) -> list[str]:
+        """One address for each family of the Service: those that it has already, and new ones for the rest."""
+        families = (service.spec.ip_families if service.spec is not None else None) or ["IPv4"]
+        asked = (service.spec.load_balancer_ip if service.spec is not None else None) or ""
+        ranges = {"IPv4": self._settings.ipv4, "IPv6": self._settings.ipv6}
+        held = {_family(address): address for address in base.ingress}
+        addresses: list[str] = []
+        for family in families:
+            if asked and _family(asked) == family:
+                address = _take(tx, base.name, asked, ranges[family])
+            else:
+                seed = f"{base.cluster}/{base.service}"
+                address = held.get(family) or _allocate(tx, base.name, ranges[family], seed)
+            addresses.append(address)
+        for address in base.ingress:
+            if address not in addresses:
+                tx.delete(INGRESS, address)
+        return addresses
 
-def delete_load_balancer(change: Transaction, name: str) -> bool:
-    """Delete a load balancer and free its addresses; whether there was one."""
-    record = change.get(LOAD_BALANCERS, name)
+    def _backends(self, view: View, nodes: Sequence[V1Node]) -> tuple[str, ...]:
+        keys = [node_key(node) for node in nodes]
+        backends: set[str] = set()
+        for (name, provider_id), found in zip(keys, self._found(view, keys), strict=True):
+            if isinstance(found, Instance):
+                backends.add(self._machines.provider_id(found) or name)
+            elif self._settings.strict_backends:
+                raise found
+            else:
+                backends.add(provider_id or name)
+        return tuple(sorted(backends))
+
+    def _found(self, view: View, keys: Sequence[Key]) -> list[Instance | CloudProviderError]:
+        found = self._machines.by_nodes(view, keys)
+        return [found[key[0]] for key in keys]
+
+
+class FakeOwningLoadBalancers(FakeLoadBalancers, OwnedLoadBalancers):
+    """The same in a cloud that can list what it made."""
+
+    def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
+        def work(view: View) -> tuple[OwnedLoadBalancer, ...]:
+            return tuple(
+                OwnedLoadBalancer(record.name, record.service, record.service_uid)
+                for record in view.scan(LOAD_BALANCERS)
+                if record.cluster == cluster_name
+            )
+
+        return self._gate.read("owned_load_balancers", [(cluster_name,)], work, cluster=cluster_name)
+
+
+def remove_load_balancer(tx: Transaction, name: str) -> bool:
+    """Delete a load balancer and let go of its addresses; whether there was one."""
+    record = tx.get(LOAD_BALANCERS, name)
     if record is None:
         return False
     for address in record.ingress:
-        change.delete(INGRESS, address)
-    return change.delete(LOAD_BALANCERS, name)
+        tx.delete(INGRESS, address)
+    return tx.delete(LOAD_BALANCERS, name)
 
 
-def _allocate(change: Transaction, network: str, name: str) -> str:
-    parsed = ipaddress.ip_network(network)
-    usable = parsed.num_addresses - 2
-    start = change.counter(f"ingress/{network}")
-    for step in range(usable):
-        address = str(parsed[1 + (start + step) % usable])
-        if change.get(INGRESS, address) is None:
-            change.put(INGRESS, address, Mark(name))
-            change.add(f"ingress/{network}", step + 1)
+def _service_name(service: V1Service) -> str:
+    metadata = service.metadata
+    assert metadata is not None, "a Service of the cluster has metadata"
+    return f"{metadata.namespace or 'default'}/{metadata.name}"
+
+
+def _key(name: str, service: V1Service) -> Key:
+    return name, _service_name(service)
+
+
+def _family(address: str) -> str:
+    return "IPv6" if ":" in address else "IPv4"
+
+
+def _take(tx: Transaction, name: str, address: str, network: str) -> str:
+    """The address that the Service asks for. Raises `BadRequest`."""
+    try:
+        inside = ip_address(address) in ip_network(network)
+    except ValueError:
+        inside = False
+    holder = tx.get(INGRESS, address)
+    if not inside or (holder is not None and holder.value != name):
+        why = "is not of the range" if not inside else "is taken"
+        raise BadRequest(f"the address {address} that the Service asks for {why}")
+    tx.put(INGRESS, address, Mark(name))
+    return address
+
+
+def _allocate(tx: Transaction, name: str, network: str, seed: str) -> str:
+    """A free address, always the same for the same Service in an empty range. Raises `QuotaExceeded`."""
+    hosts = ip_network(network)
+    size = max(1, hosts.num_addresses - 2)
+    first = int.from_bytes(hashlib.sha256(f"{network} {seed}".encode()).digest()[:8], "big") % size
+    offset = 1 if hosts.num_addresses > 2 else 0
+    for step in range(size):
+        address = str(hosts[offset + (first + step) % size])
+        if tx.get(INGRESS, address) is None:
+            tx.put(INGRESS, address, Mark(name))
             return address
     raise QuotaExceeded(f"every ingress address of {network} is taken")
 
 
-def _keys(name: str, service: V1Service) -> tuple[str, ...]:
-    meta = service.metadata
-    assert meta is not None
-    return name, f"{meta.namespace}/{meta.name}"
-
-
-def _ports(service: V1Service) -> tuple[Port, ...]:
-    ports = (service.spec.ports if service.spec is not None else None) or ()
-    return tuple(Port(one.port, one.node_port or 0, one.protocol or "TCP", one.name or "") for one in ports)
-
-
-def _backends(nodes: Sequence[V1Node]) -> tuple[str, ...]:
-    named = (
-        (node.spec.provider_id if node.spec else None) or (node.metadata.name if node.metadata else "")
-        for node in nodes
-    )
-    return tuple(sorted(name for name in named if name))
-
-
 def _status(record: LoadBalancerRecord) -> V1LoadBalancerStatus:
+    if record.state is not LoadBalancerState.ACTIVE:
+        return V1LoadBalancerStatus(ingress=[])
     if record.hostname:
         return V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(hostname=record.hostname)])
     return V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip=address) for address in record.ingress])

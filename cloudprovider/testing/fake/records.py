@@ -104,6 +104,8 @@ class LoadBalancerState(enum.Enum):
     ACTIVE = "active"
     HALF_BUILT = "half-built"
     """Created and named, but without address, ports or backends: the next ensure completes it."""
+    PROVISIONING = "provisioning"
+    """Complete, but the cloud still works on it and shows no address."""
 
 
 @frozen

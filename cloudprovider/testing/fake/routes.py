@@ -1,147 +1,111 @@
-"""Routes, volumes' labels and clusters of the fake cloud (stage 5)."""
+"""The fake cloud's routes (stage 5): one table for all clusters, in which other systems' rules stand too."""
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Sequence
+from ipaddress import ip_network
 
-from kubernetes.client.models.v1_node_address import V1NodeAddress
-
-from cloudprovider.errors import CloudProviderError, DiskNotFound
-from cloudprovider.helpers.volumes import zones_to_label_value
-from cloudprovider.interface import Clusters
 from cloudprovider.routes import Route, Routes
-from cloudprovider.testing.fake.config import FakeConfig
+from cloudprovider.testing.fake.config import RouteTableConfig
 from cloudprovider.testing.fake.errors import BadRequest, QuotaExceeded
-from cloudprovider.testing.fake.gate import Gate
-from cloudprovider.testing.fake.records import CLUSTERS, ROUTES, VOLUMES, RouteRecord
-from cloudprovider.testing.fake.store import Store
-from cloudprovider.volumes import PVLabeler
-from cloudprovider.wellknown import LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE
+from cloudprovider.testing.fake.faultbook import Key
+from cloudprovider.testing.fake.gate import Gate, Work
+from cloudprovider.testing.fake.machines import Machines, node_addresses
+from cloudprovider.testing.fake.records import ROUTES, RouteRecord
+from cloudprovider.testing.fake.store import Transaction, View
 
-if TYPE_CHECKING:
-    from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
-
-__all__ = ["FakeClusters", "FakeRoutes", "FakeVolumes"]
+__all__ = ["FakeRoutes", "blackhole_routes"]
 
 
 class FakeRoutes(Routes):
-    """Routes of one fake cloud: one table, in which other systems' routes stand too."""
+    """Routes of one fake cloud. There is one rule for a destination, whoever made it."""
 
-    def __init__(self, config: FakeConfig, gate: Gate, store: Store) -> None:
-        self._config = config
+    def __init__(self, machines: Machines, gate: Gate) -> None:
+        self._machines = machines
+        self._settings: RouteTableConfig = machines.config.routes
         self._gate = gate
-        self._store = store
 
     def list_routes(self, cluster_name: str) -> Sequence[Route]:
-        def work(as_of: float | None) -> tuple[Route, ...]:
-            with self._store.read(as_of) as view:
-                return tuple(_route(one) for one in view.scan(ROUTES) if one.foreign or one.cluster == cluster_name)
+        def work(view: View) -> tuple[Route, ...]:
+            return tuple(
+                self._route(record)
+                for record in view.scan(ROUTES)
+                if (self._settings.list_foreign if record.foreign else record.cluster == cluster_name)
+            )
 
-        return self._gate.call("list_routes", [(cluster_name,)], work)
+        return self._gate.read("list_routes", [(cluster_name,)], work, cluster=cluster_name)
 
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
-        name = f"{cluster_name}-{name_hint}"
+        name = _name(cluster_name, name_hint, route.destination_cidr)
 
-        def work(_: float | None) -> None:
-            try:
-                ipaddress.ip_network(route.destination_cidr)
-            except ValueError as error:
-                raise BadRequest(f"destination {route.destination_cidr!r} is no CIDR: {error}") from error
+        def work(tx: Transaction, call: Work) -> None:
+            destination = _destination(route)
+            if self._settings.strict_targets and not route.blackhole:
+                self._machines.by_name(tx, route.target_node)
             wanted = RouteRecord(
                 name=name,
                 cluster=cluster_name,
-                destination_cidr=route.destination_cidr,
+                destination_cidr=destination,
                 target_node=route.target_node,
-                target_addresses=[(one.type, one.address) for one in route.target_node_addresses],
+                target_addresses=[(address.type, address.address) for address in route.target_node_addresses],
                 blackhole=route.blackhole,
             )
-            with self._store.write() as change:
-                there = change.find(ROUTES, route.destination_cidr)
-                if there == wanted:
-                    return
-                if there is not None:
-                    raise BadRequest(f"{route.destination_cidr} already leads to {there.target_node or 'nowhere'}")
-                quota = self._config.routes.quota
-                if quota is not None and len(change.scan(ROUTES)) >= quota:
-                    raise QuotaExceeded(f"the quota of {quota} routes is used up")
-                change.put(ROUTES, name, wanted)
+            present = tx.find(ROUTES, destination)
+            if present == wanted:
+                call.effect = "unchanged"
+                return
+            if present is not None:
+                raise BadRequest(f"{destination} has a rule already: {present.name}")
+            quota = self._settings.quota
+            if quota is not None and len(tx.scan(ROUTES)) >= quota:
+                raise QuotaExceeded(f"the quota of {quota} routes is used up")
+            tx.put(ROUTES, name, wanted)
+            call.effect = "created"
 
-        self._gate.call("create_route", [self._keys(name, route)], work, cluster=cluster_name)
+        self._gate.write("create_route", [_key(name, route)], work, cluster=cluster_name)
 
     def delete_route(self, cluster_name: str, route: Route) -> None:
-        def work(_: float | None) -> None:
-            with self._store.write() as change:
-                there = change.find(ROUTES, route.destination_cidr)
-                if there is not None and route.name in ("", there.name):
-                    change.delete(ROUTES, there.name)
+        def work(tx: Transaction, call: Work) -> None:
+            present = tx.get(ROUTES, route.name) if route.name else tx.find(ROUTES, route.destination_cidr)
+            there = present is not None and present.destination_cidr == route.destination_cidr
+            call.effect = "deleted" if there and present is not None and tx.delete(ROUTES, present.name) else "absent"
 
-        self._gate.call("delete_route", [self._keys(route.name, route)], work, cluster=cluster_name)
+        self._gate.write("delete_route", [_key(route.name, route)], work, cluster=cluster_name)
 
-    @staticmethod
-    def _keys(name: str, route: Route) -> tuple[str, ...]:
-        return route.destination_cidr, name, route.target_node
-
-
-def _route(record: RouteRecord) -> Route:
-    return Route(
-        name=record.name,
-        target_node=record.target_node,
-        destination_cidr=record.destination_cidr,
-        target_node_addresses=tuple(V1NodeAddress(type=kind, address=value) for kind, value in record.target_addresses),
-        blackhole=record.blackhole,
-    )
+    def _route(self, record: RouteRecord) -> Route:
+        known = self._settings.node_addresses
+        return Route(
+            name=record.name,
+            target_node=record.target_node,
+            destination_cidr=record.destination_cidr,
+            enable_node_addresses=known,
+            target_node_addresses=node_addresses(record.target_addresses) if known else (),
+            blackhole=record.blackhole,
+        )
 
 
-class FakeVolumes(PVLabeler):
-    """Labels of volumes: zones and region of the disk, and its own."""
-
-    def __init__(self, gate: Gate, store: Store) -> None:
-        self._gate = gate
-        self._store = store
-
-    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
-        assert pv.metadata is not None
-        handle = pv.spec.csi.volume_handle if pv.spec is not None and pv.spec.csi is not None else None
-        volume_id = handle or pv.metadata.name or ""
-
-        def work(as_of: float | None) -> dict[str, str]:
-            with self._store.read(as_of) as view:
-                volume = view.get(VOLUMES, volume_id)
-            if volume is None:
-                raise DiskNotFound(f"no volume {volume_id}")
-            labels = dict(volume.labels)
-            if volume.zones:
-                labels[LABEL_TOPOLOGY_ZONE] = zones_to_label_value(volume.zones)
-            if volume.region:
-                labels[LABEL_TOPOLOGY_REGION] = volume.region
-            return labels
-
-        keys = [(volume_id, pv.metadata.name or "")]
-        return self._gate.call("get_labels_for_volume", keys, work, arguments=[pv])
+def blackhole_routes(tx: Transaction, node: str) -> None:
+    """Turn the rules to a machine that is no more into blackholes."""
+    for record in tx.scan(ROUTES):
+        if record.target_node == node and not record.foreign:
+            gone = RouteRecord(
+                name=record.name, cluster=record.cluster, destination_cidr=record.destination_cidr, blackhole=True
+            )
+            tx.put(ROUTES, record.name, gone)
 
 
-class FakeClusters(Clusters):
-    """The account's clusters."""
+def _name(cluster_name: str, hint: str, destination: str) -> str:
+    """Letters, digits and dashes; with the destination in it, as a node may have several."""
+    return "-".join(re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-") for part in (cluster_name, hint, destination))
 
-    def __init__(self, gate: Gate, store: Store) -> None:
-        self._gate = gate
-        self._store = store
 
-    def list_clusters(self) -> Sequence[str]:
-        def work(as_of: float | None) -> tuple[str, ...]:
-            with self._store.read(as_of) as view:
-                return tuple(one.name for one in view.scan(CLUSTERS))
+def _key(name: str, route: Route) -> Key:
+    return route.destination_cidr, name, route.target_node
 
-        return self._gate.call("list_clusters", [], work)
 
-    def master(self, cluster_name: str) -> str:
-        def work(as_of: float | None) -> str:
-            with self._store.read(as_of) as view:
-                found = view.get(CLUSTERS, cluster_name)
-            if found is None:
-                raise CloudProviderError(f"no cluster {cluster_name}")
-            return found.master
-
-        return self._gate.call("master", [(cluster_name,)], work)
+def _destination(route: Route) -> str:
+    try:
+        return str(ip_network(route.destination_cidr))
+    except ValueError as error:
+        raise BadRequest(f"the destination {route.destination_cidr!r} is no CIDR: {error}") from error

@@ -1,0 +1,153 @@
+"""How the capabilities find machines in the store (stage 5): by provider ID, by name, or by making them appear.
+
+Shared by instances, zones, load balancers and routes. A node with a provider ID is looked up by that alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+
+from cloudprovider.errors import CloudProviderError, InstanceNotFound, NotImplementedByProvider
+from cloudprovider.helpers.ips import parse_ip
+from cloudprovider.testing.fake.config import FakeConfig
+from cloudprovider.testing.fake.errors import BadRequest
+from cloudprovider.testing.fake.expand import from_template
+from cloudprovider.testing.fake.faultbook import Key
+from cloudprovider.testing.fake.gate import Gate
+from cloudprovider.testing.fake.methods import matches
+from cloudprovider.testing.fake.model import as_patterns
+from cloudprovider.testing.fake.records import INSTANCES, REMOVED_INSTANCES, Address, Instance
+from cloudprovider.testing.fake.store import Transaction, View
+from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
+__all__ = ["Machines", "node_addresses", "node_key", "node_name"]
+
+R = TypeVar("R")
+
+
+def node_name(node: V1Node) -> str:
+    """The node's name."""
+    return (node.metadata.name if node.metadata is not None else None) or ""
+
+
+def node_key(node: V1Node) -> Key:
+    """The node's name and provider ID."""
+    return node_name(node), (node.spec.provider_id if node.spec is not None else None) or ""
+
+
+def node_addresses(addresses: Iterable[Address]) -> tuple[V1NodeAddress, ...]:
+    """Addresses as the contract wants them; new objects every time, as the caller may change them."""
+    return tuple([V1NodeAddress(type=kind, address=address) for kind, address in addresses])
+
+
+class Machines:
+    """Finds machines, and asks the gate about them. Thread-safe."""
+
+    def __init__(self, config: FakeConfig, gate: Gate) -> None:
+        self.config = config
+        self._gate = gate
+        self._prefix = f"{config.provider}://"
+
+    def provider_id(self, instance: Instance) -> str:
+        """The machine's provider ID; empty in a cloud without."""
+        return self._prefix + instance.id if self.config.provider_ids else ""
+
+    def ask(self, method: str, nodes: Sequence[V1Node], work: Callable[[View], R], arguments: Sequence[object]) -> R:
+        """Pass a question about nodes through the gate; `work` then finds them, those that only now appear too."""
+        return self._ask(method, [node_key(node) for node in nodes], {node_name(n): n for n in nodes}, work, arguments)
+
+    def ask_name(self, method: str, name: str, work: Callable[[Instance], R]) -> R:
+        """Pass a question about the machine of a name through the gate. Raises `InstanceNotFound`."""
+        return self._ask(method, [(name,)], {name: None}, lambda view: work(self.by_name(view, name)), ())
+
+    def ask_provider_id(self, method: str, provider_id: str, work: Callable[[Instance], R]) -> R:
+        """Pass a question about the machine with a provider ID through the gate. Raises `InstanceNotFound`."""
+        return self._gate.read(method, [(provider_id,)], lambda view: work(self.by_provider_id(view, provider_id)))
+
+    def by_nodes(self, view: View, keys: Sequence[Key]) -> dict[str, Instance | CloudProviderError]:
+        """By node name, its machine, or why there is none."""
+        by_id: dict[str, str] = {}
+        names: list[str] = []
+        found: dict[str, Instance | CloudProviderError] = {}
+        for name, provider_id in keys:
+            if not provider_id or not self.config.provider_ids:
+                names.append(name)
+            elif provider_id.startswith(self._prefix):
+                by_id[name] = provider_id.removeprefix(self._prefix)
+            else:
+                found[name] = _foreign(provider_id)
+        named: Mapping[str, Instance] = view.get_many(INSTANCES, names)
+        found.update(named)
+        instances = view.find_many(INSTANCES, by_id.values())
+        found.update((name, instances[id_]) for name, id_ in by_id.items() if id_ in instances)
+        for name, provider_id in keys:
+            if name not in found:
+                found[name] = InstanceNotFound(f"no instance {provider_id or name}")
+        return found
+
+    def by_name(self, view: View, name: str) -> Instance:
+        """Raises `InstanceNotFound`."""
+        instance = view.get(INSTANCES, name)
+        if instance is None:
+            raise InstanceNotFound(f"no instance {name}")
+        return instance
+
+    def by_provider_id(self, view: View, provider_id: str) -> Instance:
+        """Raises `InstanceNotFound`; `NotImplementedByProvider` in a cloud without provider IDs."""
+        if not self.config.provider_ids:
+            raise NotImplementedByProvider("this cloud has no provider IDs")
+        if not provider_id.startswith(self._prefix):
+            raise _foreign(provider_id)
+        instance = view.find(INSTANCES, provider_id.removeprefix(self._prefix))
+        if instance is None:
+            raise InstanceNotFound(f"no instance {provider_id}")
+        return instance
+
+    def appear(self, tx: Transaction, keys: Sequence[Key], nodes: Mapping[str, V1Node | None]) -> None:
+        """Make the machines that appear because they are asked about."""
+        template = self.config.on_demand
+        if template is None:
+            return
+        names = [key[0] for key in keys if not any(key[1:]) and matches(as_patterns(template.names), key)]
+        there = set(tx.get_many(INSTANCES, names)) | set(tx.get_many(REMOVED_INSTANCES, names))
+        for name in names:
+            if name not in there:
+                node = nodes.get(name)
+                brought = _brought(node) if node is not None and template.addresses_from_node else ()
+                number = tx.add("appeared") - 1
+                tx.put(INSTANCES, name, from_template(template, name, number, brought=brought))
+
+    def _ask(
+        self,
+        method: str,
+        keys: Sequence[Key],
+        nodes: Mapping[str, V1Node | None],
+        work: Callable[[View], R],
+        arguments: Sequence[object],
+    ) -> R:
+        def prepare(tx: Transaction) -> None:
+            self.appear(tx, keys, nodes)
+
+        on_demand = None if self.config.on_demand is None else prepare
+        return self._gate.read(method, keys, work, arguments=arguments, prepare=on_demand)
+
+
+def _foreign(provider_id: str) -> CloudProviderError:
+    return BadRequest(f"{provider_id} is not of this cloud: whether it exists is unknown here")
+
+
+def _brought(node: V1Node) -> tuple[Address, ...]:
+    """The IPs that a node brings along: those that its kubelet was told, or else those that it has."""
+    provided = ((node.metadata.annotations if node.metadata is not None else None) or {}).get(
+        ANNOTATION_PROVIDED_NODE_IP, ""
+    )
+    if provided:
+        return tuple(("InternalIP", text.strip()) for text in provided.split(",") if parse_ip(text.strip()) is not None)
+    addresses = (node.status.addresses if node.status is not None else None) or ()
+    return tuple((one.type, one.address) for one in addresses if one.type.endswith("IP"))

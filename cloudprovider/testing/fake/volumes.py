@@ -1,0 +1,44 @@
+"""The fake cloud's volume labels (stage 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cloudprovider.errors import DiskNotFound
+from cloudprovider.helpers.volumes import zones_to_label_value
+from cloudprovider.testing.fake.gate import Gate
+from cloudprovider.testing.fake.records import VOLUMES
+from cloudprovider.testing.fake.store import View
+from cloudprovider.volumes import PVLabeler
+from cloudprovider.wellknown import LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+
+__all__ = ["FakePVLabeler"]
+
+
+class FakePVLabeler(PVLabeler):
+    """Labels of disks: their zones and region, and what the configuration adds."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
+        name = (pv.metadata.name if pv.metadata is not None else None) or ""
+        csi = pv.spec.csi if pv.spec is not None else None
+        volume_id = csi.volume_handle if csi is not None else name
+
+        def work(view: View) -> dict[str, str]:
+            volume = view.get(VOLUMES, volume_id)
+            if volume is None:
+                raise DiskNotFound(f"no volume {volume_id}")
+            labels = dict(volume.labels)
+            if volume.zones:
+                labels[LABEL_TOPOLOGY_ZONE] = zones_to_label_value(volume.zones)
+            if volume.region:
+                labels[LABEL_TOPOLOGY_REGION] = volume.region
+            return labels
+
+        return self._gate.read("get_labels_for_volume", [(volume_id, name)], work, arguments=[pv])
