@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 WRITERS: Final = 4
 CAPACITY: Final = 16384
 MAX_TRIES: Final = 12
+FORBIDDEN_TRIES: Final = 6
+"""A freshly started API server answers 403 for a moment, until it has read its roles: no reason to lose an Event."""
 """Tries of one Event that the server answers with an error, or not at all; as client-go's broadcaster."""
 REQUEST_TIMEOUT: Final = 10.0
 _FIRST_PAUSE, _LAST_PAUSE, _STOPPING_PAUSE = 0.5, 10.0, 0.1
@@ -52,6 +54,7 @@ _LOG_SECONDS: Final = 60.0
 
 _TRANSIENT: Final = (Unauthorized, TooManyRequests, ServerError, Unreachable, Conflict)
 _LATER: Final = "retries"
+_FORBIDDEN: Final = "forbidden"
 
 
 class EventRecorder:
@@ -270,10 +273,11 @@ class _Lane:
             self._send(entry)
         except ApiError as error:
             reason = _drop_reason(error)
-            if reason == _LATER:
+            tries = {_LATER: MAX_TRIES, _FORBIDDEN: FORBIDDEN_TRIES}.get(reason, 0)
+            if tries:
                 entry.tries += 1
                 self._slow_down(error)
-                if entry.tries < MAX_TRIES and self._put_back(entry):
+                if entry.tries < tries and self._put_back(entry):
                     log.debug("%s: will be tried again: %s", self._component, error)
                     return
             entry.dirty = False
@@ -338,7 +342,7 @@ def _drop_reason(error: ApiError) -> str:
         return _LATER
     if isinstance(error, NotFound) or error.has_cause("NamespaceTerminating"):
         return "namespace"
-    return "forbidden" if isinstance(error, Forbidden) else "rejected"
+    return _FORBIDDEN if isinstance(error, Forbidden) else "rejected"
 
 
 class _Counts:

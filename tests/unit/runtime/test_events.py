@@ -24,7 +24,7 @@ from controllers.runtime.apierrors import (
     Unreachable,
 )
 from controllers.runtime.eventcorrelation import BURST, COMBINED_PREFIX
-from controllers.runtime.events import MAX_TRIES, EventRecorder, Reference
+from controllers.runtime.events import FORBIDDEN_TRIES, MAX_TRIES, EventRecorder, Reference
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.restclient import Response, RestClient
 from tests.support.clock import FakeClock
@@ -314,7 +314,6 @@ class TestFailures:
                 "namespace",
             ),
             (NotFound("no namespace", status=404), "namespace"),
-            (Forbidden("x", status=403), "forbidden"),
             (Invalid("x", status=422), "rejected"),
             (BadRequest("x", status=400), "rejected"),
             (AlreadyExists("x", status=409), "rejected"),
@@ -343,17 +342,27 @@ class TestFailures:
         assert recorder.flush(LIMIT)
         assert server.stored == [("done", 1)]
 
+    def test_a_right_that_comes_late_loses_no_event(self, make: Make, server: FakeServer, clock: FakeClock) -> None:
+        recorder = make(writers=1)
+        server.errors = [Forbidden("x", status=403)]
+        recorder.event(NODE, "Normal", "Synced", "done")
+        clock.wait_for_timeout(0.5)
+        clock.advance(0.5)
+        assert recorder.flush(LIMIT)
+        assert server.stored == [("done", 1)]
+
     def test_a_missing_right_names_the_rule(
-        self, make: Make, server: FakeServer, caplog: pytest.LogCaptureFixture
+        self, make: Make, server: FakeServer, clock: FakeClock, metrics: Metrics, caplog: pytest.LogCaptureFixture
     ) -> None:
         recorder = make(writers=1)
-        server.errors = [Forbidden("x", status=403)] * 5
+        server.errors.extend([Forbidden("x", status=403)] * FORBIDDEN_TRIES * 5)
         for n in range(5):
             recorder.event(Reference("Node", f"n{n}"), "Normal", "Synced", "done")
-        recorder.flush(LIMIT)
+        settle(recorder, clock)
+        assert dropped(metrics, "forbidden") == 5
         lines = [record.getMessage() for record in caplog.records]
-        assert len(lines) == 1  # one a minute
-        assert "resources [events], verbs [create, patch]" in lines[0]
+        assert 0 < len(lines) < 5  # one a minute
+        assert all("resources [events], verbs [create, patch]" in line for line in lines)
 
 
 class TestBounds:
