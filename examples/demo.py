@@ -28,6 +28,7 @@ from livedemo.manager import ManagerProcess
 from livedemo.view import View, choose
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from controllers.runtime.apierrors import ApiError, Forbidden
 from controllers.runtime.clients import ClientBuilder, ConfigError
 from controllers.runtime.informer import InformerFactory
 from controllers.runtime.metrics import Metrics
@@ -36,6 +37,7 @@ JOIN_SECONDS = 5.0
 PATIENCE = 30.0
 """Seconds after which nodes that are still tainted mean failure, in the embedded cluster."""
 START_PATIENCE = 20.0
+THINK_SECONDS = 5.0
 _LOOK = 0.08
 
 NEXT = (
@@ -88,12 +90,15 @@ class Demo:
             time.sleep(0.1)  # the handler has its own queue
             if server is None:
                 self._check_strangers()
+                self._warn()
             where = "an embedded API server" if server else f"the cluster of {kubeconfig}"
             title = "Nodes meet their cloud" if server else "Nodes of your cluster"
             print(f"cloud-controller-manager with the fake cloud, against {where}:", flush=True)
             print("  " + " \\\n      ".join(manager.command) + "\n", flush=True)
             manager.start()
             self._view = choose(self._board, manager, title, cluster.TOTAL if server else None)
+            for row in self._board.rows():
+                self._view.row(row)
             self._watch(manager, joining)
             self._view.close()
             self._summary(clients, manager, server is not None)
@@ -163,6 +168,18 @@ class Demo:
                 "its own and overwrite their addresses, so the demo does not run against this cluster."
             )
 
+    def _warn(self) -> None:
+        """What is about to be written cannot be taken back, so a person gets a moment to think."""
+        names = [row.name for row in self._board.rows()]
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        print(f"Nodes with the taint: {shown or 'none'}. They, and those that join meanwhile, get made-up addresses,")
+        print(
+            "labels and provider IDs from the fake cloud; a provider ID can never be changed. No other node is touched."
+        )
+        if names and sys.stdin.isatty():
+            print(f"Starting in {THINK_SECONDS:g} s; Ctrl-C leaves everything as it is.", flush=True)
+            time.sleep(THINK_SECONDS)
+
     @staticmethod
     def _check_alive(manager: ManagerProcess) -> None:
         code = manager.exit_code
@@ -182,7 +199,10 @@ class Demo:
             rest = clients.rest("demo")
             node = rest.get(f"/api/v1/nodes/{name}")
             query = {"fieldSelector": f"involvedObject.name={name},involvedObject.kind=Node"}
-            events = rest.get("/api/v1/namespaces/default/events", query=query)["items"]
+            try:
+                events = rest.get("/api/v1/namespaces/default/events", query=query)["items"]
+            except Forbidden:
+                events = []  # the manager may write Events without being allowed to list them
             if embedded:
                 intro = f"One of them in detail (the cloud failed once on purpose; * is what the cloud gave): {name}"
             else:
@@ -237,7 +257,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="cloud-demo-") as directory, _terminated_as_interrupted():
         try:
             Demo(given.kubeconfig or None, Path(directory)).run()
-        except Failed as failure:
+        except (Failed, ApiError) as failure:
             print(f"\nThe demo failed: {failure}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:

@@ -36,9 +36,9 @@ class NodeGroup:
 
 
 GROUPS = (
-    NodeGroup("control-", 3, "standard-4", "10.0.0.0/24"),
+    NodeGroup("cp-", 3, "standard-4", "10.0.0.0/24"),
     NodeGroup("worker-", 15, "standard-8", "10.0.16.0/20"),
-    NodeGroup("gpu-", 4, "accelerated-16", "10.0.32.0/24", 1),
+    NodeGroup("gpu-", 4, "gpu-16", "10.0.32.0/24", 1),
     NodeGroup("edge-", 2, "small-1", "10.0.48.0/24", 2),
 )
 TOTAL = sum(group.count for group in GROUPS)

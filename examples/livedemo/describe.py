@@ -33,7 +33,7 @@ def describe(node: JSON, events: Sequence[JSON], now: datetime) -> list[str]:
     lines = [f"Name:         {meta['name']}"]
     labels = sorted((meta.get("labels") or {}).items())
     lines += _block("Labels:", [f"{key}={value}{' *' if key in _CLOUDS_LABELS else ''}" for key, value in labels])
-    taints = [f"{taint['key']}:{taint['effect']}" for taint in spec.get("taints") or ()]
+    taints = [f"{taint['key']}:{taint['effect']} (not the cloud's: kept)" for taint in spec.get("taints") or ()]
     lines += _block("Taints:", taints or ["<none>"])
     lines.append(f"ProviderID:   {spec.get('providerID', '<none>')} *")
     lines.append("Addresses:")

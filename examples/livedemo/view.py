@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -68,14 +69,15 @@ class PlainView:
 
     def row(self, row: Row) -> None:
         done = row.ready is not None
-        if self._told.get(row.name) == done:
-            return
-        self._told[row.name] = done
+        with self._lock:
+            if self._told.get(row.name) == done:
+                return
+            self._told[row.name] = done
         if done:
             facts = (row.provider_id, ",".join(row.addresses), row.type, row.zone)
             self._line(f"{row.name:12} initialised in {row.took or 0:.2f} s: {'  '.join(facts)}")
         else:
-            self._line(f"{row.name:12} joined with the uninitialized taint")
+            self._line(f"{row.name:12} is there, with the uninitialized taint")
 
     def refresh(self) -> None:
         pass
@@ -135,12 +137,9 @@ class LiveView:
         self._console.print()
         self._console.print(Text(title, style="bold cyan"))
         for line in lines:
-            text = Text(line)
-            if line.endswith(" *"):
-                text.stylize("green")
-            elif line.lstrip().startswith("Warning "):
-                text.stylize("yellow")
-            self._console.print(text)
+            style = "green" if line.endswith(" *") else "yellow" if line.lstrip().startswith("Warning ") else ""
+            for part in textwrap.wrap(line, self._console.size.width, subsequent_indent=_indent(line)) or [""]:
+                self._console.print(Text(part, style=style))
 
     def _render(self, final: bool = False) -> RenderableType:
         from rich.console import Group
@@ -148,13 +147,15 @@ class LiveView:
 
         rows = self._board.rows()
         ready = sum(row.ready is not None for row in rows)
-        parts: list[RenderableType] = [self._head(ready, len(rows)), self._table(rows, final), self._foot()]
+        blank = Text("")
+        head, table, foot = self._head(ready, len(rows)), self._table(rows, final), self._foot()
+        parts: list[RenderableType] = [head, blank, table, blank, foot]
         if not final:
             lines = self._manager.lines(_LOG_LINES)
             for number in range(_LOG_LINES):
                 line = lines[number] if number < len(lines) else None
                 style = _LEVELS.get(line.level, "dim") if line else "dim"
-                parts.append(Text(f"  {line.text}" if line else "", style=style, no_wrap=True, overflow="ellipsis"))
+                parts.append(Text(line.text if line else "", style=style, no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
 
     def _head(self, ready: int, seen: int) -> RenderableType:
@@ -177,7 +178,8 @@ class LiveView:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
+        gap = 2 if self._console.size.width >= 90 else 1
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap, 0, 0))
         for title in ("Node", "Taint", "Provider ID", "Addresses", "Type", "Zone"):
             table.add_column(title, no_wrap=True)
         table.add_column("Time", justify="right", no_wrap=True)
@@ -185,14 +187,15 @@ class LiveView:
         for row in shown:
             if row.ready is None:
                 waited = self._board.elapsed() - row.joined
-                state, style, seconds = "● uninitialized", "yellow", Text(f"{waited:.1f} s", style="yellow")
+                state, style, seconds = "● set", "yellow", Text(f"{waited:.1f} s", style="yellow")
             else:
-                state, style, seconds = "✓ removed", "green", Text(f"{row.took or 0:.2f} s", style="bold")
+                state, style, seconds = "✓ gone", "green", Text(f"{row.took or 0:.2f} s", style="bold")
             facts = [row.provider_id, ", ".join(row.addresses), row.type, row.zone]
             cells = [Text(fact) if fact else Text("·", style="dim") for fact in facts]
             table.add_row(Text(row.name, style="bold"), Text(state, style=style), *cells, seconds)
         if hidden:
-            table.add_row(Text(f"… and {hidden} more", style="dim"))
+            table.caption = f"… and {hidden} more"
+            table.caption_justify = "left"
         return table
 
     def _fitting(self, rows: Sequence[Row], final: bool) -> tuple[Sequence[Row], int]:
@@ -209,7 +212,7 @@ class LiveView:
 
         totals = self._totals
         times = self._board.times()
-        text = Text("  ")
+        text = Text("")
         figures: list[tuple[str, str]] = [
             ("cloud calls", str(totals.cloud_calls)),
             ("writes", str(totals.writes)),
@@ -223,3 +226,7 @@ class LiveView:
         for name, value in figures:
             text.append(f"{name} ", style="dim").append(value, style="bold").append("   ")
         return text
+
+
+def _indent(line: str) -> str:
+    return " " * (len(line) - len(line.lstrip()) + 4)
