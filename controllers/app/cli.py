@@ -128,6 +128,8 @@ def help_text(program: str, catalog: Sequence[ControllerEntry], default_provider
 
 
 def _run(options: Options, catalog: Sequence[ControllerEntry]) -> int:
+    from prometheus_client import ProcessCollector
+
     from cloudprovider import CloudProviderError
     from controllers.app.manager import DRAIN_SECONDS, Manager, ManagerError
     from controllers.app.process import run_until_signal
@@ -137,6 +139,7 @@ def _run(options: Options, catalog: Sequence[ControllerEntry]) -> int:
     given = options.manager
     log.info("%s starts with provider %s", _version("true"), given.cloud_provider)
     metrics = Metrics()
+    ProcessCollector(registry=metrics.registry)
     try:
         provider, config = _provider(options)
         clients = ClientBuilder.from_options(

@@ -46,8 +46,8 @@ def demo(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             stream.close()
 
 
-def survivors(tmp_path: Path) -> list[str]:
-    """Command lines of processes that mention this test's directory."""
+def pids(tmp_path: Path) -> list[int]:
+    """The manager's process: the one with flags in this test's directory."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -55,7 +55,7 @@ def survivors(tmp_path: Path) -> list[str]:
         except OSError:
             continue
         if f"={tmp_path}" in line:
-            found.append(line)
+            found.append(int(entry.parent.name))
     return found
 
 
@@ -78,20 +78,30 @@ def test_every_node_is_initialised_before_ones_eyes(tmp_path: Path) -> None:
     assert "Where to go next" in out
     for line in re.findall(r"^  (examples/\S+|docs/\S+)", out.partition("Where to go next")[2], re.MULTILINE):
         assert (ROOT / line).exists()
-    assert survivors(tmp_path) == []
+    assert pids(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_manager_that_dies_on_the_way_ends_the_demo_with_a_reason(tmp_path: Path) -> None:
+    with demo(tmp_path) as process:
+        [pid] = eventually(lambda: pids(tmp_path), 30)
+        os.kill(pid, signal.SIGKILL)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "The demo failed: the manager ended with exit code -9" in err
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_takes_its_manager_along(tmp_path: Path, number: int) -> None:
     with demo(tmp_path) as process:
-        eventually(lambda: survivors(tmp_path), 30)
+        eventually(lambda: pids(tmp_path), 30)
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Interrupted" in err
     assert "Traceback" not in err
-    assert survivors(tmp_path) == []
+    assert pids(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,0 +1,134 @@
+"""The command line up to the point where something would start, and what the package exports."""
+
+from __future__ import annotations
+
+import importlib
+
+import attrs
+import pytest
+
+import controllers.app
+from cloudprovider import register_cloud_provider
+from cloudprovider.interface import Interface
+from controllers.app import cli
+from controllers.app.catalog import CATALOG, NodeFlags
+from controllers.app.cli import help_text, main
+from controllers.app.config import table
+from controllers.app.identity import ShadowedPackage
+from controllers.app.options import ManagerOptions
+from controllers.cloudcalls import CloudCallOptions
+from controllers.node import CloudNodeOptions
+
+
+def ran(capsys: pytest.CaptureFixture[str], *argv: str, **more: str) -> tuple[int, str, str]:
+    code = main(argv, **more)  # type: ignore[arg-type]  # only default_provider, a text, is given here
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_help_documents_every_flag_under_gos_sections(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = ran(capsys, "--nope", "--help")
+    assert (code, err) == (0, "")
+    for flag in table(CATALOG):
+        assert f"--{flag.name}" in out
+    order = [out.index(f"{name} flags:") for name in ("Generic", "Cloud-node-controller", "Misc", "Global")]
+    assert order == sorted(order)
+    assert "(default 5m0s)" in out
+    assert "(default true)" in out
+    assert '(default "kubernetes")' in out
+    assert "bind-address=" not in out.replace("health-bind-address", "")
+
+
+def test_help_shows_the_vendors_default() -> None:
+    assert 'installed. Required. (default "acme")' in " ".join(help_text("main.py", CATALOG, "acme").split())
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = ran(capsys, "--version")
+    assert code == 0
+    assert out.startswith("cloud-controller-manager ")
+    code, out, _ = ran(capsys, "--version=raw")
+    assert code == 0
+    assert "distribution=kubernetes-cloud-provider version=" in out
+    assert ran(capsys, "--version=false")[0] == 2
+
+
+@pytest.mark.row("M4")
+def test_problems_of_flags_and_of_the_providers_name_come_together(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = ran(capsys, "--cloud-provider=nope", "--concurrent-node-syncs=0", "--leader-elect=false")
+    assert (code, out) == (2, "")
+    assert "2 problems with the flags; nothing was started:" in err
+    assert "unknown cloud provider 'nope'" in err
+    assert "Known providers: " in err
+
+
+@pytest.mark.parametrize(("name", "part"), [("external", "no provider's name"), ("a/b", "cannot be a cloud provider")])
+def test_names_that_can_be_no_provider(name: str, part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = ran(capsys, f"--cloud-provider={name}", "--leader-elect=false")
+    assert code == 2
+    assert "1 problem with the flags" in err
+    assert part in err
+
+
+def test_a_registered_provider_and_a_default_are_accepted(capsys: pytest.CaptureFixture[str]) -> None:
+    class Own(Interface):
+        def provider_name(self) -> str:
+            return "test-cli-own"
+
+    register_cloud_provider("test-cli-own", lambda config: Own())
+    code, _, err = ran(capsys, "--leader-elect", default_provider="test-cli-own")
+    assert code == 2
+    assert "1 problem with the flags" in err
+    assert "--leader-elect: leader election does not exist" in err
+
+
+def test_a_shadowed_package_is_told_before_it_is_imported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shadowed() -> None:
+        raise ShadowedPackage("import 'cloudprovider' finds /elsewhere")
+
+    monkeypatch.setattr("controllers.app.identity.check_import_names", shadowed)
+    code, _, err = ran(capsys, "--cloud-provider=fake", "--leader-elect=false")
+    assert code == 1
+    assert "finds /elsewhere" in err
+
+
+def test_the_console_script_ends_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/usr/bin/cloud-controller-manager", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        cli.run()
+    assert ended.value.code == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/usr/bin/cloud-controller-manager", "cloud-controller-manager"),
+        ("/app/main.py", "main.py"),
+        ("/x/controllers/app/__main__.py", "cloud-controller-manager"),
+        ("-c", "cloud-controller-manager"),
+        ("", "cloud-controller-manager"),
+    ],
+)
+def test_the_programs_name(path: str, name: str) -> None:
+    assert cli._program(path) == name
+
+
+def test_what_is_exported_exists_and_nothing_else_is() -> None:
+    assert set(controllers.app.__all__) == set(controllers.app._HOMES)
+    for name, home in controllers.app._HOMES.items():
+        module = importlib.import_module(f"controllers.app.{home}")
+        assert getattr(controllers.app, name) is getattr(module, name)
+        assert name in dir(controllers.app)
+    with pytest.raises(AttributeError, match="no attribute 'nope'"):
+        controllers.app.nope  # noqa: B018 - reading it is the test
+
+
+def test_flags_and_the_classes_that_they_fill_agree_on_defaults() -> None:
+    flags, options = NodeFlags(), CloudNodeOptions()
+    for field in attrs.fields(NodeFlags):
+        assert getattr(flags, field.name) == getattr(options, field.name), field.name
+    given, limits = ManagerOptions(), CloudCallOptions()
+    for name in ("timeout", "concurrency", "qps", "burst"):
+        assert getattr(given, f"cloud_api_{name}") == getattr(limits, name), name
