@@ -5,7 +5,7 @@
 """
 
 from cloudprovider.testing.fake.calls import CallBook, Caller, CallRecord
-from cloudprovider.testing.fake.cloud import FakeCloud, new_provider
+from cloudprovider.testing.fake.cloud import Attached, FakeCloud, attach, new_provider
 from cloudprovider.testing.fake.config import (
     ClusterConfig,
     FakeConfig,
@@ -52,6 +52,8 @@ from cloudprovider.testing.fake.records import (
 __all__ = [
     "FakeCloud",
     "new_provider",
+    "attach",
+    "Attached",
     # configuration
     "FakeConfig",
     "InstanceConfig",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from hashlib import sha256
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -18,7 +19,7 @@ from cloudprovider.testing.fake.clusters import FakeClusters
 from cloudprovider.testing.fake.config import FakeConfig, OnDemand
 from cloudprovider.testing.fake.configfile import read_config
 from cloudprovider.testing.fake.console import Console
-from cloudprovider.testing.fake.errors import FakeConfigError
+from cloudprovider.testing.fake.errors import FakeConfigError, FakeStateError
 from cloudprovider.testing.fake.expand import World, expand
 from cloudprovider.testing.fake.faultbook import FaultBook
 from cloudprovider.testing.fake.gate import Gate, Latency
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from cloudprovider.host import ClientBuilder, StopSignal
     from cloudprovider.registry import CloudConfig
 
-__all__ = ["FakeCloud", "new_provider"]
+__all__ = ["Attached", "FakeCloud", "attach", "new_provider"]
 
 _log = logging.getLogger(__name__)
 _SETTINGS = record_kind("setting", Mark)
@@ -169,6 +170,39 @@ class FakeCloud(Interface):
                 "the fake cloud in %s began with another configuration, and stays; delete the file to begin anew",
                 self.config.state,
             )
+
+
+class Attached:
+    """The console, the faults and the call log of a cloud that lives in a file and belongs to other processes."""
+
+    def __init__(self, store: Store, clock: Clock, caller: str) -> None:
+        self._store = store
+        config = FakeConfig()
+        self.calls = CallBook(store, clock, caller)
+        self.faults = FaultBook(store, clock, Waiting(clock, polls=True), config.seed)
+        self.console = Console(config, store, self.calls)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def attach(path: str | PathLike[str], *, caller: str = "console", clock: Clock = SYSTEM_TIME) -> Attached:
+    """Reach into a cloud in a file while other processes use it: to break it, mend it, or see what it was asked.
+
+    Raises `FakeStateError` when there is none.
+    """
+    if not Path(path).is_file():
+        raise FakeStateError(f"there is no fake cloud at {path}: a process whose configuration names it makes it")
+    return Attached(SQLiteStore(path, clock.time), clock, caller)
 
 
 def new_provider(config: CloudConfig | None) -> FakeCloud:

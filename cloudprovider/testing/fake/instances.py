@@ -139,14 +139,9 @@ class FakeInstances(Instances):
         return self._gate.read("current_node_name", [(hostname,)], lambda _: hostname)
 
     def instance_exists_by_provider_id(self, provider_id: str) -> bool:
-        def work(view: View) -> bool:
-            try:
-                self._machines.by_provider_id(view, provider_id)
-            except InstanceNotFound:
-                return False
-            return True
-
-        return self._gate.read("instance_exists_by_provider_id", [(provider_id,)], work)
+        return self._machines.ask_provider_id(
+            "instance_exists_by_provider_id", provider_id, lambda _: True, absent=False
+        )
 
     def instance_shutdown_by_provider_id(self, provider_id: str) -> bool:
         return self._machines.ask_provider_id("instance_shutdown_by_provider_id", provider_id, lambda one: one.shutdown)

@@ -14,7 +14,7 @@ from cloudprovider.errors import CloudProviderError, InstanceNotFound, NotImplem
 from cloudprovider.helpers.ips import parse_ip
 from cloudprovider.testing.fake.config import FakeConfig
 from cloudprovider.testing.fake.errors import BadRequest
-from cloudprovider.testing.fake.expand import from_template
+from cloudprovider.testing.fake.expand import from_template, instance_id
 from cloudprovider.testing.fake.faultbook import Key
 from cloudprovider.testing.fake.gate import Gate
 from cloudprovider.testing.fake.methods import matches
@@ -66,9 +66,27 @@ class Machines:
         """Pass a question about the machine of a name through the gate. Raises `InstanceNotFound`."""
         return self._ask(method, [(name,)], {name: None}, lambda view: work(self.by_name(view, name)), ())
 
-    def ask_provider_id(self, method: str, provider_id: str, work: Callable[[Instance], R]) -> R:
-        """Pass a question about the machine with a provider ID through the gate. Raises `InstanceNotFound`."""
-        return self._gate.read(method, [(provider_id,)], lambda view: work(self.by_provider_id(view, provider_id)))
+    def ask_provider_id(
+        self, method: str, provider_id: str, work: Callable[[Instance], R], absent: R | None = None
+    ) -> R:
+        """Pass a question about the machine with a provider ID through the gate.
+
+        Without an answer to give for an absent machine, raises `InstanceNotFound`.
+        """
+
+        def find(view: View) -> R:
+            try:
+                return work(self.by_provider_id(view, provider_id))
+            except InstanceNotFound:
+                if absent is None:
+                    raise
+                return absent
+
+        # Of an ID alone, the name can only be told where the ID was made from it.
+        name = provider_id.removeprefix(f"{self._prefix}i-")
+        keys = [(name if instance_id(name) == provider_id.removeprefix(self._prefix) else "", provider_id)]
+        prepare = self._preparation(keys, {})
+        return self._gate.read(method, [(provider_id,)], find, prepare=prepare)
 
     def by_nodes(self, view: View, keys: Sequence[Key]) -> dict[str, Instance | CloudProviderError]:
         """By node name, its machine, or why there is none."""
@@ -110,18 +128,33 @@ class Machines:
         return instance
 
     def appear(self, tx: Transaction, keys: Sequence[Key], nodes: Mapping[str, V1Node | None]) -> None:
-        """Make the machines that appear because they are asked about."""
+        """Make the machines that appear because they are asked about.
+
+        A node that has an ID of this cloud already, from a run before this one, keeps it.
+        """
         template = self.config.on_demand
         if template is None:
             return
-        names = [key[0] for key in keys if not any(key[1:]) and matches(as_patterns(template.names), key)]
-        there = set(tx.get_many(INSTANCES, names)) | set(tx.get_many(REMOVED_INSTANCES, names))
-        for name in names:
+        ids = {
+            key[0]: key[1].removeprefix(self._prefix) if len(key) > 1 and self.config.provider_ids else ""
+            for key in keys
+            if matches(as_patterns(template.names), key[:1])
+            and (len(key) == 1 or not key[1] or key[1].startswith(self._prefix))
+        }
+        there = set(tx.get_many(INSTANCES, ids)) | set(tx.get_many(REMOVED_INSTANCES, ids))
+        for name, id_ in ids.items():
             if name not in there:
                 node = nodes.get(name)
                 brought = _brought(node) if node is not None and template.addresses_from_node else ()
                 number = tx.add("appeared") - 1
-                tx.put(INSTANCES, name, from_template(template, name, number, brought=brought))
+                tx.put(INSTANCES, name, from_template(template, name, number, id=id_, brought=brought))
+
+    def _preparation(
+        self, keys: Sequence[Key], nodes: Mapping[str, V1Node | None]
+    ) -> Callable[[Transaction], None] | None:
+        if self.config.on_demand is None:
+            return None
+        return lambda tx: self.appear(tx, keys, nodes)
 
     def _ask(
         self,
@@ -131,11 +164,8 @@ class Machines:
         work: Callable[[View], R],
         arguments: Sequence[object],
     ) -> R:
-        def prepare(tx: Transaction) -> None:
-            self.appear(tx, keys, nodes)
-
-        on_demand = None if self.config.on_demand is None else prepare
-        return self._gate.read(method, keys, work, arguments=arguments, prepare=on_demand)
+        prepare = self._preparation(keys, nodes)
+        return self._gate.read(method, keys, work, arguments=arguments, prepare=prepare)
 
 
 def _foreign(provider_id: str) -> CloudProviderError:
