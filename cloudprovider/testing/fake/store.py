@@ -65,7 +65,7 @@ class Transaction(View):
         """Create or replace the record under this key."""
 
     @abstractmethod
-    def delete(self, kind: Kind[T], key: str) -> bool:
+    def delete(self, kind: Kind[Any], key: str) -> bool:
         """Delete the record under this key; whether there was one."""
 
     @abstractmethod
@@ -215,7 +215,7 @@ class _MemoryTransaction(Transaction):
         before = old.value if old is not None and kind.history else None
         self._set(kind, key, _Row(key, value, before, self._changed))
 
-    def delete(self, kind: Kind[T], key: str) -> bool:
+    def delete(self, kind: Kind[Any], key: str) -> bool:
         old = self._table(kind).rows.get(key)
         if old is None or old.value is None:
             return False

@@ -208,7 +208,7 @@ class _SQLiteTransaction(Transaction):
             (kind.name, key, index, kind.encode(value), self._changed),
         )
 
-    def delete(self, kind: Kind[T], key: str) -> bool:
+    def delete(self, kind: Kind[Any], key: str) -> bool:
         if kind.history:
             statement = """UPDATE records
                            SET previous_idx = idx, previous = value, idx = NULL, value = NULL, changed = ?

@@ -1,0 +1,39 @@
+"""Nodes, Services and volumes as the fake cloud is asked about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+from kubernetes.client.models.v1_service import V1Service
+
+
+def node(name: str, provider_id: str = "", **parts: Any) -> V1Node:
+    spec = {"providerID": provider_id} if provider_id else {}
+    metadata = {"name": name, **parts.pop("metadata", {})}
+    made = V1Node.from_dict({"metadata": metadata, "spec": spec, **parts})
+    assert made is not None
+    return made
+
+
+def nodes(*names: str) -> list[V1Node]:
+    return [node(name) for name in names]
+
+
+def service(name: str = "web", uid: str = "", **spec: Any) -> V1Service:
+    made = V1Service.from_dict(
+        {
+            "metadata": {"name": name, "namespace": "default", "uid": uid or f"uid-{name}"},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080, "protocol": "TCP"}], **spec},
+        }
+    )
+    assert made is not None
+    return made
+
+
+def volume(name: str, handle: str = "") -> V1PersistentVolume:
+    csi = {"csi": {"driver": "csi.cloud.example", "volumeHandle": handle}} if handle else {}
+    made = V1PersistentVolume.from_dict({"metadata": {"name": name}, "spec": csi})
+    assert made is not None
+    return made
