@@ -65,6 +65,10 @@ class Health:
         health = self._cloud.health()
         return health.message if health.fatal else ""
 
+    def overdue(self) -> list[str]:
+        """The keys of provider calls that were given up and have not ended since."""
+        return sorted(self._cloud.parked()) if self._cloud is not None else []
+
     def unsynced(self) -> str:
         """The caches that wait for their first listing, with what keeps them, for a log line."""
         waiting = [one for one in self._informers.health() if not one.synced] if self._informers else []

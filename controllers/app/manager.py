@@ -302,7 +302,7 @@ class Manager:
         self.health.stopping()
         self._clients.hurry()
         began = self._clock.monotonic()
-        left = self._groups.stop(self._drain)
+        left = [*self._groups.stop(self._drain), *(f"a call for {key}" for key in self.health.overdue())]
         took = self._clock.monotonic() - began
         if left:
             log.warning("drained for %.1f s; left behind, still at work: %s", took, ", ".join(left))

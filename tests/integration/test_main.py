@@ -162,6 +162,27 @@ def test_a_second_signal_ends_it_at_once_with_1(embedded: EmbeddedAPIServer, sta
     assert "SIGTERM again: ending at once" in process.log
 
 
+@pytest.mark.row("N5")
+def test_a_provider_that_hangs_on_one_node_costs_that_node_and_not_the_exit(
+    embedded: EmbeddedAPIServer, start: Start, tmp_path: Path
+) -> None:
+    for name in ("hung", "well-0", "well-1"):
+        embedded.create(small_node(name))
+    hang = {"action": "hang", "method": "instance*_metadata", "key": "hung"}
+    process = start(
+        f"--kubeconfig={tmp_path / 'kubeconfig'}",
+        "--leader-elect=false",
+        "--cloud-api-timeout=500ms",
+        cloud(tmp_path / "cloud.json", faults=[hang], capabilities=["instances_v2"]),
+    )
+    eventually(lambda: "parked until its call ends" in process.log, 20, lambda: process.log)
+    eventually(lambda: all(initialised(embedded.get("nodes", f"well-{n}")) for n in range(2)), 20)
+    assert not initialised(embedded.get("nodes", "hung"))
+    process.signal(signal.SIGTERM)
+    assert process.ended(15) == 0
+    assert "left behind, still at work: a call for node/hung" in process.log
+
+
 @pytest.mark.row("M4")
 def test_bad_flags_are_all_listed_and_nothing_is_touched(
     embedded: EmbeddedAPIServer, start: Start, tmp_path: Path
