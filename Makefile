@@ -7,8 +7,9 @@ PYTEST_WORKERS ?= 2
 
 .PHONY: run test lint format bench envtest lock clean
 
+# Only `make run KUBECONFIG=...` names a cluster: one exported in the shell must not be written to by accident.
 run: $(READY)  ## a small cluster whose nodes are initialised before your eyes; KUBECONFIG=... uses a real one
-	@$(BIN)/python examples/demo.py $(if $(KUBECONFIG),--kubeconfig "$(KUBECONFIG)")
+	@$(BIN)/python examples/demo.py $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)")
 
 test: $(READY) envtest  ## unit, embedded API server, and the real kube-apiserver where Go or KUBEBUILDER_ASSETS is there
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)

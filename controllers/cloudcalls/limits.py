@@ -22,6 +22,7 @@ PRIORITY_SWEEP = -10
 
 _OBSERVED_SECONDS = 1.0
 _OBSERVED_STARTS = 1024
+_SHORTEST_SPAN = 0.1
 
 
 class Limiter:
@@ -33,7 +34,7 @@ class Limiter:
       second's worth;
     - the pause that the cloud named with Throttled (Retry-After), at most `max_pause` seconds;
     - the adaptive limit. A Throttled answer halves the rate: the one in force, or without any the one observed in the
-      second before. It never falls below `floor_qps`, so that the cloud's recovery is noticed, and doubles every
+      second before (of a burst, over its own span). It never falls below `floor_qps`, so that the cloud's recovery is noticed, and doubles every
       `recovery` seconds without another Throttled. At twice the rate that was too much once (or at `qps`) it is lifted.
 
     Throttled answers of calls that had started before the last halving don't halve again: they tell of the old rate.
@@ -124,6 +125,9 @@ class Limiter:
         starts = self._starts
         while starts and starts[0] < now - _OBSERVED_SECONDS:
             starts.popleft()
+        if not starts:
+            return 0.0
         if len(starts) == _OBSERVED_STARTS:
             return len(starts) / max(now - starts[0], 1e-3)
-        return len(starts) / _OBSERVED_SECONDS
+        # A burst that began just now is judged by its own span: the quiet before it says nothing about its rate.
+        return len(starts) / min(_OBSERVED_SECONDS, max(now - starts[0], _SHORTEST_SPAN))

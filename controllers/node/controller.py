@@ -15,7 +15,7 @@ from attrs import field, frozen, validators
 
 from cloudprovider.helpers.addresses import NodeIPError
 from cloudprovider.helpers.taints import needs_initialization
-from controllers.cloudcalls import InvalidAnswer
+from controllers.cloudcalls import CloudCallError, InvalidAnswer
 from controllers.node.changes import InstanceReplaced
 from controllers.node.reconcile import Answer, NodeReconciler
 from controllers.node.triggers import NodeTriggers
@@ -102,8 +102,8 @@ class CloudNodeController:
     def run(self, stop: StopSignal) -> None:
         """Work until `stop` is set, then finish what is under way and return. Blocks; to be called once.
 
-        Waits for the informer's first listing before it begins. Keys that are still waiting when it stops are left: the
-        next manager finds their nodes by listing them.
+        Waits for the informer's first listing before it begins. Keys that still wait when it stops are worked off in
+        the drain time; the next manager finds the nodes of those that were left by listing them.
         """
         registration = self._informer.add_handler(
             self._triggers.on_add, self._triggers.on_update, self._triggers.on_delete
@@ -161,6 +161,7 @@ class CloudNodeController:
             fetchers=_BATCH_FETCHERS if batched else cloud.concurrency,
             threads=threads,
             on_error=self._failed,
+            expected=(CloudCallError, NodeIPError, InstanceReplaced),
             metrics=self._metrics,
             clock=self._clock,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import socket
 import ssl
 import threading
@@ -32,6 +33,7 @@ class ChaosProxy:
         self._lock = threading.Lock()
         self._live: set[socket.socket] = set()
         self._spoilt: bytes | None = None
+        self._refused: re.Pattern[str] | None = None
         self.watches_cut = 0
         self.requests = 0
         proxy = self
@@ -98,6 +100,10 @@ class ChaosProxy:
         """From now on the object of this name arrives with a number for its UID; None: everything as it is."""
         self._spoilt = None if name is None else name.encode()
 
+    def refuse(self, pattern: str | None) -> None:
+        """From now on answer 500 to requests whose "METHOD path" matches; None: let everything through."""
+        self._refused = None if pattern is None else re.compile(pattern)
+
     @contextlib.contextmanager
     def _tracked(self, connection: socket.socket) -> Iterator[None]:
         with self._lock:
@@ -113,6 +119,11 @@ class ChaosProxy:
         watching = "watch=" in handler.path
         length = int(handler.headers.get("Content-Length") or 0)
         body = handler.rfile.read(length) if length else None
+        if self._refused is not None and self._refused.search(f"{handler.command} {handler.path}"):
+            handler.send_response(500)
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+            return
         headers = {key: value for key, value in handler.headers.items() if key.lower() not in _HOP}
         headers["Accept-Encoding"] = "identity"
         upstream: http.client.HTTPConnection

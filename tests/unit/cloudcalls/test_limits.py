@@ -77,21 +77,28 @@ def test_waiting_as_told_suffices() -> None:
 def test_throttling_halves_the_observed_rate_and_it_recovers() -> None:
     limiter = Limiter(recovery=5.0)
     started(limiter, 0.0, 64)
-    assert limiter.throttled(0.5, started=0.0, retry_after=None)
-    assert limiter.rate(0.5) == pytest.approx(32)
-    assert started(limiter, 0.5, 100) <= 4, "spread over the second, not all at once"
-    assert limiter.rate(5.5) == pytest.approx(64)
-    assert limiter.rate(10.4) < math.inf
-    assert limiter.rate(10.5) == math.inf, "lifted at twice the rate that was too much"
-    assert started(limiter, 10.5, 500) == 500
+    assert limiter.throttled(1.0, started=0.0, retry_after=None)
+    assert limiter.rate(1.0) == pytest.approx(32)
+    assert started(limiter, 1.0, 100) <= 4, "spread over the second, not all at once"
+    assert limiter.rate(6.0) == pytest.approx(64)
+    assert limiter.rate(10.9) < math.inf
+    assert limiter.rate(11.0) == math.inf, "lifted at twice the rate that was too much"
+    assert started(limiter, 11.0, 500) == 500
+
+
+def test_a_burst_out_of_the_quiet_is_not_taken_for_a_slow_rate() -> None:
+    limiter = Limiter()
+    started(limiter, 100.0, 8)
+    assert limiter.throttled(100.0, started=100.0, retry_after=None)
+    assert limiter.rate(100.0) == pytest.approx(40), "half of 8 in a tenth of a second, not 4 a second"
 
 
 def test_the_limit_really_holds_calls_back_while_it_lasts() -> None:
     limiter = Limiter(recovery=1e9)
     started(limiter, 0.0, 40)
-    limiter.throttled(0.0, started=0.0, retry_after=None)
-    now, begun = 0.0, 0
-    while now < 10:
+    limiter.throttled(1.0, started=0.0, retry_after=None)
+    now, begun = 1.0, 0
+    while now < 11:
         wait = limiter.start(now)
         begun += wait == 0
         now += wait
@@ -113,9 +120,9 @@ def test_answers_of_calls_sent_before_the_halving_do_not_halve_again() -> None:
 def test_old_news_still_holds_up_the_recovery() -> None:
     limiter = Limiter(recovery=1.0)
     started(limiter, 0.0, 8)
-    limiter.throttled(0.5, started=0.4, retry_after=None)
-    limiter.throttled(0.6, started=0.3, retry_after=10.0)
-    assert limiter.rate(10.0) == pytest.approx(4 * 2**0.1)
+    limiter.throttled(1.0, started=0.4, retry_after=None)
+    limiter.throttled(1.1, started=0.3, retry_after=10.0)
+    assert limiter.rate(11.0) == pytest.approx(4 * 2**0.1)
 
 
 def test_rate_never_falls_below_the_floor() -> None:
@@ -160,9 +167,9 @@ def test_a_later_shorter_pause_does_not_end_a_longer_one_and_none_is_endless() -
 def test_recovery_begins_after_the_pause() -> None:
     limiter = Limiter(recovery=5.0)
     started(limiter, 0.0, 32)
-    limiter.throttled(0.0, started=-1, retry_after=60.0)
-    assert limiter.rate(60.0) == pytest.approx(16)
-    assert started(limiter, 60.0, 100) <= 2
+    limiter.throttled(1.0, started=-1, retry_after=60.0)
+    assert limiter.rate(61.0) == pytest.approx(16)
+    assert started(limiter, 61.0, 100) <= 2
 
 
 def test_an_idle_year_overflows_nothing() -> None:

@@ -1,0 +1,247 @@
+"""The cloud-node controller over both API servers, against the fake cloud and what goes wrong with it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP, TAINT_EXTERNAL_CLOUD_PROVIDER
+from controllers.cloudcalls import CloudCallOptions
+from controllers.node import CloudNodeOptions
+from tests.envtest.server import RealAPIServer
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES
+from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.proxy import ChaosProxy
+from tests.support.running import node_controller
+from tests.support.waiting import eventually
+
+OFTEN = CloudNodeOptions(node_status_update_frequency=0.3)
+NEVER = CloudNodeOptions(node_status_update_frequency=3600)
+OTHER = {"key": "example.com/dedicated", "effect": "NoSchedule"}
+WITHOUT_BATCH = ["instances_v2", "zones"]
+LEGACY = ["instances", "zones"]
+
+
+@pytest.fixture
+def cloud() -> Iterator[FakeCloud]:
+    """Fifty instances, node-0000 to node-0049, that can be asked about in batches."""
+    with _cloud() as made:
+        yield made
+
+
+def _cloud(**settings: Any) -> FakeCloud:
+    generate = [{"count": 50, "types": ["small", "large"], "zones": ["zone-a", "zone-b"]}]
+    return FakeCloud(FakeConfig.model_validate({"generate": generate, **settings}))
+
+
+def _tainted(node: dict[str, Any]) -> bool:
+    return any(taint["key"] == TAINT_EXTERNAL_CLOUD_PROVIDER for taint in node["spec"].get("taints", ()))
+
+
+def _ready(api: Cluster) -> set[str]:
+    return {node["metadata"]["name"] for node in api.items(NODES) if not _tainted(node)}
+
+
+def _node(api: Cluster, name: str = "node-0000") -> dict[str, Any]:
+    return api.get(f"{NODES}/{name}")
+
+
+def _reasons(api: Cluster, name: str) -> dict[str, str]:
+    return {event["reason"]: event["message"] for event in api.events_of(name)}
+
+
+@pytest.mark.parametrize("capabilities", [["instances_batch", "instances_v2"], WITHOUT_BATCH, LEGACY])
+def test_a_node_gets_everything_in_two_writes(api: Cluster, capabilities: list[str]) -> None:
+    api.create(NODES, small_node("node-0001", taints=[UNINITIALIZED, OTHER]))
+    before = _node(api, "node-0001")
+    with _cloud(capabilities=capabilities) as cloud, node_controller(api.kubeconfig, cloud, options=NEVER) as running:
+        eventually(lambda: "Synced" in _reasons(api, "node-0001"))
+        writes = running.metrics.value("rest_client_requests_total", code="200", host=_host(running), method="PATCH")
+    node = _node(api, "node-0001")
+    assert writes == 2
+    assert not _tainted(node)
+    assert OTHER["key"] in {taint["key"] for taint in node["spec"]["taints"]}
+    assert node["spec"]["providerID"] == "fake://" + cloud_id(node)
+    assert [address["type"] for address in node["status"]["addresses"]] == ["InternalIP", "Hostname"]
+    labels = node["metadata"]["labels"]
+    assert labels["node.kubernetes.io/instance-type"] == labels["beta.kubernetes.io/instance-type"] == "small"
+    assert labels["topology.kubernetes.io/zone"] == labels["failure-domain.beta.kubernetes.io/zone"] == "zone-b"
+    assert labels["topology.kubernetes.io/region"] == "region-1"
+    assert node["metadata"]["uid"] == before["metadata"]["uid"]
+    assert _reasons(api, "node-0001") == {"Synced": "Node synced successfully"}
+
+
+def cloud_id(node: dict[str, Any]) -> str:
+    return str(node["spec"]["providerID"]).removeprefix("fake://")
+
+
+def _host(running: Any) -> str:
+    line = next(line for line in running.metrics.text().decode().splitlines() if 'method="PATCH"' in line)
+    return str(line.split('host="')[1].split('"')[0])
+
+
+@pytest.mark.row("N9")
+def test_a_refused_address_patch_leaves_the_node_tainted(api: Cluster, cloud: FakeCloud, tmp_path: Path) -> None:
+    api.create(NODES, small_node("node-0000"))
+    token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
+    with ChaosProxy(api.url, api.ca_file) as proxy:
+        proxy.refuse(r"PATCH .*/status")
+        with node_controller(proxy.write_kubeconfig(tmp_path / "proxy", token), cloud, options=NEVER):
+            eventually(lambda: "FailedToInitializeNode" in _reasons(api, "node-0000"))
+            assert _tainted(_node(api))
+            assert "providerID" not in _node(api)["spec"]
+            proxy.refuse(None)
+            eventually(lambda: not _tainted(_node(api)))
+    assert _node(api)["status"]["addresses"][0]["type"] == "InternalIP"
+
+
+@pytest.mark.row("N10", "N11")
+def test_labels_follow_the_instance_and_leave_others_alone(api: Cluster, cloud: FakeCloud) -> None:
+    api.create(NODES, small_node("node-0000", labels={"team": "red"}))
+    cloud.console.change_instance("node-0000", labels={"disk": "ssd", "team": "blue"})
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        eventually(lambda: not _tainted(_node(api)))
+        assert _node(api)["metadata"]["labels"]["team"] == "red"
+        cloud.console.change_instance("node-0000", type="huge", labels={"disk": "nvme", "team": "blue"})
+        eventually(lambda: _node(api)["metadata"]["labels"]["beta.kubernetes.io/instance-type"] == "huge")
+        labels = _node(api)["metadata"]["labels"]
+        assert (labels["node.kubernetes.io/instance-type"], labels["disk"], labels["team"]) == ("huge", "nvme", "red")
+        api.patch(f"{NODES}/node-0000", {"metadata": {"labels": {"failure-domain.beta.kubernetes.io/zone": "wrong"}}})
+        eventually(lambda: _node(api)["metadata"]["labels"]["failure-domain.beta.kubernetes.io/zone"] == "zone-a")
+        assert _node(api)["metadata"]["labels"]["topology.kubernetes.io/zone"] == "zone-a"
+
+
+@pytest.mark.row("N12")
+def test_a_node_ip_that_the_cloud_lacks_is_told_and_heals(api: Cluster, cloud: FakeCloud) -> None:
+    api.create(NODES, small_node("node-0000", annotations={ANNOTATION_PROVIDED_NODE_IP: "10.99.0.1"}))
+    with node_controller(api.kubeconfig, cloud, options=NEVER):
+        message = eventually(lambda: _reasons(api, "node-0000").get("ProvidedNodeIPMismatch", ""))
+        assert "10.99.0.1" in message
+        assert "InternalIP" in message
+        assert _tainted(_node(api))
+        cloud.console.change_instance("node-0000", addresses=[("InternalIP", "10.0.0.9"), ("InternalIP", "10.99.0.1")])
+        eventually(lambda: not _tainted(_node(api)), timeout=20)
+    assert _node(api)["status"]["addresses"][0] == {"type": "InternalIP", "address": "10.99.0.1"}
+
+
+@pytest.mark.row("N13", "N14")
+def test_shuffled_answers_cause_no_write_and_few_calls(api: Cluster, cloud: FakeCloud) -> None:
+    dual = [
+        ("InternalIP", "10.0.0.1"),
+        ("InternalIP", "fd00::1"),
+        ("ExternalIP", "1.2.3.4"),
+        ("ExternalIP", "2001:db8::1"),
+    ]
+    names = [f"node-{number:04d}" for number in range(20)]
+    for name in names:
+        api.create(NODES, small_node(name))
+        cloud.console.change_instance(name, addresses=dual)
+    with node_controller(api.kubeconfig, cloud, options=CloudNodeOptions(node_status_update_frequency=1.2)):
+        eventually(lambda: _ready(api) == set(names))
+        eventually(lambda: all("Synced" in _reasons(api, name) for name in names), timeout=20)
+        versions = {name: _node(api, name)["metadata"]["resourceVersion"] for name in names}
+        calls = cloud.console.counts()["instances_metadata"]
+        for round_ in range(3):
+            for name in names:
+                mixed = list(dual)
+                random.Random(f"{round_}{name}").shuffle(mixed)
+                cloud.console.change_instance(name, addresses=mixed)
+            after = cloud.console.counts()["instances_metadata"]
+            eventually(lambda after=after: cloud.console.counts()["instances_metadata"] > after)  # type: ignore[misc]
+        assert cloud.console.counts()["instances_metadata"] - calls <= 8, "one call a poll, not one a node"
+        assert {name: _node(api, name)["metadata"]["resourceVersion"] for name in names} == versions
+
+
+@pytest.mark.row("N15")
+def test_heartbeats_of_a_failing_node_do_not_bypass_its_back_off(api: Cluster, cloud: FakeCloud) -> None:
+    api.create(NODES, small_node("node-0000"))
+    cloud.faults.add({"action": "raise", "method": "instance*", "key": "node-0000"})
+    with node_controller(api.kubeconfig, cloud, options=NEVER):
+        eventually(lambda: "FailedToInitializeNode" in _reasons(api, "node-0000"))
+        for beat in range(30):
+            api.patch(f"{NODES}/node-0000", {"metadata": {"annotations": {"beat": str(beat)}}})
+            time.sleep(0.02)  # a kubelet's pace, only faster
+        assert sum(cloud.console.counts().values()) <= 6
+        cloud.faults.clear()
+        eventually(lambda: not _tainted(_node(api)), timeout=20)
+
+
+@pytest.mark.row("N16")
+def test_another_instance_under_the_nodes_name_is_told(api: Cluster, cloud: FakeCloud) -> None:
+    api.create(NODES, small_node("node-0000"))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        eventually(lambda: not _tainted(_node(api)))
+        before = _node(api)
+        cloud.faults.add(
+            {
+                "action": "wrong",
+                "answer": "junk",
+                "junk": "other-provider-id",
+                "method": "instance*",
+                "key": "node-0000",
+            }
+        )
+        message = eventually(lambda: _reasons(api, "node-0000").get("ProviderIDMismatch", ""))
+    assert before["spec"]["providerID"] in message
+    assert "delete the Node" in message
+    assert _node(api)["status"]["addresses"] == before["status"]["addresses"]
+
+
+def test_a_foreign_node_is_left_alone(api: Cluster, cloud: FakeCloud) -> None:
+    foreign = small_node("node-0000")
+    foreign["spec"]["providerID"] = "othercloud://x"
+    api.create(NODES, foreign)
+    api.create(NODES, small_node("node-0001"))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        eventually(lambda: "Synced" in _reasons(api, "node-0001"))
+    assert _tainted(_node(api))
+    assert api.events_of("node-0000") == []
+
+
+@pytest.mark.row("N5", "N8", "M3", "M6")
+@pytest.mark.parametrize("capabilities", [["instances_batch", "instances_v2"], WITHOUT_BATCH], ids=["batch", "single"])
+def test_a_sick_provider_costs_only_the_nodes_that_it_is_sick_about(api: Cluster, capabilities: list[str]) -> None:
+    names = [f"node-{number:04d}" for number in range(50)]
+    hung, raising, junk = sick = ["node-0003", "node-0017", "node-0042"]
+    for name in names:
+        api.create(NODES, small_node(name))
+    with _cloud(capabilities=capabilities) as cloud:
+        cloud.faults.add({"name": "hang", "action": "hang", "mode": "hard", "method": "instance*", "key": hung})
+        cloud.faults.add(
+            {"name": "raise", "action": "raise", "error": "RuntimeError", "method": "instance*", "key": raising}
+        )
+        cloud.faults.add(
+            {
+                "name": "junk",
+                "action": "wrong",
+                "answer": "junk",
+                "junk": "addresses",
+                "method": "instance*",
+                "key": junk,
+            }
+        )
+        cloud.faults.add({"name": "slow", "action": "throttle", "method": "instance*", "stop": 10, "times": 5})
+        calls = CloudCallOptions(timeout=3.0)
+        with node_controller(api.kubeconfig, cloud, options=NEVER, calls=calls) as running:
+            eventually(lambda: _ready(api) >= set(names) - set(sick), timeout=15, message=lambda: _ready(api))
+            eventually(lambda: "InvalidInstanceMetadata" in _reasons(api, junk), timeout=20)
+            eventually(lambda: "FailedToInitializeNode" in _reasons(api, raising), timeout=20)
+            eventually(lambda: "CloudCallOverdue" in _reasons(api, hung), timeout=20)
+            assert _ready(api) == set(names) - set(sick)
+            health = running.cloud.health()
+            assert not health.ok
+            assert f"node/{hung}" in {call.key for call in health.overdue}
+            text = running.metrics.text().decode()
+            assert 'outcome="throttled"' in text
+            assert "cloudprovider_api_request_duration_seconds_bucket" in text
+            for name in ("hang", "raise", "junk"):
+                cloud.faults.remove(name)
+            eventually(lambda: _ready(api) == set(names), timeout=70)
+            assert running.cloud.health().ok
