@@ -47,15 +47,14 @@ class LoopThreads:
             if self._started:
                 raise RuntimeError(f"{self.name} was started before")
             self._started = True
+            self._alive = self.count  # from now on none is missing, also before the last one has begun
         for number in range(self.count):
             thread = threading.Thread(target=self._run, name=f"{self.name}-{number}", daemon=True)
-            with self._changed:
-                self._alive += 1
             try:
                 thread.start()
             except RuntimeError:
                 with self._changed:
-                    self._alive -= 1
+                    self._alive -= self.count - number
                 raise
 
     def stopping(self) -> None:
