@@ -34,8 +34,9 @@ class Limiter:
       second's worth;
     - the pause that the cloud named with Throttled (Retry-After), at most `max_pause` seconds;
     - the adaptive limit. A Throttled answer halves the rate: the one in force, or without any the one observed in the
-      second before (of a burst, over its own span). It never falls below `floor_qps`, so that the cloud's recovery is noticed, and doubles every
-      `recovery` seconds without another Throttled. At twice the rate that was too much once (or at `qps`) it is lifted.
+      second before (of a burst, over its own span). It never falls below `floor_qps`, so that the cloud's recovery is
+      noticed, and doubles every `recovery` seconds without another Throttled. At twice the rate that was too much once
+      (or at `qps`) it is lifted.
 
     Throttled answers of calls that had started before the last halving don't halve again: they tell of the old rate.
     """

@@ -21,6 +21,7 @@ from attrs import asdict, frozen
 
 from tests.bench.cluster import AuditReader, BenchCluster, Write, seen
 from tests.bench.contenders import ROOT, UNCAPPED, Contender
+from tests.bench.footprint import Footprint, footprint
 
 INITIALISE = (
     Contender("the API server's limit", "limit"),
@@ -97,6 +98,7 @@ def main() -> int:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--go-default", action="store_true", help="also the Go CCM with its default flags (minutes)")
     parser.add_argument("--only", default="", help="only contenders whose names contain this")
+    parser.add_argument("--footprint", type=int, default=5000, help="nodes for memory and cloud calls; 0: leave out")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     contenders = [one for one in INITIALISE if given.only in one.name]
@@ -111,6 +113,9 @@ def main() -> int:
             results[one.name] = [initialise(one, given.nodes, 600)]
     print(f"\n{platform.machine()}, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}\n")
     print(table(results))
+    if given.footprint:
+        small, large = footprint(given.nodes), footprint(given.footprint)
+        print(f"\n{footprint_table(small, large)}")
     if given.json:
         given.json.write_text(json.dumps({name: [vars_of(run) for run in runs] for name, runs in results.items()}))
     return 0
@@ -131,6 +136,21 @@ def table(results: dict[str, list[Run]]) -> str:
         started = _both([run.events_from_start for run in runs])
         rows.append(f"| {name} | {cells[0]} | {cells[1]} | {started} | {runs[-1].writes} |")
     return "\n".join(rows)
+
+
+def footprint_table(small: Footprint, large: Footprint) -> str:
+    """What one manager of ours costs, as a Markdown table."""
+    return "\n".join(
+        [
+            "| ours, default flags, batch, cloud 50 ms | |",
+            "|---|---|",
+            f"| process start to first write, {small.nodes} nodes there | {small.first_write:.2f} s |",
+            f"| cloud calls to initialise {small.nodes} nodes | {small.calls_to_initialise} |",
+            f"| cloud calls to refresh {large.nodes} nodes | {large.calls_to_refresh} |",
+            f"| writes of that refresh | {large.writes_of_refresh} |",
+            f"| resident memory, {large.nodes} nodes (peak) | {large.memory_mb:.0f} MB ({large.peak_mb:.0f} MB) |",
+        ]
+    )
 
 
 def _both(values: list[float]) -> str:
