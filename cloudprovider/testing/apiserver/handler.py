@@ -12,7 +12,6 @@ import select
 import socket
 import socketserver
 import struct
-import threading
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -159,7 +158,7 @@ class Handler(socketserver.StreamRequestHandler):
         answer = self._answer(api, request, _wrong(fault, watching))
         if isinstance(answer, WatchStream):
             self._watch(request.target, answer, fault)
-            return False
+            return keep
         if fault is not None and fault.action is Action.LOSE_RESPONSE:
             raise Dropped(reset=True)
         self._send(request, answer, keep, truncate=fault is not None and fault.action is Action.TRUNCATE)
@@ -268,7 +267,6 @@ class Handler(socketserver.StreamRequestHandler):
         """Make the coming close send RST."""
         with contextlib.suppress(OSError):  # already gone
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.server.mark_reset(threading.get_ident())
 
 
 def _wrong(fault: Fault | None, watching: bool) -> Wrong:

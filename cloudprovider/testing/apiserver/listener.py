@@ -14,7 +14,7 @@ from http.server import ThreadingHTTPServer
 from typing import Any, Final
 
 from cloudprovider.testing.apiserver.api import API
-from cloudprovider.testing.apiserver.faults import Faults
+from cloudprovider.testing.apiserver.faults import Action, Faults
 from cloudprovider.testing.apiserver.handler import Handler
 
 _LOG: Final = logging.getLogger("cloudprovider.testing.apiserver")
@@ -35,7 +35,6 @@ class Listener(ThreadingHTTPServer):
         self._tls = tls
         self._lock = threading.Lock()
         self._open: dict[int, socket.socket] = {}
-        self._resets: set[int] = set()
         self._workers: set[threading.Thread] = set()
         super().__init__(("127.0.0.1", port), Handler)
         self._thread = threading.Thread(target=self._accept, name="apiserver-accept", daemon=True)
@@ -68,6 +67,7 @@ class Listener(ThreadingHTTPServer):
         for connection in connections:
             with contextlib.suppress(OSError):  # closed by its own thread in this moment
                 connection.shutdown(socket.SHUT_RDWR)
+        self.faults.break_watches(Action.CLOSE)
         for worker in workers:
             worker.join(5)
 
@@ -91,7 +91,6 @@ class Listener(ThreadingHTTPServer):
             worker.start()
 
     def _run(self, connection: socket.socket, address: Any) -> None:
-        ident = threading.get_ident()
         try:
             self.finish_request(connection, address)
         except (OSError, ssl.SSLError) as error:
@@ -99,16 +98,11 @@ class Listener(ThreadingHTTPServer):
         except Exception:  # noqa: BLE001 - top of the connection's thread; logged with its trace
             _LOG.exception("connection of %s failed inside the embedded API server", address)
         finally:
+            connection.close()
             with self._lock:
-                reset = ident in self._resets
-                self._resets.discard(ident)
                 worker = threading.current_thread()
                 self._workers.discard(worker)
                 self._open.pop(id(worker), None)
-            if reset:
-                connection.close()
-            else:
-                self.shutdown_request(connection)
 
     def wrap(self, connection: socket.socket) -> socket.socket:
         """TLS in the connection's own thread, with a deadline for the handshake."""
@@ -120,8 +114,3 @@ class Listener(ThreadingHTTPServer):
         with self._lock:
             self._open[id(threading.current_thread())] = wrapped
         return wrapped
-
-    def mark_reset(self, ident: int) -> None:
-        """The connection of this thread is to end with RST."""
-        with self._lock:
-            self._resets.add(ident)

@@ -64,7 +64,7 @@ class EmbeddedAPIServer:
         self._by_plural = {kind.plural: kind for kind in self._router.kinds()}
         self._by_kind = {kind.kind: kind for kind in self._router.kinds()}
         self._operations = Operations(self.store)
-        self._api = API(
+        self.api = API(
             self.store,
             self._router,
             self._operations,
@@ -91,7 +91,7 @@ class EmbeddedAPIServer:
     def start(self) -> EmbeddedAPIServer:
         """Listen and serve; returns once connections are accepted. Raises OSError when the port is taken."""
         if self._listener is None:
-            self._listener = Listener(self._port, self._api, self.faults, self._tls)
+            self._listener = Listener(self._port, self.api, self.faults, self._tls)
             self._port = self._listener.port
             self._listener.begin()
         return self

@@ -8,6 +8,7 @@ old. Lines without selectors are built once per change and shared by all watcher
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -108,15 +109,16 @@ class WatchStream:
         self._render_object = render_object
         self._idle = idle
         self.subscription: Subscription | None = None
-        self._early: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._early: list[object] = []
+        self._lock = threading.Lock()
 
     def signal(self, value: object) -> None:
-        """Hand something that is not a change to the watcher; from any thread."""
-        subscription = self.subscription
-        if subscription is not None:
-            subscription.signal(value)
-        else:
-            self._early.put(value)
+        """Hand something that is not a change to the watcher; from any thread, also before it runs."""
+        with self._lock:
+            if self.subscription is None:
+                self._early.append(value)
+            else:
+                self.subscription.signal(value)
 
     def batches(self) -> Iterator[list[bytes] | object]:
         """Lists of lines as they come; an empty list when nothing happened for `idle` seconds; any foreign
@@ -129,10 +131,11 @@ class WatchStream:
             first = self._open()
         except Compacted as gone:
             raise errors.expired(f"too old resource version: {gone.version} ({gone.oldest})") from None
-        assert self.subscription is not None
+        subscription = self.subscription
+        assert subscription is not None
         if first:
             yield first
-        pending = self.subscription.pending
+        pending = subscription.pending
         deadline = time.monotonic() + options.timeout
         bookmark_at = self._next_bookmark(deadline)
         while True:
@@ -181,15 +184,23 @@ class WatchStream:
     def _open(self) -> list[bytes]:
         options = self._options
         if options.since is not None:
-            self.subscription, missed = self._store.subscribe(self._kind.plural, options.since)
+            subscription, missed = self._store.subscribe(self._kind.plural, options.since)
+            self._begin(subscription)
             return [line for line in map(self._line, missed) if line is not None]
-        self.subscription, objects, version = self._store.subscribe_now(self._kind.plural)
+        subscription, objects, version = self._store.subscribe_now(self._kind.plural)
+        self._begin(subscription)
         if not options.initial:
             return []
         lines = [watch_line(ADDED, self._data(one)) for one in objects if options.selected.matches(one)]
         if options.initial_end:
             lines.append(self._bookmark_line(version, {INITIAL_EVENTS_END: "true"}))
         return lines
+
+    def _begin(self, subscription: Subscription) -> None:
+        with self._lock:
+            self.subscription = subscription
+            for value in self._early:
+                subscription.signal(value)
 
     def _data(self, stored: Stored) -> bytes:
         return stored.data if self._render is None else self._render(stored)

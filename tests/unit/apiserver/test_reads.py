@@ -1,0 +1,123 @@
+"""Lists over the API: pages of one snapshot, expiry, what resourceVersion means."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.apiserver.api import Wrong
+from tests.unit.apiserver.conftest import Client, Reply, node
+
+NODES = "/api/v1/nodes"
+
+
+@pytest.fixture(autouse=True)
+def five_nodes(server: EmbeddedAPIServer) -> None:
+    for name in "abcde":
+        server.create(node(name, metadata={"labels": {"n": name}}))
+
+
+def names(reply: Reply) -> list[str]:
+    assert reply.code == 200, reply.body
+    return [item["metadata"]["name"] for item in reply.body["items"]]
+
+
+def test_pages_show_one_snapshot_though_objects_come_and_go(client: Client, server: EmbeddedAPIServer) -> None:
+    first = client.get(f"{NODES}?limit=2")
+    assert names(first) == ["a", "b"]
+    assert first.body["metadata"]["remainingItemCount"] == 3
+    server.delete("nodes", "c")
+    server.create(node("bb"))
+    server.patch("nodes", "d", {"metadata": {"labels": {"n": "changed"}}})
+    second = client.get(f"{NODES}?limit=2&continue={first.body['metadata']['continue']}")
+    assert names(second) == ["c", "d"]
+    assert second.body["items"][1]["metadata"]["labels"] == {"n": "d"}
+    assert second.body["metadata"]["resourceVersion"] == first.body["metadata"]["resourceVersion"]
+    third = client.get(f"{NODES}?limit=2&continue={second.body['metadata']['continue']}")
+    assert names(third) == ["e"]
+    assert "continue" not in third.body["metadata"]
+    assert names(client.get(NODES)) == ["a", "b", "bb", "d", "e"]
+
+
+def test_a_page_after_compaction_is_gone_but_tells_how_to_go_on(client: Client, server: EmbeddedAPIServer) -> None:
+    first = client.get(f"{NODES}?limit=2")
+    server.delete("nodes", "d")
+    server.compact()
+    gone = client.get(f"{NODES}?limit=2&continue={first.body['metadata']['continue']}")
+    assert (gone.code, gone.reason) == (410, "Expired")
+    assert "inconsistent list" in gone.body["message"]
+    rest = client.get(f"{NODES}?continue={gone.body['metadata']['continue']}")
+    assert names(rest) == ["c", "e"]
+
+
+def test_limit_with_version_zero_returns_everything(client: Client) -> None:
+    everything = client.get(f"{NODES}?limit=2&resourceVersion=0")
+    assert len(names(everything)) == 5
+    assert "continue" not in everything.body["metadata"]
+
+
+def test_an_exact_version_is_shown_or_expired(client: Client, server: EmbeddedAPIServer) -> None:
+    version = server.version
+    server.delete("nodes", "a")
+    exact = f"{NODES}?resourceVersion={version}&resourceVersionMatch=Exact"
+    assert names(client.get(exact)) == list("abcde")
+    assert names(client.get(f"{NODES}?resourceVersion={version}&resourceVersionMatch=NotOlderThan")) == list("bcde")
+    assert names(client.get(f"{NODES}?resourceVersion={version}&limit=1")) == ["a"]
+    server.compact()
+    gone = client.get(exact)
+    assert (gone.code, gone.reason) == (410, "Expired")
+    assert gone.body["message"] == "The resourceVersion for the provided list is too old."
+
+
+@pytest.mark.parametrize("target", [f"{NODES}?resourceVersion=999", f"{NODES}/a?resourceVersion=999"])
+def test_a_version_from_the_future_is_504(client: Client, target: str) -> None:
+    late = client.get(target)
+    assert (late.code, late.reason) == (504, "Timeout")
+    assert late.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("resourceVersionMatch=Exact", 422),
+        ("resourceVersion=0&resourceVersionMatch=Exact", 422),
+        ("resourceVersion=1&resourceVersionMatch=Odd", 422),
+        ("resourceVersion=x", 400),
+        ("continue=%21", 400),
+        ("continue=e30", 400),
+        ("limit=x", 400),
+        ("labelSelector=a%20b", 400),
+        ("fieldSelector=spec.x%3Dy", 400),
+        ("sendInitialEvents=true", 422),
+    ],
+)
+def test_options_that_do_not_go_together(client: Client, query: str, code: int) -> None:
+    assert client.get(f"{NODES}?{query}").code == code
+
+
+def test_continue_and_a_version_exclude_each_other(client: Client) -> None:
+    token = client.get(f"{NODES}?limit=1").body["metadata"]["continue"]
+    assert client.get(f"{NODES}?continue={token}&resourceVersion=5").code == 400
+    assert client.get(f"{NODES}?continue={token}&resourceVersion=5&resourceVersionMatch=Exact").code == 422
+
+
+def test_selected_pages_do_not_count_the_rest(client: Client) -> None:
+    page = client.get(f"{NODES}?limit=1&labelSelector=n+in+(b,d)")
+    assert names(page) == ["b"]
+    assert "remainingItemCount" not in page.body["metadata"]
+    assert names(client.get(f"{NODES}?labelSelector=n+in+(b,d)&continue={page.body['metadata']['continue']}")) == ["d"]
+
+
+def test_injected_wrong_answers(client: Client, server: EmbeddedAPIServer) -> None:
+    version = server.version
+    server.delete("nodes", "a")
+    server.patch("nodes", "b", {"metadata": {"labels": {"n": "new"}}})
+    empty = client.get(NODES, wrong=Wrong(empty=True))
+    assert names(empty) == []
+    assert empty.body["metadata"]["resourceVersion"] == str(server.version)
+    stale = client.get(NODES, wrong=Wrong(stale=version))
+    assert names(stale) == list("abcde")
+    assert stale.body["metadata"]["resourceVersion"] == str(version)
+    assert client.get(f"{NODES}/a", wrong=Wrong(stale=version)).code == 200
+    assert client.get(f"{NODES}/b", wrong=Wrong(stale=version)).body["metadata"]["labels"] == {"n": "b"}
+    assert client.get(NODES, wrong=Wrong(expired=True)).code == 410
