@@ -12,7 +12,6 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from attrs import define, field
@@ -139,14 +138,11 @@ class Fetch(Generic[A]):
         asked = self._jobs.pop(job, None) or self._late.pop(job, None)
         if asked is None:
             return
-        error = job.take_error()
         if isinstance(asked, tuple):
-            name, program = asked
-            if error is None:
-                self._advance(name, partial(program.send, job.answer), program)
-            else:
-                self._advance(name, partial(program.throw, error), program)
-        elif error is None:
+            self._advance(*asked, job.answer, job.take_error())
+            return
+        error = job.take_error()
+        if error is None:
             self._group_answered(asked, job.answer)
         else:
             self._group_failed(asked, error)
@@ -155,8 +151,7 @@ class Fetch(Generic[A]):
         asked = self._jobs.pop(job)
         error: Exception = self._gateway.overdue_error(job)
         if isinstance(asked, tuple):
-            name, program = asked
-            self._advance(name, partial(program.throw, error), program)
+            self._advance(*asked, None, error)
             return
         if len(asked.names) > 1:
             # No reason to park these keys: at most one of them is to blame, and it will be found.
@@ -172,24 +167,31 @@ class Fetch(Generic[A]):
         except CloudProviderError as error:  # the provider cannot be asked about one node
             self._answer(question.name, error)
         else:
-            self._advance(question.name, partial(next, program), program)
+            self._advance(question.name, program)
 
-    def _advance(self, name: str, resume: Callable[[], Ask[Any]], program: Program[A]) -> None:
-        """Let a program go on to its next call, or to its end."""
+    def _advance(self, name: str, program: Program[A], answer: Any = None, error: Exception | None = None) -> None:
+        """Let a program go on, with the answer or the error of its last call, to its next call or to its end."""
+        thrown: Exception | None = None
         while True:
             try:
-                ask = resume()
+                if error is None:
+                    ask = program.send(answer)
+                else:
+                    thrown, error = error, None
+                    ask = program.throw(thrown)
             except StopIteration as stop:
                 self._answer(name, stop.value)
                 return
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this node's answer
-                self._answer(name, error)
+            except Exception as raised:  # noqa: BLE001 - whatever it is, it is this node's answer
+                # Without this frame, which leads to the taker of the answers: a cycle for every failure.
+                self._answer(name, raised.with_traceback(raised.__traceback__ and raised.__traceback__.tb_next))
                 return
-            parked = self._gateway.parked_error(ask.key, ask.method)
-            if parked is None:
+            finally:
+                thrown = None
+            error = self._gateway.parked_error(ask.key, ask.method)
+            if error is None:
                 self._jobs[self._gateway.submit(ask, self._inbox)] = (name, program)
                 return
-            resume = partial(program.throw, parked)
 
     # ---- batches
 
@@ -300,7 +302,6 @@ class Fetch(Generic[A]):
         for name in list(self._open):
             self._answer(name, CallFailed(f"the question about {name} was given up"))
         self._way.batcher.finished(self._groups)
-        self._inbox.clear()
 
 
 def _of_its_own(error: Exception) -> Exception:

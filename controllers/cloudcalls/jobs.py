@@ -154,6 +154,8 @@ class Job:
         self.until: Future[None] | None = None
 
     def take_error(self) -> Exception | None:
-        """The error, once: its traceback leads back to this job, and would keep it alive."""
-        error, self.error = self.error, None
-        return error
+        """The error, to be taken once: its traceback leads back to this job, and would keep it alive."""
+        try:
+            return self.error
+        finally:
+            self.error = None

@@ -284,6 +284,7 @@ class VendorPool:
             now = self._clock.monotonic()
             if throttled is not None:
                 self._limiter.throttled(now, started=job.started, retry_after=delay_of(throttled))
+                throttled = None  # its traceback leads to this frame
             in_time = job.state is JobState.RUNNING
             until = None
             if in_time:

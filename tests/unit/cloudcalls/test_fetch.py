@@ -731,7 +731,10 @@ def test_closing_answers_everyone() -> None:
 
 
 def test_a_fetch_leaves_nothing_behind_for_the_collector_of_cycles() -> None:
-    for provider in (one_by_one(good)[0], batching(all_good)[0]):
+    def fails(arg: Any) -> Any:
+        raise ValueError("x")
+
+    for provider in (*(one_by_one(fn)[0] for fn in (good, fails)), *(batching(fn)[0] for fn in (all_good, fails))):
         with world(provider) as w:
             w.fetch(nodes(3))
             ends = [threading.Event() for _ in range(3)]
