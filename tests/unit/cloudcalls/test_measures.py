@@ -11,7 +11,10 @@ def test_the_usual_duration_follows_slowly_and_never_lies_below_the_last() -> No
     assert measures.usual("m") is None
     for now in range(1, 6):
         measures.answered("m", 0.1, float(now))
-    assert measures.usual("m") == (pytest.approx(0.1), 5.0)
+    steady = measures.usual("m")
+    assert steady is not None
+    assert steady[0] == pytest.approx(0.1)
+    assert steady[1] == 5.0
     measures.answered("m", 20.0, 6.0)  # a stall has just ended; others will end within the same second
     assert measures.usual("m") == (20.0, 6.0)
     measures.answered("m", 0.1, 7.0)
