@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import shutil
 import ssl
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Final
 
@@ -28,18 +30,19 @@ class Certificates:
             certificate, key = _make()
         except ImportError as error:
             raise ImportError("HTTPS in the embedded API server needs the package 'cryptography'") from error
-        self._folder = tempfile.TemporaryDirectory(prefix="embedded-apiserver-", ignore_cleanup_errors=True)
-        self.ca_file = Path(self._folder.name) / "ca.crt"
+        folder = Path(tempfile.mkdtemp(prefix="embedded-apiserver-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, folder, True)
+        self.ca_file = folder / "ca.crt"
         self.ca_file.write_bytes(certificate)
-        key_file = Path(self._folder.name) / "server.key"
+        key_file = folder / "server.key"
         key_file.touch(mode=0o600)
         key_file.write_bytes(key)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(self.ca_file, key_file)
 
     def close(self) -> None:
-        """Remove the files. May be called twice."""
-        self._folder.cleanup()
+        """Remove the files. May be called twice; happens by itself at the latest when the process ends."""
+        self._remove()
 
 
 def _make() -> tuple[bytes, bytes]:

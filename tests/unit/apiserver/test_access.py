@@ -63,7 +63,8 @@ def test_a_deny_rule_is_403_until_it_is_lifted(client: Client, server: EmbeddedA
 @pytest.mark.parametrize(
     ("method", "target", "verb"),
     [
-        ("GET", NODES, "list"), ("GET", f"{NODES}?watch=1", "watch"), ("GET", f"{NODES}/a", "get"), ("POST", NODES, "create"),
+        ("GET", NODES, "list"), ("GET", f"{NODES}?watch=1", "watch"), ("GET", f"{NODES}/a", "get"),
+        ("POST", NODES, "create"),
         ("PUT", f"{NODES}/a", "update"), ("PATCH", f"{NODES}/a", "patch"), ("DELETE", f"{NODES}/a", "delete"),
         ("DELETE", NODES, "deletecollection"),
     ],

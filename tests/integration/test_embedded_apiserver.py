@@ -1,0 +1,382 @@
+"""The embedded API server over real sockets: HTTP, faults, restarts, TLS."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudprovider.testing.apiserver import Action, EmbeddedAPIServer
+
+NODES = "/api/v1/nodes"
+MERGE = "application/merge-patch+json"
+JSON = dict[str, Any]
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedAPIServer]:
+    with EmbeddedAPIServer(token="t", bookmark_interval=0.2) as running:
+        running.create({"kind": "Node", "metadata": {"name": "a"}})
+        yield running
+
+
+@pytest.fixture
+def connection(server: EmbeddedAPIServer) -> Iterator[http.client.HTTPConnection]:
+    opened = connect(server)
+    yield opened
+    opened.close()
+
+
+def connect(server: EmbeddedAPIServer, timeout: float = 10) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection("127.0.0.1", server.port, timeout=timeout)
+
+
+def send(
+    connection: http.client.HTTPConnection, method: str, target: str, body: object = None
+) -> http.client.HTTPResponse:
+    headers = {"Authorization": "Bearer t", "Content-Type": MERGE if method == "PATCH" else "application/json"}
+    connection.request(method, target, None if body is None else json.dumps(body), headers)
+    return connection.getresponse()
+
+
+def ask(connection: http.client.HTTPConnection, method: str, target: str, body: object = None) -> tuple[int, JSON]:
+    response = send(connection, method, target, body)
+    return response.status, json.loads(response.read())
+
+
+class Watch:
+    """A watch of nodes on a connection of its own, read line by line."""
+
+    def __init__(self, server: EmbeddedAPIServer, query: str = "", timeout: float = 10) -> None:
+        self.connection = connect(server, timeout)
+        self.response = send(self.connection, "GET", f"{NODES}?watch=1{query}")
+        assert self.response.status == 200
+
+    def next(self) -> JSON:
+        event: JSON = json.loads(self.response.readline())
+        return event
+
+    def close(self) -> None:
+        self.response.close()
+        self.connection.close()
+
+
+@pytest.fixture
+def watch(server: EmbeddedAPIServer) -> Iterator[Callable[..., Watch]]:
+    opened: list[Watch] = []
+
+    def start(query: str = "", timeout: float = 10) -> Watch:
+        opened.append(Watch(server, query, timeout))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+def label(server: EmbeddedAPIServer, value: str) -> None:
+    server.patch("nodes", "a", {"metadata": {"labels": {"v": value}}})
+
+
+# -- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+def test_one_connection_serves_many_requests_and_a_watch_between(
+    server: EmbeddedAPIServer, connection: http.client.HTTPConnection
+) -> None:
+    for _ in range(3):
+        assert ask(connection, "GET", f"{NODES}/a")[0] == 200
+    assert ask(connection, "GET", f"{NODES}/none")[0] == 404
+    watching = send(connection, "GET", f"{NODES}?watch=1&timeoutSeconds=1&resourceVersion={server.version}")
+    assert watching.read() == b""
+    assert ask(connection, "PATCH", f"{NODES}/a", {"spec": {"unschedulable": True}})[0] == 200
+    assert server.connections() == 1
+
+
+def test_bodies_in_chunks_head_and_connection_close(connection: http.client.HTTPConnection) -> None:
+    headers = {"Authorization": "Bearer t", "Content-Type": "application/json"}
+    pieces = iter([b'{"metadata":', b'{"name":"b"}}'])
+    connection.request("POST", NODES, pieces, headers, encode_chunked=True)
+    created = connection.getresponse()
+    assert (created.status, json.loads(created.read())["metadata"]["name"]) == (201, "b")
+    connection.request("HEAD", f"{NODES}/b", headers=headers)
+    head = connection.getresponse()
+    assert (head.status, head.read()) == (200, b"")
+    assert int(head.headers["Content-Length"]) > 100
+    connection.request("GET", f"{NODES}/b", headers={**headers, "Connection": "close"})
+    last = connection.getresponse()
+    assert (last.status, last.headers["Connection"]) == (200, "close")
+    last.read()
+
+
+def test_expect_continue_is_answered(server: EmbeddedAPIServer) -> None:
+    body = b'{"metadata":{"labels":{"x":"y"}}}'
+    head = (
+        f"PATCH {NODES}/a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\nContent-Type: {MERGE}\r\n"
+        f"Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+        raw.sendall(head.encode())
+        assert raw.recv(100).startswith(b"HTTP/1.1 100")
+        raw.sendall(body)
+        assert raw.recv(100).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\x16\x03\x01\x02\x00\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/1.1\r\nno colon\r\n\r\n"]
+)
+def test_what_is_not_http_is_dropped(server: EmbeddedAPIServer, garbage: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+        raw.sendall(garbage)
+        assert raw.recv(100) == b""
+
+
+def test_a_large_list_arrives_whole(server: EmbeddedAPIServer, connection: http.client.HTTPConnection) -> None:
+    images = [{"names": [f"image-{at}-{'x' * 100}"], "sizeBytes": at} for at in range(50)]
+    for at in range(300):
+        server.create({"kind": "Node", "metadata": {"name": f"n{at:03}"}, "status": {"images": images}})
+    response = send(connection, "GET", NODES)
+    data = response.read()
+    assert len(data) == int(response.headers["Content-Length"]) > 1_500_000
+    assert len(json.loads(data)["items"]) == 301
+
+
+# -- faults on requests ------------------------------------------------------------------------------------------------
+
+
+def test_429_503_and_500_with_their_headers(server: EmbeddedAPIServer, connection: http.client.HTTPConnection) -> None:
+    server.faults.too_many_requests(retry_after=7, method="PATCH", count=1)
+    response = send(connection, "PATCH", f"{NODES}/a", {"spec": {"unschedulable": True}})
+    body = json.loads(response.read())
+    assert (response.status, response.headers["Retry-After"]) == (429, "7")
+    assert (body["reason"], body["details"]["retryAfterSeconds"]) == ("TooManyRequests", 7)
+    assert "unschedulable" not in server.get("nodes", "a")["spec"]
+    server.faults.status(503, count=1)
+    server.faults.status(500, count=1)
+    assert [ask(connection, "GET", NODES)[0] for _ in range(3)] == [503, 500, 200]
+
+
+def test_latency_delays_what_it_fits(server: EmbeddedAPIServer, connection: http.client.HTTPConnection) -> None:
+    server.faults.latency(0.2, path="nodes/a$", count=1)
+    began = time.monotonic()
+    assert ask(connection, "GET", f"{NODES}/a")[0] == 200
+    assert time.monotonic() - began >= 0.2
+
+
+def test_a_reset_request_is_not_applied_and_a_lost_response_is(server: EmbeddedAPIServer) -> None:
+    server.faults.reset(method="PATCH", count=1)
+    for expected in ({}, {"v": "2"}):
+        connection = connect(server)
+        with pytest.raises(ConnectionResetError):
+            ask(connection, "PATCH", f"{NODES}/a", {"metadata": {"labels": {"v": "2"}}})
+        connection.close()
+        assert server.get("nodes", "a")["metadata"].get("labels", {}) == expected
+        server.faults.lose_response(method="PATCH", count=1)
+
+
+def test_a_truncated_answer_ends_early(server: EmbeddedAPIServer, connection: http.client.HTTPConnection) -> None:
+    server.faults.truncate(path="nodes$", count=1)
+    with pytest.raises(http.client.IncompleteRead):
+        send(connection, "GET", NODES).read()
+
+
+def test_lists_that_are_expired_empty_or_stale(
+    server: EmbeddedAPIServer, connection: http.client.HTTPConnection
+) -> None:
+    version = server.version
+    label(server, "new")
+    server.faults.expire(count=1)
+    assert ask(connection, "GET", NODES)[1]["reason"] == "Expired"
+    server.faults.empty_list(count=1)
+    empty = ask(connection, "GET", NODES)[1]
+    assert (empty["items"], empty["metadata"]["resourceVersion"]) == ([], str(server.version))
+    server.faults.stale(version, count=2)
+    stale = ask(connection, "GET", NODES)[1]
+    assert (stale["metadata"]["resourceVersion"], "labels" in stale["items"][0]["metadata"]) == (str(version), False)
+    assert "labels" not in ask(connection, "GET", f"{NODES}/a")[1]["metadata"]
+    assert ask(connection, "GET", f"{NODES}/a")[1]["metadata"]["labels"] == {"v": "new"}
+
+
+# -- faults on watches -------------------------------------------------------------------------------------------------
+
+
+def test_watch_events_arrive_at_once(server: EmbeddedAPIServer, watch: Callable[..., Watch]) -> None:
+    watching = watch()
+    assert watching.next()["type"] == "ADDED"
+    for value in ("1", "2"):
+        label(server, value)
+        assert watching.next()["object"]["metadata"]["labels"] == {"v": value}
+
+
+def test_bookmarks_come_while_nothing_happens(watch: Callable[..., Watch], server: EmbeddedAPIServer) -> None:
+    watching = watch(f"&resourceVersion={server.version}&allowWatchBookmarks=true")
+    bookmark = watching.next()
+    assert (bookmark["type"], bookmark["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", str(server.version))
+
+
+@pytest.mark.parametrize("when", ["rule", "now"])
+@pytest.mark.parametrize("action", [Action.RESET, Action.TRUNCATE, Action.EXPIRE, Action.CLOSE])
+def test_a_watch_breaks(server: EmbeddedAPIServer, watch: Callable[..., Watch], action: Action, when: str) -> None:
+    if when == "rule":
+        {
+            Action.RESET: server.faults.reset,
+            Action.TRUNCATE: server.faults.truncate,
+            Action.EXPIRE: server.faults.expire,
+            Action.CLOSE: server.faults.close,
+        }[action](path="watch", count=1, after_events=2)
+    watching = watch()
+    assert watching.next()["type"] == "ADDED"
+    label(server, "1")
+    assert watching.next()["type"] == "MODIFIED"
+    if when == "now":
+        assert server.faults.break_watches(action) == 1
+    label(server, "2")
+    if action is Action.RESET:
+        with pytest.raises(ConnectionResetError):
+            watching.response.readline()
+    elif action is Action.TRUNCATE:
+        with pytest.raises(http.client.IncompleteRead):
+            watching.response.read()
+    elif action is Action.EXPIRE:
+        error = watching.next()
+        assert (error["type"], error["object"]["code"], error["object"]["reason"]) == ("ERROR", 410, "Expired")
+        assert watching.response.readline() == b""
+    elif when == "rule":
+        assert watching.response.readline() == b""
+    else:  # the change may have come before the end
+        assert b"MODIFIED" in watching.response.read() + b"MODIFIED"
+    assert watch().next()["object"]["metadata"]["labels"] == {"v": "2"}
+
+
+@pytest.mark.parametrize("when", ["rule", "now"])
+def test_a_watch_falls_silent_and_stays_open(server: EmbeddedAPIServer, watch: Callable[..., Watch], when: str) -> None:
+    if when == "rule":
+        server.faults.half_open(count=1, after_events=1)
+    watching = watch(timeout=0.3)
+    assert watching.next()["type"] == "ADDED"
+    if when == "now":
+        assert server.faults.break_watches(Action.HALF_OPEN) == 1
+        _until(lambda: server.store.subscriptions() == [])
+    label(server, "1")
+    with pytest.raises(TimeoutError):
+        watching.response.readline()
+    assert server.connections() == 1
+
+
+def test_a_watcher_that_leaves_is_forgotten(server: EmbeddedAPIServer, watch: Callable[..., Watch]) -> None:
+    watching = watch()
+    watching.next()
+    assert server.faults.open_watches() == 1
+    watching.close()
+    _until(lambda: server.faults.open_watches() == 0 and server.store.subscriptions() == [])
+
+
+# -- life --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_restart_keeps_port_and_data_and_breaks_connections(
+    server: EmbeddedAPIServer, connection: http.client.HTTPConnection, watch: Callable[..., Watch]
+) -> None:
+    before = ask(connection, "GET", f"{NODES}/a")[1]
+    watching, url = watch(), server.url
+    watching.next()
+    server.restart()
+    assert server.url == url
+    with pytest.raises((http.client.HTTPException, ConnectionError)):
+        watching.response.read()
+    connection.close()
+    assert ask(connection, "GET", f"{NODES}/a")[1] == before
+    resumed = watch(f"&resourceVersion={before['metadata']['resourceVersion']}")
+    label(server, "1")
+    assert resumed.next()["type"] == "MODIFIED"
+    version = server.version
+    label(server, "2")
+    server.restart(forget_history=True)
+    assert watch(f"&resourceVersion={version}").next()["object"]["reason"] == "Expired"
+
+
+def test_stop_returns_soon_in_every_state(watch: Callable[..., Watch], server: EmbeddedAPIServer) -> None:
+    idle = connect(server)
+    ask(idle, "GET", NODES)
+    watch().next()
+    server.faults.half_open(count=1)
+    watch()
+    server.faults.latency(60, path="slow", count=1)
+    slow = threading.Thread(target=_ignore_errors, args=(server, "/slow"))
+    slow.start()
+    _until(lambda: server.connections() == 4)
+    began = time.monotonic()
+    server.stop()
+    assert time.monotonic() - began < 2
+    slow.join()
+    idle.close()
+    assert server.connections() == 0
+    with pytest.raises(ConnectionRefusedError):
+        ask(connect(server), "GET", NODES)
+    server.stop()
+
+
+def test_a_kubeconfig_is_private_and_works_with_the_official_client(server: EmbeddedAPIServer, tmp_path: Path) -> None:
+    from kubernetes import client, config
+
+    path = server.write_kubeconfig(tmp_path / "kubeconfig")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    configuration = client.Configuration()
+    config.load_kube_config(str(path), client_configuration=configuration)  # type: ignore[no-untyped-call]  # theirs
+    with client.ApiClient(configuration) as api:
+        nodes = client.CoreV1Api(api).list_node()
+    assert [node.metadata.name for node in nodes.items if node.metadata] == ["a"]
+
+
+def test_https_with_a_certificate_of_its_own() -> None:
+    with EmbeddedAPIServer(token="t", tls=True) as server:
+        assert server.url.startswith("https://")
+        context = ssl.create_default_context(cafile=str(server.ca_file))
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10):  # a silent client holds up nobody
+            secure = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=10, context=context)
+            assert ask(secure, "GET", NODES)[0] == 200
+            secure.close()
+
+
+def test_patches_from_many_threads_are_all_applied(server: EmbeddedAPIServer) -> None:
+    def work(worker: int) -> None:
+        connection = connect(server)
+        for at in range(50):
+            body = {"metadata": {"annotations": {f"{worker}-{at}": "x"}}}
+            assert ask(connection, "PATCH", f"{NODES}/a", body)[0] == 200
+        connection.close()
+
+    version = server.version
+    threads = [threading.Thread(target=work, args=(worker,)) for worker in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(server.get("nodes", "a")["metadata"]["annotations"]) == 400
+    assert server.version == version + 400
+
+
+def _ignore_errors(server: EmbeddedAPIServer, path: str) -> None:
+    connection = connect(server)
+    try:
+        ask(connection, "GET", path)
+    except (OSError, http.client.HTTPException, ValueError):
+        return
+    finally:
+        connection.close()
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
