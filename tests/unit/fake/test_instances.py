@@ -1,0 +1,284 @@
+"""Instances in their three forms, zones, and machines that appear on demand; over both stores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+
+from cloudprovider import (
+    CloudProviderError,
+    InstanceMetadata,
+    InstanceNotFound,
+    InstanceState,
+    NotImplementedByProvider,
+    Zone,
+)
+from cloudprovider.testing.fake import BadRequest, FakeCloud, FakeConfig, InstanceGenerator
+from cloudprovider.testing.fake.config import CAPABILITIES
+from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
+from tests.unit.fake.conftest import MakeCloud
+from tests.unit.fake.objects import node, nodes
+
+WORLD = [
+    {
+        "name": "a",
+        "id": "i-1",
+        "type": "small",
+        "zone": "z1",
+        "region": "r1",
+        "addresses": {"InternalIP": "10.0.0.1", "Hostname": "a"},
+        "labels": {"cloud.example/rack": "7"},
+    },
+    {"name": "off", "shutdown": True},
+]
+METADATA = InstanceMetadata(
+    provider_id="fake://i-1",
+    instance_type="small",
+    node_addresses=(V1NodeAddress(type="InternalIP", address="10.0.0.1"), V1NodeAddress(type="Hostname", address="a")),
+    zone="z1",
+    region="r1",
+    additional_labels={"cloud.example/rack": "7"},
+)
+
+
+@pytest.fixture
+def cloud(make_both: MakeCloud) -> FakeCloud:
+    return make_both(instances=WORLD, capabilities=CAPABILITIES)
+
+
+def never(answer: object) -> bool:
+    return isinstance(answer, CloudProviderError) and not isinstance(answer, InstanceNotFound)
+
+
+class TestV2:
+    def test_by_name_and_by_provider_id(self, cloud: FakeCloud) -> None:
+        v2 = cloud.instances_v2()
+        assert v2 is not None
+        for asked in (node("a"), node("a", "fake://i-1"), node("renamed", "fake://i-1")):
+            assert v2.instance_metadata(asked) == METADATA
+            assert v2.instance_exists(asked)
+            assert not v2.instance_shutdown(asked)
+        assert v2.instance_shutdown(node("off"))
+        assert v2.instance_exists(node("off"))
+
+    def test_the_provider_id_counts_not_the_name(self, cloud: FakeCloud) -> None:
+        v2 = cloud.instances_v2()
+        assert v2 is not None
+        assert not v2.instance_exists(node("a", "fake://i-of-old"))
+        for question in (v2.instance_metadata, v2.instance_shutdown):
+            with pytest.raises(InstanceNotFound):
+                question(node("a", "fake://i-of-old"))
+            with pytest.raises(InstanceNotFound):
+                question(node("nobody"))
+        assert not v2.instance_exists(node("nobody"))
+
+    def test_another_clouds_node_is_unknown_never_gone(self, cloud: FakeCloud) -> None:
+        v2, batch = cloud.instances_v2(), cloud.instances_batch()
+        assert v2 is not None
+        assert batch is not None
+        foreign = node("a", "other://i-1")
+        questions: list[Callable[[V1Node], object]] = [v2.instance_exists, v2.instance_shutdown, v2.instance_metadata]
+        for question in questions:
+            with pytest.raises(BadRequest, match="not of this cloud"):
+                question(foreign)
+        assert never(batch.instances_state([foreign])["a"])
+        assert never(batch.instances_metadata([foreign])["a"])
+
+    def test_answers_are_the_callers_own(self, cloud: FakeCloud) -> None:
+        v2 = cloud.instances_v2()
+        assert v2 is not None
+        v2.instance_metadata(node("a")).node_addresses[0].address = "scribbled"
+        assert v2.instance_metadata(node("a")) == METADATA
+
+
+class TestBatch:
+    def test_each_node_has_its_answer(self, cloud: FakeCloud) -> None:
+        batch = cloud.instances_batch()
+        assert batch is not None
+        asked = [node("a", "fake://i-1"), node("off"), node("nobody"), node("x", "fake://i-0")]
+        states = batch.instances_state(asked)
+        assert {name: states[name] for name in ("a", "off")} == {
+            "a": InstanceState.RUNNING,
+            "off": InstanceState.SHUTDOWN,
+        }
+        assert isinstance(states["nobody"], InstanceNotFound)
+        assert isinstance(states["x"], InstanceNotFound)
+        metadata = batch.instances_metadata(asked)
+        assert metadata["a"] == METADATA
+        assert isinstance(metadata["nobody"], InstanceNotFound)
+        assert set(metadata) == set(states) == {"a", "off", "nobody", "x"}
+        assert batch.instances_state([]) == {}
+
+    def test_too_many_are_refused(self, make_both: MakeCloud) -> None:
+        cloud = make_both(max_batch=2)
+        batch = cloud.instances_batch()
+        assert batch is not None
+        assert batch.max_batch == 2
+        assert len(batch.instances_state(nodes("a", "b"))) == 2
+        with pytest.raises(BadRequest, match="3 nodes"):
+            batch.instances_state(nodes("a", "b", "c"))
+
+    def test_a_batch_of_a_hundred_is_cheap(self) -> None:
+        """Well under 2 ms in memory; the fastest of many, as other programs share the machine."""
+        with FakeCloud(FakeConfig(generate=(InstanceGenerator(count=5000),))) as cloud:
+            batch = cloud.instances_batch()
+            assert batch is not None
+            asked = [node(f"node-{number:04d}", f"fake://i-node-{number:04d}") for number in range(100)]
+            assert len(batch.instances_metadata(asked)) == 100
+            fastest = 1.0
+            for _ in range(50):
+                start = time.perf_counter()
+                batch.instances_metadata(asked)
+                fastest = min(fastest, time.perf_counter() - start)
+            assert fastest < 0.002
+
+
+class TestOlderForm:
+    def test_every_question(self, cloud: FakeCloud) -> None:
+        instances = cloud.instances()
+        assert instances is not None
+        assert instances.node_addresses("a") == METADATA.node_addresses
+        assert instances.node_addresses_by_provider_id("fake://i-1") == METADATA.node_addresses
+        assert instances.instance_id("a") == instances.external_id("a") == "i-1"
+        assert instances.instance_type("a") == instances.instance_type_by_provider_id("fake://i-1") == "small"
+        assert instances.current_node_name("host") == "host"
+        assert instances.instance_exists_by_provider_id("fake://i-1")
+        assert not instances.instance_exists_by_provider_id("fake://i-2")
+        assert not instances.instance_shutdown_by_provider_id("fake://i-1")
+        assert instances.instance_shutdown_by_provider_id("fake://i-off")
+        assert set(cloud.calls.counts()) == {
+            "node_addresses", "node_addresses_by_provider_id", "instance_id", "external_id", "instance_type",
+            "instance_type_by_provider_id", "current_node_name", "instance_exists_by_provider_id",
+            "instance_shutdown_by_provider_id",
+        }  # fmt: skip
+
+    def test_absent_and_foreign(self, cloud: FakeCloud) -> None:
+        instances = cloud.instances()
+        assert instances is not None
+        by_name: list[Callable[[str], object]] = [
+            instances.node_addresses, instances.instance_id, instances.external_id, instances.instance_type,
+        ]  # fmt: skip
+        by_id: list[Callable[[str], object]] = [
+            instances.node_addresses_by_provider_id, instances.instance_type_by_provider_id,
+            instances.instance_shutdown_by_provider_id,
+        ]  # fmt: skip
+        for question in by_name:
+            with pytest.raises(InstanceNotFound):
+                question("nobody")
+        for question in by_id:
+            with pytest.raises(InstanceNotFound):
+                question("fake://i-0")
+        for question in [*by_id, instances.instance_exists_by_provider_id]:
+            with pytest.raises(BadRequest):
+                question("other://i-1")
+
+    def test_ssh_keys(self, cloud: FakeCloud) -> None:
+        instances = cloud.instances()
+        assert instances is not None
+        for _ in range(2):
+            instances.add_ssh_key_to_all_instances("ada", b"ssh-ed25519 AAAA")
+        instances.add_ssh_key_to_all_instances("bob", b"ssh-ed25519 \xff")
+        assert cloud.console.ssh_users() == ["ada", "bob"]
+        assert [call.effect for call in cloud.calls.log()] == ["created", "unchanged", "created"]
+
+    def test_zones(self, cloud: FakeCloud, make_both: MakeCloud) -> None:
+        zones = cloud.zones()
+        assert zones is not None
+        assert zones.get_zone_by_node_name("a") == zones.get_zone_by_provider_id("fake://i-1") == Zone("z1", "r1")
+        for question, asked in ((zones.get_zone_by_node_name, "x"), (zones.get_zone_by_provider_id, "fake://x")):
+            with pytest.raises(InstanceNotFound):
+                question(asked)
+        with pytest.raises(NotImplementedByProvider):
+            zones.get_zone()
+        inside = make_both(zone="z2", region="r2").zones()
+        assert inside is not None
+        assert inside.get_zone() == Zone("z2", "r2")
+
+
+class TestWithoutProviderIDs:
+    def test_machines_are_found_by_name_alone(self, make_both: MakeCloud) -> None:
+        cloud = make_both(instances=WORLD, capabilities=CAPABILITIES, provider_ids=False)
+        v2, batch, instances = cloud.instances_v2(), cloud.instances_batch(), cloud.instances()
+        assert v2 is not None
+        assert batch is not None
+        assert instances is not None
+        assert cloud.provider_id_prefixes() == ()
+        assert v2.instance_metadata(node("a")).provider_id == ""
+        assert v2.instance_exists(node("a", "other://x"))
+        assert batch.instances_state(nodes("a"))["a"] is InstanceState.RUNNING
+        by_id: list[Callable[[str], object]] = [
+            instances.instance_exists_by_provider_id, instances.node_addresses_by_provider_id,
+        ]  # fmt: skip
+        for question in by_id:
+            with pytest.raises(NotImplementedByProvider):
+                question("fake://i-1")
+        with pytest.raises(NotImplementedByProvider):
+            instances.instance_id("a")
+        assert instances.instance_type("a") == "small"
+
+
+class TestOnDemand:
+    def test_machines_appear_once_and_stay(self, make_both: MakeCloud) -> None:
+        cloud = make_both(on_demand={"zones": ["z1", "z2"], "network": "10.9.0.0/16"}, instances=[{"name": "here"}])
+        v2, batch = cloud.instances_v2(), cloud.instances_batch()
+        assert v2 is not None
+        assert batch is not None
+        first = v2.instance_metadata(node("b"))
+        assert (first.provider_id, first.zone) == ("fake://i-b", "z1")
+        assert [(a.type, a.address) for a in first.node_addresses] == [("InternalIP", "10.9.0.1"), ("Hostname", "b")]
+        answers = batch.instances_metadata(nodes("a", "b", "here"))
+        assert answers["b"] == first
+        second = answers["a"]
+        assert isinstance(second, InstanceMetadata)
+        assert second.zone == "z2"
+        assert [one.name for one in cloud.console.instances()] == ["a", "b", "here"]
+        assert cloud.console.instance("here").zone == "zone-a"
+
+    def test_the_nodes_own_addresses_come_first(self, make_both: MakeCloud) -> None:
+        v2 = make_both(on_demand={"addresses": {"ExternalIP": "192.0.2.{i}"}}).instances_v2()
+        assert v2 is not None
+        told = node("told", metadata={"annotations": {ANNOTATION_PROVIDED_NODE_IP: "172.18.0.2,fd00::2"}})
+        has = node("has", status={"addresses": [{"type": "InternalIP", "address": "172.18.0.3"},
+                                                {"type": "Hostname", "address": "other"}]})  # fmt: skip
+        assert [(a.type, a.address) for a in v2.instance_metadata(told).node_addresses] == [
+            ("InternalIP", "172.18.0.2"), ("InternalIP", "fd00::2"), ("ExternalIP", "192.0.2.0"), ("Hostname", "told"),
+        ]  # fmt: skip
+        assert [(a.type, a.address) for a in v2.instance_metadata(has).node_addresses] == [
+            ("InternalIP", "172.18.0.3"), ("ExternalIP", "192.0.2.1"), ("Hostname", "has"),
+        ]  # fmt: skip
+
+    def test_a_node_from_an_earlier_run_keeps_its_id(self, make_both: MakeCloud) -> None:
+        """In memory every run begins anew; a cluster that was initialised before must not look gone."""
+        cloud = make_both(on_demand={}, capabilities=CAPABILITIES)
+        v2, instances = cloud.instances_v2(), cloud.instances()
+        assert v2 is not None
+        assert instances is not None
+        assert v2.instance_metadata(node("old", "fake://i-other")).provider_id == "fake://i-other"
+        assert instances.instance_exists_by_provider_id("fake://i-older")
+        assert cloud.console.instance("older").id == "i-older"
+        assert not instances.instance_exists_by_provider_id("fake://something")
+        with pytest.raises(BadRequest):
+            v2.instance_exists(node("foreign", "other://1"))
+
+    def test_what_was_removed_stays_away_and_so_does_a_recreated_ones_old_id(self, make_both: MakeCloud) -> None:
+        cloud = make_both(on_demand={})
+        v2 = cloud.instances_v2()
+        assert v2 is not None
+        assert v2.instance_exists(node("a"))
+        cloud.console.remove_instance("a")
+        assert not v2.instance_exists(node("a"))
+        assert not v2.instance_exists(node("a", "fake://i-a"))
+        assert cloud.console.add_instance("a").id != "i-a"
+        assert v2.instance_exists(node("a"))
+        assert not v2.instance_exists(node("a", "fake://i-a"))
+
+    def test_only_for_the_names_it_is_for(self, make_both: MakeCloud) -> None:
+        batch = make_both(on_demand={"names": ["edge-*", "x"]}).instances_batch()
+        assert batch is not None
+        states = dict(batch.instances_state(nodes("edge-1", "x", "other")))
+        assert isinstance(states.pop("other"), InstanceNotFound)
+        assert set(states.values()) == {InstanceState.RUNNING}
