@@ -1,0 +1,65 @@
+"""An hour in which nothing happens, with 5,000 nodes, on a clock moved by hand: no write, few calls to the cloud."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from controllers.node import CloudNodeOptions
+from controllers.node.changes import initialization
+from controllers.runtime.metrics import Metrics
+from tests.bench.ccm import BenchCloud, metadata_of
+from tests.support.clock import FakeClock
+from tests.support.nodes import small_node
+from tests.support.running import node_controller
+from tests.support.waiting import eventually
+
+COUNT = 5000
+PERIOD = 300.0
+
+
+@pytest.mark.row("N14")
+def test_an_idle_hour_writes_nothing_and_asks_in_batches(tmp_path: Path) -> None:
+    clock = FakeClock()
+    options = CloudNodeOptions(node_status_update_frequency=PERIOD)
+    with EmbeddedAPIServer() as server:
+        for number in range(COUNT):
+            server.create(_initialised(f"node-{number:04d}"))
+        kubeconfig = Path(server.write_kubeconfig(tmp_path / "kubeconfig"))
+        with node_controller(kubeconfig, BenchCloud(0.0, batch=True), options=options, clock=clock) as running:
+            _await_rounds(running.metrics, 1)  # the refresh at the start
+            for round_ in range(1, 13):
+                clock.wait_for_timeout(PERIOD)
+                clock.advance(PERIOD)
+                _await_rounds(running.metrics, round_ + 1)
+            assert len(running.lister.list()) == COUNT
+    requests = [line for line in running.metrics.text().decode().splitlines() if "rest_client_requests_total{" in line]
+    assert requests
+    assert all('method="GET"' in line for line in requests), requests
+
+
+def _await_rounds(metrics: Metrics, rounds: int) -> None:
+    """Wait until so many refreshes are worked off, and see that each took its fifty calls."""
+
+    def refreshed() -> float:
+        return metrics.value("workqueue_work_duration_seconds_count", name="NodeRefresh") or 0.0
+
+    eventually(lambda: refreshed() >= COUNT * rounds, timeout=30, message=lambda: f"{refreshed()} refreshed")
+    labels = {"provider": "bench", "method": "instances_metadata", "outcome": "success"}
+    assert metrics.value("cloudprovider_api_requests_total", **labels) == COUNT / 100 * rounds
+
+
+def _initialised(name: str) -> dict[str, Any]:
+    """A node as our controller leaves it."""
+    raw = small_node(name)
+    node = V1Node.from_dict(raw)
+    assert node is not None
+    status, rest = initialization(node, metadata_of(name)).patches
+    raw["status"]["addresses"] = status.body["status"]["addresses"][1:]
+    raw["metadata"] |= rest.body["metadata"]
+    raw["spec"] = {"providerID": rest.body["spec"]["providerID"]}
+    return raw
