@@ -12,10 +12,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any, Final
 
-import jsonpatch
-import jsonpointer
-
-from cloudprovider.testing.apiserver.errors import JSON
+from cloudprovider.testing.apiserver.errors import JSON, not_implemented
 from cloudprovider.testing.apiserver.schema import Struct
 
 DIRECTIVE: Final = "$patch"
@@ -50,7 +47,14 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: JSON, operations: Sequence[Any]) -> JSON:
-    """JSON Patch. Raises PatchError (422) for a failed test, a missing path, or an operation that is none."""
+    """JSON Patch. Raises PatchError (422) for a failed test, a missing path, or an operation that is none; StatusError
+    (501) where the package `jsonpatch` is not installed.
+    """
+    try:
+        import jsonpatch
+        import jsonpointer
+    except ImportError as error:
+        raise not_implemented("JSON Patch without the package jsonpatch, which the extra `testing` brings") from error
     try:
         touched = {_first_part(one.get(field)) for one in operations for field in ("path", "from")}
         base = {name: copy.deepcopy(value) if name in touched else value for name, value in target.items()}

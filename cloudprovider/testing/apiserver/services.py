@@ -1,7 +1,8 @@
 """Services: defaults, cluster IPs and node ports, the fields that go with a type.
 
 Follows pkg/registry/core/service (strategy, storage, alloc) and pkg/apis/core/v1/defaults.go of
-k8s.io/kubernetes, for a cluster with one IPv4 range. Validation is in `service_rules`.
+k8s.io/kubernetes, for a cluster with one IPv4 range. Validation is in `service_rules`. One oddity is left out: the real
+server keeps an internalTrafficPolicy in services of the type ExternalName and hides it from readers.
 """
 
 from __future__ import annotations

@@ -206,6 +206,8 @@ class WatchStream:
         return stored.data if self._render is None else self._render(stored)
 
     def _line(self, change: Change) -> bytes | None:
+        if self._options.since is not None and change.version <= self._options.since:
+            return None  # the client has seen a later state than this server had when the watch began
         selected = self._options.selected
         if not selected.selects:
             if selected.namespace and not selected.matches(change.stored):

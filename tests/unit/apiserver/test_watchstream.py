@@ -137,6 +137,19 @@ def test_a_bookmark_never_runs_ahead_of_a_pending_change() -> None:
     stream.close()
 
 
+def test_a_watch_from_the_future_waits_until_the_server_gets_there(client: Client, server: EmbeddedAPIServer) -> None:
+    stream = client.watch(f"{NODES}&resourceVersion={server.version + 2}")
+    batches = stream.batches()
+    stream.signal("begin")
+    next(batches)
+    for name in "abc":
+        server.create(node(name))
+    batch = next(batches)
+    assert isinstance(batch, list)
+    assert json.loads(batch[0])["object"]["metadata"]["name"] == "c"
+    stream.close()
+
+
 def test_a_version_that_was_compacted_is_expired(client: Client, server: EmbeddedAPIServer) -> None:
     version = server.version
     server.create(node("a"))
