@@ -1,0 +1,103 @@
+"""A vendor's package as a user installs it: into a fresh environment, beside a broken one, and run by our program.
+
+The environment holds our wheel, the sample provider's and a broken plugin's; their dependencies are borrowed from the
+environment that runs the tests, so that nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES
+from tests.support.nodes import small_node
+from tests.support.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+BROKEN_PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "brokencloud"
+version = "1.2.3"
+
+[project.entry-points."cloudprovider.providers"]
+brokencloud = "brokencloud:new_provider"
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the three distributions; returns its folder of programs."""
+    folder = tmp_path_factory.mktemp("plugin")
+    broken = folder / "broken"
+    (broken / "brokencloud").mkdir(parents=True)
+    (broken / "pyproject.toml").write_text(BROKEN_PROJECT)
+    (broken / "brokencloud" / "__init__.py").write_text('raise RuntimeError("this plugin is broken")\n')
+    home = folder / "env"
+    venv.create(home, with_pip=False)
+    programs = home / "bin"
+    site = home / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    wheels = folder / "wheels"
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(wheels)]
+    subprocess.run([*build, str(ROOT), str(ROOT / "examples" / "samplecloud"), str(broken)], check=True)
+    install = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "--quiet", "--no-deps"]
+    subprocess.run([*install, "--force-reinstall", *map(str, sorted(wheels.glob("*.whl")))], check=True)
+    return programs
+
+
+def test_the_wheel_holds_the_two_packages_and_nothing_else(environment: Path) -> None:
+    (wheel,) = (environment.parents[1] / "wheels").glob("kubernetes_cloud_provider-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"cloudprovider", "controllers"}
+    assert {"cloudprovider/py.typed", "controllers/py.typed"} <= set(names)
+
+
+def test_an_installed_provider_initialises_nodes_beside_a_broken_one(
+    api: Cluster, environment: Path, tmp_path: Path
+) -> None:
+    config = {
+        "region": "north",
+        "state_file": "state.json",
+        "load_balancer_range": "198.51.100.0/24",
+        "instances": [{"id": "i-1", "name": "node-1", "zone": "north-1", "type": "small", "addresses": ["10.0.0.1"]}],
+    }
+    (tmp_path / "cloud.json").write_text(json.dumps(config))
+    api.create(NODES, small_node("node-1"))
+    flags = ["--cloud-config=cloud.json", f"--kubeconfig={api.kubeconfig}", "--leader-elect=false"]
+    with (tmp_path / "log").open("wb") as log:
+        command = [str(environment / "cloud-controller-manager"), "--cloud-provider=samplecloud", *flags]
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
+        try:
+            eventually(
+                lambda: api.get(f"{NODES}/node-1")["spec"].get("providerID") == "samplecloud://i-1",
+                timeout=30,
+                message=lambda: (tmp_path / "log").read_text(),
+            )
+        finally:
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(45)
+    assert code == 0, (tmp_path / "log").read_text()
+    labels = api.get(f"{NODES}/node-1")["metadata"]["labels"]
+    assert labels["topology.kubernetes.io/zone"] == "north-1"
+
+
+def test_the_broken_one_is_blamed_by_name(environment: Path, tmp_path: Path) -> None:
+    command = [str(environment / "cloud-controller-manager"), "--cloud-provider=brokencloud", "--leader-elect=false"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (1, 2)
+    assert "brokencloud 1.2.3" in done.stderr
+    assert "this plugin is broken" in done.stderr
+    assert "Traceback" not in done.stderr
