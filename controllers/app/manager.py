@@ -38,6 +38,7 @@ T = TypeVar("T")
 DRAIN_SECONDS = 30.0
 PROGRAM = "cloud-controller-manager"
 _IDENTITY = "shared-informers"
+_POLL = 5.0  # seconds for which one poll's answers about instances serve the next question (never a deletion)
 _LOOK = 1.0  # seconds between two looks at what ends the process
 _TELL = 5.0  # seconds between two lines about what is waited for
 _CANCELLED = 2.0  # seconds for provider calls that nobody waits for any more to notice that they are cancelled
@@ -236,6 +237,7 @@ class Manager:
             concurrency=given.cloud_api_concurrency,
             qps=given.cloud_api_qps,
             burst=given.cloud_api_burst,
+            cache_ttl=_POLL,
         )
         cloud = CloudCalls(self._provider, options=options, metrics=self.metrics, clock=self._clock)
         self._groups.add(
