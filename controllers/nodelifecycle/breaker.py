@@ -1,0 +1,150 @@
+"""Pure: how many nodes may be deleted in how much time (between stages 4 and 6). No I/O, no clock, no threads.
+
+A cloud that loses its database, or an account that was switched, says "gone" of everything, twice and for hours. So
+deletions are counted over a sliding window, and when more than a share of the nodes would go, the breaker opens: an
+alarm, and from then on a trickle. It closes again
+
+- when an operator releases it,
+- when a node was found gone without interruption for `release_after` seconds since it opened: then the count begins
+  anew, with the same limit, so that a disaster is cleaned up in steps that each take that long,
+- when no deletion had to be held back for a whole window: the cloud has come to its senses.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from attrs import field, frozen, validators
+
+_EPSILON: Final = 1e-9
+
+
+@frozen(kw_only=True)
+class BreakerOptions:
+    """How many nodes may be deleted. Frozen; raises ValueError on values that make no sense."""
+
+    enabled: bool = True
+    """False: every node that is confirmed gone is deleted, however many they are
+    (`--node-deletion-breaker=false`): an operator's word that they are gone indeed."""
+
+    at_least: int = field(default=10, validator=validators.ge(0))
+    """Deletions per window that are always allowed (`--node-deletion-limit`)."""
+
+    share: float = field(default=0.5, validator=[validators.ge(0.0), validators.le(1.0)])
+    """Share of this provider's nodes that may be deleted per window, where that is more
+    (`--node-deletion-limit-share`)."""
+
+    window: float = field(default=600.0, validator=validators.gt(0))
+    """Seconds over which deletions are counted (`--node-deletion-window`)."""
+
+    trickle: float = field(default=60.0, validator=validators.ge(0))
+    """Seconds between two deletions while the breaker is open; 0: none at all (`--node-deletion-trickle`)."""
+
+    release_after: float = field(default=3600.0, validator=validators.ge(0))
+    """Seconds of nothing but "gone" after which the breaker lets the next lot go; 0: never
+    (`--node-deletion-release-after`)."""
+
+
+@frozen
+class Admission:
+    """Whether a node may be deleted now."""
+
+    allowed: bool
+    opened: bool = False
+    """The breaker opened by this very question: time for the alarm."""
+    released: str = ""
+    """The breaker closed by this very question, and why."""
+
+
+class Breaker:
+    """The count. Times are seconds of one monotonic clock, and never go back. Not thread-safe."""
+
+    def __init__(self, options: BreakerOptions, *, quiet: float = 0.0) -> None:
+        """`quiet`: seconds that must pass without a held deletion, at least, before an open breaker closes by itself;
+        longer than it takes until a node that was held back is asked about again."""
+        self.options = options
+        self._quiet = max(options.window, quiet)
+        self._deleted: deque[float] = deque()
+        self._owned: deque[tuple[float, int]] = deque()  # falling numbers: the first is the window's greatest
+        self._opened_at: float | None = None
+        self._held_at = 0.0
+        self._trickled_at = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether only a trickle is let through."""
+        return self._opened_at is not None
+
+    def observe(self, now: float, owned: int, *, calm: bool = True) -> str:
+        """Note how many nodes of this provider there are. Returns why the breaker closed, if it did.
+
+        `calm`: the cloud answers whatever it is asked; a time of silence proves nothing of its senses.
+        """
+        while self._owned and self._owned[-1][1] <= owned:
+            self._owned.pop()
+        self._owned.append((now, owned))
+        self._expire(now)
+        if not calm:
+            self._held_at = now
+        if self._opened_at is not None and now - self._held_at >= self._quiet:
+            self._close()
+            return f"nothing had to be held back for {self._quiet:g} s"
+        return ""
+
+    def limit(self, now: float) -> int:
+        """Deletions allowed per window. The share is of the greatest number of nodes that was seen in it."""
+        self._expire(now)
+        owned = self._owned[0][1] if self._owned else 0
+        return max(self.options.at_least, int(self.options.share * owned + _EPSILON))
+
+    def deletions(self, now: float) -> int:
+        """Deletions within the window that ends now."""
+        self._expire(now)
+        return len(self._deleted)
+
+    def admit(self, now: float, gone_since: float) -> Admission:
+        """Ask for leave to delete one node, found gone without interruption since `gone_since`. A leave is counted."""
+        if not self.options.enabled:
+            self._deleted.append(now)
+            return Admission(True)
+        released = ""
+        if self._opened_at is not None:
+            lasting = now - max(self._opened_at, gone_since)
+            if self.options.release_after and lasting >= self.options.release_after:
+                released = f"the cloud has said nothing but gone for {lasting:.0f} s"
+                self._close()
+            elif self.options.trickle and now - self._trickled_at >= self.options.trickle:
+                self._trickled_at = now
+                self._deleted.append(now)
+                return Admission(True)
+            else:
+                self._held_at = now
+                return Admission(False)
+        if self.deletions(now) < self.limit(now):
+            self._deleted.append(now)
+            return Admission(True, released=released)
+        self._opened_at = self._held_at = self._trickled_at = now
+        return Admission(False, opened=True, released=released)
+
+    def refund(self, admitted_at: float) -> None:
+        """A leave was not used: the node turned out to be there, or the API server refused."""
+        if admitted_at in self._deleted:
+            self._deleted.remove(admitted_at)
+
+    def release(self) -> bool:
+        """An operator's word: close, and count anew. Returns whether it was open."""
+        was_open = self.is_open
+        self._close()
+        return was_open
+
+    def _close(self) -> None:
+        self._opened_at = None
+        self._deleted.clear()
+
+    def _expire(self, now: float) -> None:
+        start = now - self.options.window
+        while self._deleted and self._deleted[0] <= start:
+            self._deleted.popleft()
+        while len(self._owned) > 1 and self._owned[0][0] <= start:
+            self._owned.popleft()

@@ -1,0 +1,230 @@
+"""The cloud-node-lifecycle controller: deletes nodes whose instance is gone, and taints those that are shut down.
+
+Wires the stages: informer (2) -> triggers -> queue (3) -> fetch (5) -> reconcile (4) -> patch or delete (6). Runs in
+the manager, or alone in a program of your own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from attrs import field, frozen, validators
+
+from controllers.cloudcalls import CloudCallError
+from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
+from controllers.nodelifecycle.cases import Cases
+from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
+from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
+from controllers.runtime.events import EventRecorder
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.resources import NODES
+from controllers.runtime.worker import BatchWorker, Result
+from controllers.runtime.workqueue import Backoff, WorkQueue
+
+if TYPE_CHECKING:
+    from cloudprovider.host import StopSignal
+    from controllers.cloudcalls import CloudCalls
+    from controllers.runtime.clients import ClientBuilder
+    from controllers.runtime.informer import InformerFactory
+
+log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+
+COMPONENT = "cloud-node-lifecycle-controller"
+IDENTITY = "node-controller"
+_LINGER = 0.02
+_FLOOR = 1.0
+_LONGEST_PAUSE = 60.0
+_BATCH_FETCHERS = 8
+
+
+@frozen(kw_only=True)
+class NodeLifecycleOptions:
+    """How the controller works. Frozen; raises ValueError on values that make no sense."""
+
+    node_monitor_period: float = field(default=5.0, validator=validators.gt(0))
+    """Seconds between two looks at all nodes (`--node-monitor-period`)."""
+
+    confirmations: int = field(default=2, validator=validators.ge(1))
+    """Fresh answers "gone" in a row, each a confirmation period after the one before, that it takes to delete a node;
+    also answers "shut down", for the out-of-service taint. 1: the first one counts, as in Go
+    (`--node-deletion-confirmations`)."""
+
+    confirmation_period: float = field(default=0.0, validator=validators.ge(0))
+    """Seconds between two answers that count; 0: a monitor period (`--node-deletion-confirmation-period`)."""
+
+    uninitialized_grace_period: float = field(default=600.0, validator=validators.ge(0))
+    """Seconds after its creation for which a node that still carries the uninitialized taint is left alone
+    (`--node-uninitialized-grace-period`)."""
+
+    unknown_event_after: float = field(default=300.0, validator=validators.gt(0))
+    """Seconds without a usable answer of the cloud after which an Event tells a node's owner, and again each time as
+    many have passed (`--node-state-unknown-event-after`)."""
+
+    out_of_service_taint: bool = False
+    """Also taint nodes that the cloud confirms shut down with
+    `node.kubernetes.io/out-of-service=nodeshutdown:NoExecute`, so that their pods are evicted and their volumes
+    detached; it goes when they return. Only for clouds whose word that a machine is switched off can be trusted
+    (`--node-out-of-service-taint`)."""
+
+    breaker: BreakerOptions = field(factory=BreakerOptions)
+    """How many nodes may be deleted in how much time."""
+
+    concurrent_node_lifecycle_syncs: int = field(default=16, validator=validators.ge(1))
+    """Nodes written at once (`--concurrent-node-lifecycle-syncs`)."""
+
+    drain_timeout: float = field(default=30.0, validator=validators.ge(0))
+    """Seconds that the work under way may take to end when the controller stops."""
+
+
+class NodeLifecycleController:
+    """Deletes and taints nodes that are not ready, by what their cloud says of their instances.
+
+    Takes what every controller takes: clients, shared informers, the gateway to one provider. It does not start the
+    informers. `run` may be called once.
+
+    Raises ValueError at construction when the provider offers none of InstancesBatch, InstancesV2 and Instances.
+
+    Follows: controllers/nodelifecycle/node_lifecycle_controller.go of k8s.io/cloud-provider.
+    """
+
+    def __init__(
+        self,
+        clients: ClientBuilder,
+        informers: InformerFactory,
+        cloud: CloudCalls,
+        *,
+        options: NodeLifecycleOptions | None = None,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if not cloud.has_instances:
+            raise ValueError(f"cloud provider {cloud.provider_name!r} offers no instances: nothing to learn of nodes")
+        self._options = options = options or NodeLifecycleOptions()
+        self._clock = clock
+        self._metrics = metrics = metrics or Metrics()
+        rest = clients.rest(IDENTITY)
+        self._informer = informers.informer(NODES)
+        self._recorder = EventRecorder(rest, COMPONENT, clock=clock, metrics=metrics)
+        period = options.node_monitor_period
+        cases = Cases()
+        self._breaker = Breaker(options.breaker, quiet=2 * period + _LONGEST_PAUSE)
+        # An unknown is asked about again at the sweep's pace, then slower: the cloud is in trouble.
+        backoff = Backoff(base=min(period, _LONGEST_PAUSE), cap=_LONGEST_PAUSE)
+        floor = min(_FLOOR, period / 2)
+        queue: WorkQueue[str] = WorkQueue("NodeLifecycle", clock=clock, metrics=metrics, backoff=backoff, floor=floor)
+        successors: WorkQueue[str] = WorkQueue("NodeSuccessor", clock=clock, metrics=metrics, backoff=backoff)
+        self._triggers = NodeLifecycleTriggers(
+            queue,
+            self._informer.lister,
+            cases,
+            cloud.provider_id_prefixes,
+            grace=options.uninitialized_grace_period,
+            clock=clock,
+        )
+        self._reconciler = NodeLifecycleReconciler(
+            rest,
+            self._informer.lister,
+            cloud,
+            self._recorder,
+            successors,
+            cases,
+            self._breaker,
+            self._triggers.attention,
+            Policy(
+                confirmations=options.confirmations,
+                period=options.confirmation_period or period,
+                unknown_after=options.unknown_event_after,
+                out_of_service=options.out_of_service_taint,
+            ),
+            metrics,
+            clock,
+        )
+        self._workers = (
+            self._worker(
+                cloud,
+                queue,
+                self._reconciler.fetch,
+                self._reconciler.reconcile,
+                options.concurrent_node_lifecycle_syncs,
+            ),
+            self._worker(cloud, successors, self._reconciler.fetch_successors, self._reconciler.tell_successor, 1),
+        )
+
+    def run(self, stop: StopSignal) -> None:
+        """Work until `stop` is set, then finish what is under way and return. Blocks; to be called once.
+
+        Waits for the informer's first listing before it begins.
+        """
+        registration = self._informer.add_handler(None, self._triggers.on_update, self._triggers.on_delete)
+        ended = ClockEvent(self._clock)
+        ticker = threading.Thread(target=self._tick, args=(ended,), name=f"{COMPONENT}-ticker", daemon=True)
+        try:
+            while not registration.has_synced():
+                if stop.wait(0.01):
+                    return
+            for worker in self._workers:
+                worker.start()
+            ticker.start()
+            log.info("%s works", COMPONENT)
+            stop.wait()
+        finally:
+            ended.set()
+            registration.remove()
+            deadline = self._clock.monotonic() + self._options.drain_timeout
+            for worker in self._workers:
+                if not worker.stop(max(0.0, deadline - self._clock.monotonic())):
+                    log.warning("%s: work under way did not end within the drain time", COMPONENT)
+            self._recorder.stop(max(1.0, deadline - self._clock.monotonic()))
+            if ticker.ident is not None:
+                ticker.join(1.0)
+
+    def health(self) -> list[tuple[str, bool, str]]:
+        """One (name, healthy, detail) for each worker and one for the breaker. Thread-safe.
+
+        An open breaker is healthy: ending the process would not make the cloud's answers any better.
+        """
+        detail = "open: deletions are held back" if self._breaker.is_open else "closed"
+        return [*(worker.health() for worker in self._workers), ("NodeDeletionBreaker", True, detail)]
+
+    def release_breaker(self) -> bool:
+        """Let deletions through again, counted anew: an operator's word. Returns whether it was open. Thread-safe."""
+        return self._reconciler.release_breaker()
+
+    def _tick(self, ended: ClockEvent) -> None:
+        while True:
+            try:
+                survey = self._triggers.survey()
+                self._reconciler.survey(survey)
+                log.debug("%d nodes are looked at", self._triggers.enqueue(survey))
+            except Exception:
+                log.exception("%s: the sweep failed; the next one comes in its time", COMPONENT)
+            if ended.wait(self._options.node_monitor_period):
+                return
+
+    def _worker(
+        self,
+        cloud: CloudCalls,
+        queue: WorkQueue[str],
+        fetch: Callable[[Sequence[str], Callable[[str, A], None]], None],
+        reconcile: Callable[[str, A | Exception], Result | None],
+        threads: int,
+    ) -> BatchWorker[str, A]:
+        batched = cloud.max_batch > 1
+        return BatchWorker(
+            queue,
+            fetch,
+            reconcile,
+            max_batch=cloud.max_batch,
+            linger=_LINGER if batched else 0.0,
+            fetchers=_BATCH_FETCHERS if batched else cloud.concurrency,
+            threads=threads,
+            expected=(CloudCallError,),
+            metrics=self._metrics,
+            clock=self._clock,
+        )

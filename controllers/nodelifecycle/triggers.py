@@ -1,0 +1,106 @@
+"""Stages 2 to 3: turns node events and the passing of time into keys of the queue `NodeLifecycle`.
+
+From the shared node informer and from a ticker. The sweep brings up every node that needs attention; events only make
+it quicker: a node that turns not ready is asked about at once, one that turns ready loses its taint at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from cloudprovider.helpers.providerid import is_owned
+from controllers.nodelifecycle.changes import Attention, attention, is_ready, provider_id_of
+from controllers.runtime.resources import key_of, uid_of
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
+    from controllers.nodelifecycle.cases import Cases
+    from controllers.runtime.cache import Lister
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.workqueue import WorkQueue
+
+TIDY = 10
+"""Priority of a ready node that nothing can be scheduled on, above that of one to ask about."""
+
+
+@frozen
+class Survey:
+    """All nodes at one time."""
+
+    owned: int
+    """Nodes that are certainly this provider's."""
+    not_ready: frozenset[str]
+    """Those of them that the cloud is to be asked about."""
+    tidy: frozenset[str]
+    """Those that are ready and still carry a taint of ours."""
+
+
+class NodeLifecycleTriggers:
+    """The informer's handler and the sweep. Called from the informer's and the ticker's threads."""
+
+    def __init__(
+        self,
+        queue: WorkQueue[str],
+        lister: Lister[V1Node],
+        cases: Cases,
+        prefixes: Sequence[str],
+        *,
+        grace: float,
+        clock: Clock,
+    ) -> None:
+        self._queue = queue
+        self._lister = lister
+        self._cases = cases
+        self._prefixes = tuple(prefixes)
+        self._grace = grace
+        self._clock = clock
+
+    def attention(self, node: V1Node) -> Attention:
+        """What this node needs now."""
+        return attention(node, self._prefixes, self._clock.time(), self._grace)
+
+    def on_update(self, old: V1Node, new: V1Node) -> None:
+        if old is new:
+            return  # a resync
+        name = key_of(new)
+        ready = is_ready(new)
+        if ready or uid_of(old) != uid_of(new) or provider_id_of(old) != provider_id_of(new):
+            self._cases.forget(name)
+        if ready:
+            if self.attention(new) is Attention.TIDY:
+                self._queue.add(name, TIDY)
+        elif is_ready(old) and self.attention(new) is Attention.ASK:
+            self._queue.add(name)
+
+    def on_delete(self, node: V1Node) -> None:
+        self._cases.forget(key_of(node))
+        self._queue.forget(key_of(node))
+
+    def survey(self) -> Survey:
+        """Look at all nodes; asks nobody."""
+        owned = 0
+        found: dict[Attention, set[str]] = {kind: set() for kind in Attention}
+        for node in self._lister.list():
+            if is_owned(provider_id_of(node), self._prefixes):
+                owned += 1
+                found[self.attention(node)].add(key_of(node))
+        return Survey(owned, frozenset(found[Attention.ASK]), frozenset(found[Attention.TIDY]))
+
+    def enqueue(self, survey: Survey) -> int:
+        """Have the nodes worked on that need it, but for those that rest; returns how many."""
+        now = self._clock.monotonic()
+        for name in survey.tidy:
+            self._queue.add(name, TIDY)
+        due = [name for name in survey.not_ready if not self._rests(name, now)]
+        for name in due:
+            self._queue.add(name)
+        return len(due) + len(survey.tidy)
+
+    def _rests(self, name: str, now: float) -> bool:
+        """Whether a timer will bring the node up by itself: the sweep must not bypass a backoff."""
+        case = self._cases.get(name)
+        return (case is not None and case.rests_until > now) or self._queue.num_requeues(name) > 0
