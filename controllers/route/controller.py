@@ -1,0 +1,154 @@
+"""The route controller: for every pod CIDR of every node, a route in the cloud that leads to the node.
+
+Wires the stages: informer (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5) -> patch (6). Runs in the
+manager, or alone in a program of your own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import Attribute, field, frozen, validators
+
+from cloudprovider.helpers.ips import IPNetwork
+from controllers.cloudcalls import CloudCallError
+from controllers.route.changes import check_cluster_cidrs
+from controllers.route.reconcile import RouteConflict, RouteReconciler
+from controllers.route.table import RouteTable
+from controllers.route.triggers import LIST, LISTING, RouteTriggers
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.events import EventRecorder
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.resources import NODES
+from controllers.runtime.worker import Worker
+from controllers.runtime.workqueue import Backoff, WorkQueue
+
+if TYPE_CHECKING:
+    from cloudprovider.host import StopSignal
+    from controllers.cloudcalls import CloudCalls
+    from controllers.runtime.clients import ClientBuilder
+    from controllers.runtime.informer import InformerFactory
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "route_controller"
+IDENTITY = "route-controller"
+_BACKOFF = Backoff(base=0.2, cap=60.0)
+
+
+def _cluster_cidrs(_: object, __: Attribute[Any], nets: Sequence[IPNetwork]) -> None:
+    if not nets:
+        raise ValueError("the cluster CIDR must be given (--cluster-cidr)")
+    check_cluster_cidrs(nets)
+
+
+@frozen(kw_only=True)
+class RouteOptions:
+    """How the controller works. Frozen; raises ValueError on values that make no sense."""
+
+    cluster_cidrs: tuple[IPNetwork, ...] = field(converter=tuple, validator=_cluster_cidrs)
+    """The ranges of the cluster's pods, one or two of different families (`--cluster-cidr`). Nothing outside of them is
+    ever deleted. `parse_cluster_cidrs` makes them from text."""
+
+    cluster_name: str = field(default="kubernetes", validator=validators.min_len(1))
+    """Handed to the provider; a route whose name begins with it counts as ours (`--cluster-name`)."""
+
+    route_reconciliation_period: float = field(default=300.0, validator=validators.gt(0))
+    """Seconds between two listings when no event asks for one (`--route-reconciliation-period`). Nodes that join,
+    change or leave are served at once; this is how soon a route changed by hand is repaired."""
+
+    list_interval: float = field(default=10.0, validator=validators.ge(0))
+    """Seconds between two listings that events ask for, at least; and the age of a listing on which routes are still
+    deleted. Creating needs no new listing."""
+
+    concurrent_route_syncs: int = field(default=48, validator=validators.ge(1))
+    """Nodes worked on at once. The calls to the cloud among them are bounded by the gateway, for all controllers."""
+
+    drain_timeout: float = field(default=30.0, validator=validators.ge(0))
+    """Seconds that the work under way may take to end when the controller stops."""
+
+
+class RouteController:
+    """Keeps the cloud's routes as the nodes' pod CIDRs ask for, and each node's NetworkUnavailable condition.
+
+    Takes what every controller takes: clients, shared informers, the gateway to one provider; and `options`, which name
+    the cluster's CIDRs. It does not start the informers. `run` may be called once.
+
+    Raises ValueError at construction when the provider offers no routes.
+
+    Follows: controllers/route/route_controller.go of k8s.io/cloud-provider, and KEP-5237.
+    """
+
+    def __init__(
+        self,
+        clients: ClientBuilder,
+        informers: InformerFactory,
+        cloud: CloudCalls,
+        *,
+        options: RouteOptions,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        routes = cloud.routes
+        if routes is None:
+            raise ValueError(f"cloud provider {cloud.provider_name!r} offers no routes")
+        self._options = options
+        self._clock = clock
+        metrics = metrics or Metrics()
+        rest = clients.rest(IDENTITY)
+        self._informer = informers.informer(NODES)
+        self._recorder = EventRecorder(rest, COMPONENT, clock=clock, metrics=metrics)
+        self._queue: WorkQueue[str] = WorkQueue("Routes", clock=clock, metrics=metrics, backoff=_BACKOFF)
+        self._triggers = RouteTriggers(self._queue)
+        reconciler = RouteReconciler(
+            rest,
+            self._informer.lister,
+            routes,
+            RouteTable(clock),
+            self._queue,
+            self._recorder,
+            cluster_name=options.cluster_name,
+            cluster_cidrs=options.cluster_cidrs,
+            period=options.route_reconciliation_period,
+            list_interval=options.list_interval,
+            metrics=metrics,
+            clock=clock,
+        )
+        self._worker = Worker(
+            self._queue,
+            reconciler.reconcile,
+            threads=options.concurrent_route_syncs,
+            expected=(CloudCallError, RouteConflict),
+            metrics=metrics,
+            clock=clock,
+        )
+
+    def run(self, stop: StopSignal) -> None:
+        """Work until `stop` is set, then finish what is under way and return. Blocks; to be called once.
+
+        Waits for the informer's first listing before it begins. Keys that still wait when it stops are worked off in
+        the drain time; the next manager finds the rest by listing.
+        """
+        registration = self._informer.add_handler(
+            self._triggers.on_add, self._triggers.on_update, self._triggers.on_delete
+        )
+        try:
+            while not registration.has_synced():
+                if stop.wait(0.01):
+                    return
+            self._queue.add(LIST, LISTING)
+            self._worker.start()
+            log.info("%s works", COMPONENT)
+            stop.wait()
+        finally:
+            registration.remove()
+            deadline = self._clock.monotonic() + self._options.drain_timeout
+            if not self._worker.stop(max(0.0, deadline - self._clock.monotonic())):
+                log.warning("%s: work under way did not end within the drain time", COMPONENT)
+            self._recorder.stop(max(1.0, deadline - self._clock.monotonic()))
+
+    def health(self) -> list[tuple[str, bool, str]]:
+        """(name, healthy, detail) of the worker; see `Worker.health`. Thread-safe."""
+        return [self._worker.health()]

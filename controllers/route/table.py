@@ -1,0 +1,151 @@
+"""Between stages 3 and 4: what is known of the cloud's routes: the last listing, and what we did since.
+
+Filled by the reconciler, from `list_routes` and from its own creations and deletions; read for every node. So one
+listing serves all nodes of a burst, and their retries. No I/O.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from controllers.route.changes import Entry, State, destination
+
+if TYPE_CHECKING:
+    from cloudprovider import Route
+    from cloudprovider.helpers.ips import IPNetwork
+    from controllers.runtime.clock import Clock
+
+
+class RouteTable:
+    """Routes by destination. Thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._entries: dict[IPNetwork, list[Entry]] = {}
+        self._targets: dict[str, set[IPNetwork]] = {}
+        self._written: dict[IPNetwork, float] = {}  # end of our last write there; inf while one is under way
+        self._claimed: set[IPNetwork] = set()
+        self._listed_at = -math.inf
+        self._with_addresses: bool | None = None
+        self.version = 0
+        """How many listings there were; 0 means that nothing is known."""
+
+    # ---- looking at it
+
+    def at(self, net: IPNetwork) -> tuple[Entry, ...]:
+        """The routes to this destination."""
+        with self._lock:
+            return tuple(self._entries.get(net, ()))
+
+    def destinations_of(self, target: str) -> list[IPNetwork]:
+        """The destinations whose routes lead to this node."""
+        with self._lock:
+            return list(self._targets.get(target, ()))
+
+    def targets(self) -> list[str]:
+        """The names of all nodes that routes lead to."""
+        with self._lock:
+            return list(self._targets)
+
+    def all(self) -> list[tuple[IPNetwork, Entry]]:
+        """Everything."""
+        with self._lock:
+            return [(net, entry) for net, entries in self._entries.items() for entry in entries]
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last listing began; inf without one."""
+        return self._clock.monotonic() - self._listed_at
+
+    @property
+    def addresses_count(self) -> bool:
+        """Whether the provider compares target addresses, as far as its listings show; True while none shows it."""
+        return self._with_addresses is not False
+
+    # ---- changing it
+
+    def install(self, routes: Sequence[Route], started: float) -> None:
+        """Take in a listing that was begun at `started`. What we wrote since then is newer and stays."""
+        fresh: dict[IPNetwork, list[Entry]] = {}
+        for route in routes:
+            net = destination(route)
+            if net is not None:
+                fresh.setdefault(net, []).append(Entry(route))
+        with self._lock:
+            for net, ended in list(self._written.items()):
+                if ended < started:
+                    del self._written[net]
+                    continue
+                fresh.pop(net, None)
+                if net in self._entries:
+                    fresh[net] = self._entries[net]
+            self._entries = fresh
+            self._targets = {}
+            for net, entries in fresh.items():
+                for entry in entries:
+                    self._index(net, entry)
+            if routes:
+                self._with_addresses = any(route.enable_node_addresses for route in routes)
+            self._listed_at = started
+            self.version += 1
+
+    @contextmanager
+    def claim(self, net: IPNetwork) -> Iterator[bool]:
+        """Have a destination for oneself, so that nobody deletes there what another creates. False: it is taken."""
+        with self._lock:
+            mine = net not in self._claimed
+            self._claimed.add(net)
+        try:
+            yield mine
+        finally:
+            if mine:
+                with self._lock:
+                    self._claimed.discard(net)
+                    if self._written.get(net) == math.inf:
+                        self._written[net] = self._clock.monotonic()
+
+    def writing(self, net: IPNetwork) -> None:
+        """A write to this claimed destination begins; it ends with the claim."""
+        with self._lock:
+            self._written[net] = math.inf
+
+    def created(self, net: IPNetwork, route: Route) -> None:
+        """The cloud confirmed a creation."""
+        with self._lock:
+            entries = self._entries.setdefault(net, [])
+            entries.append(Entry(route, State.CREATED))
+            self._index(net, entries[-1])
+
+    def deleted(self, net: IPNetwork, entry: Entry) -> None:
+        """The cloud confirmed a deletion."""
+        self._replace(net, entry, None)
+
+    def doubt(self, net: IPNetwork, entry: Entry) -> None:
+        """A deletion failed, or nobody knows."""
+        self._replace(net, entry, Entry(entry.route, State.DOUBTFUL))
+
+    # ---- inside
+
+    def _replace(self, net: IPNetwork, entry: Entry, by: Entry | None) -> None:
+        with self._lock:
+            entries = [by if known is entry else known for known in self._entries.get(net, ())]
+            left = [known for known in entries if known is not None]
+            if left:
+                self._entries[net] = left
+            else:
+                self._entries.pop(net, None)
+            target = entry.route.target_node
+            if target and all(known.route.target_node != target for known in left):
+                nets = self._targets.get(target, set())
+                nets.discard(net)
+                if not nets:
+                    self._targets.pop(target, None)
+
+    def _index(self, net: IPNetwork, entry: Entry) -> None:
+        if entry.route.target_node:
+            self._targets.setdefault(entry.route.target_node, set()).add(net)

@@ -1,0 +1,59 @@
+"""Stages 2 to 3: turns node events into keys of the queue `Routes`.
+
+A key is a node's name, `LIST` (ask the cloud for its routes and compare them with all nodes), or a destination where a
+blackhole is to go, "blackhole/<cidr>"; neither of these can be a node's name. Decides whether there may be work, never
+what the work is. The listing's own period is the reconciler's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from controllers.route.changes import CREATED, MISSING, condition_of, node_addresses
+from controllers.runtime.resources import key_of, uid_of
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
+    from controllers.runtime.workqueue import WorkQueue
+
+LIST: Final = "*"
+BLACKHOLE: Final = "blackhole/"
+
+LISTING = 20
+"""Priority of the listing, for which all others wait."""
+NODE = 10
+"""Priority of a node, whose pods wait for a route, above that of what is to be cleared away."""
+
+
+class RouteTriggers:
+    """The informer's handler. Called from the informer's thread."""
+
+    def __init__(self, queue: WorkQueue[str]) -> None:
+        self._queue = queue
+
+    def on_add(self, node: V1Node, initial: bool) -> None:
+        self._queue.add(key_of(node), NODE)
+
+    def on_update(self, old: V1Node, new: V1Node) -> None:
+        # Heartbeats and our own condition must not bypass a failing node's back-off. A resync shows the same object
+        # twice; the slow check does better.
+        if old is new:
+            return
+        foreign = condition_of(new) != condition_of(old) and condition_of(new) not in (CREATED, MISSING)
+        if foreign or _relevant(old) != _relevant(new):
+            self._queue.add(key_of(new), NODE)
+
+    def on_delete(self, node: V1Node) -> None:
+        self._queue.forget(key_of(node))
+        self._queue.add(key_of(node))
+
+
+def _relevant(node: V1Node) -> tuple[object, ...]:
+    spec = node.spec
+    return (
+        uid_of(node),
+        spec.pod_cidrs if spec else None,
+        spec.pod_cidr if spec else None,
+        sorted((address.type, address.address) for address in node_addresses(node)),
+    )
