@@ -195,10 +195,10 @@ class Handler(socketserver.StreamRequestHandler):
 
     def _watch(self, path: str, stream: WatchStream, fault: Fault | None) -> None:
         """Send a watch until it ends. Raises Dropped."""
-        self.connection.sendall(_head(200, "application/json", True, {}, "Transfer-Encoding: chunked"))
         handle = _OpenWatch(path, stream.signal)
-        self.server.faults.register(handle)
+        self.server.faults.register(handle)  # before the client can know that its watch is open
         try:
+            self.connection.sendall(_head(200, "application/json", True, {}, "Transfer-Encoding: chunked"))
             self._stream(stream, fault)
             self.connection.sendall(b"0\r\n\r\n")
         finally:
