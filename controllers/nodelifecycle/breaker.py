@@ -141,6 +141,8 @@ class Breaker:
     def _close(self) -> None:
         self._opened_at = None
         self._deleted.clear()
+        while len(self._owned) > 1:  # the share is now one of the nodes that are left
+            self._owned.popleft()
 
     def _expire(self, now: float) -> None:
         start = now - self.options.window

@@ -1,0 +1,131 @@
+"""Which nodes are looked at, and what is written on them, as pure functions: rows N3 and N6."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controllers.nodelifecycle.changes import Attention, attention, returned, shut_down, without_provider_id
+from controllers.runtime.patch import Patch
+from tests.unit.nodelifecycle.support import MARK, OTHER, OUT_OF_SERVICE, SHUTDOWN, UNINITIALIZED, node
+
+NOW = 10_000.0
+OURS = ("fake://",)
+
+
+def _attention(prefixes: Sequence[str] = OURS, grace: float = 600.0, **fields: Any) -> Attention:
+    return attention(node(**fields), prefixes, NOW, grace)
+
+
+@pytest.mark.parametrize("ready", ["False", "Unknown", None])
+def test_a_node_that_is_not_ready_is_asked_about(ready: str | None) -> None:
+    assert _attention(ready=ready) is Attention.ASK
+
+
+def test_a_ready_node_is_asked_about_never() -> None:
+    assert _attention(ready="True") is Attention.NONE
+    assert _attention(ready="True", taints=[OTHER, OUT_OF_SERVICE]) is Attention.NONE
+
+
+def test_a_ready_node_with_a_taint_of_ours_is_tidied() -> None:
+    assert _attention(ready="True", taints=[SHUTDOWN]) is Attention.TIDY
+    assert _attention(ready="True", annotations={MARK: "true"}) is Attention.TIDY
+
+
+@pytest.mark.row("N3")
+@pytest.mark.parametrize("ready", ["True", "False"])
+def test_nodes_of_another_cloud_get_no_attention(ready: str) -> None:
+    assert _attention(ready=ready, provider_id="other://i-1", taints=[SHUTDOWN]) is Attention.NONE
+    assert _attention(ready=ready, provider_id="other://i-1", taints=[SHUTDOWN], prefixes=()) is Attention.NONE
+
+
+@pytest.mark.row("N3")
+def test_a_node_without_id_is_only_ours_where_there_are_no_ids() -> None:
+    assert _attention(provider_id=None) is Attention.NONE
+    assert _attention(provider_id=None, prefixes=()) is Attention.ASK
+
+
+@pytest.mark.row("N6")
+def test_a_node_not_initialised_is_left_alone_for_its_grace_period() -> None:
+    assert _attention(taints=[UNINITIALIZED], created=NOW - 599) is Attention.NONE
+    assert _attention(taints=[UNINITIALIZED], created=NOW - 600) is Attention.ASK
+    assert _attention(taints=[], created=NOW) is Attention.ASK
+
+
+def test_a_node_that_is_being_deleted_is_not_deleted_again() -> None:
+    assert _attention(deleted=True) is Attention.NONE
+
+
+def _taints(patch: Patch) -> list[Mapping[str, Any]]:
+    assert patch.versioned, "taints are an atomic list"
+    taints: list[Mapping[str, Any]] | None = patch.body["spec"]["taints"]
+    return taints or []
+
+
+def test_the_shutdown_taint_is_added_once_and_others_are_kept() -> None:
+    patch = shut_down(node(taints=[OTHER]), out_of_service=False)
+    assert _taints(patch) == [OTHER, SHUTDOWN]
+    assert not shut_down(node(taints=[SHUTDOWN, OTHER]), out_of_service=False)
+
+
+def test_the_shutdown_taint_is_removed_and_others_are_kept() -> None:
+    assert _taints(returned(node(taints=[OTHER, SHUTDOWN, UNINITIALIZED]))) == [OTHER, UNINITIALIZED]
+    assert not returned(node(taints=[OTHER]))
+
+
+def test_the_out_of_service_taint_is_marked_as_ours_and_removed_with_its_mark() -> None:
+    patch = shut_down(node(taints=[OTHER, SHUTDOWN]), out_of_service=True)
+    assert _taints(patch) == [OTHER, SHUTDOWN, OUT_OF_SERVICE]
+    assert patch.body["metadata"]["annotations"] == {MARK: "true"}
+    back = returned(node(taints=[OTHER, SHUTDOWN, OUT_OF_SERVICE], annotations={MARK: "true"}))
+    assert _taints(back) == [OTHER]
+    assert back.body["metadata"]["annotations"] == {MARK: None}
+    assert not shut_down(node(taints=[SHUTDOWN, OUT_OF_SERVICE], annotations={MARK: "true"}), out_of_service=True)
+
+
+def test_an_out_of_service_taint_that_a_person_set_stays_that_persons() -> None:
+    theirs = [SHUTDOWN, OUT_OF_SERVICE]
+    assert not shut_down(node(taints=theirs), out_of_service=True)
+    assert _taints(returned(node(taints=theirs))) == [OUT_OF_SERVICE]
+    other_value = {**OUT_OF_SERVICE, "value": "repair"}
+    assert not shut_down(node(taints=[SHUTDOWN, other_value]), out_of_service=True)
+    assert _taints(returned(node(taints=[SHUTDOWN, other_value], annotations={MARK: "true"}))) == [other_value]
+
+
+def test_an_out_of_service_taint_that_a_person_removed_is_not_set_again() -> None:
+    assert not shut_down(node(taints=[SHUTDOWN], annotations={MARK: "true"}), out_of_service=True)
+
+
+@given(
+    foreign=st.lists(
+        st.builds(
+            lambda key, effect: {"key": key, "effect": effect},
+            st.sampled_from(["a.example/x", "b.example/y", "node.kubernetes.io/not-ready", SHUTDOWN["key"]]),
+            st.sampled_from(["NoExecute", "PreferNoSchedule"]),
+        ),
+        max_size=5,
+        unique_by=lambda taint: (taint["key"], taint["effect"]),
+    ),
+    out_of_service=st.booleans(),
+)
+def test_there_and_back_leaves_what_was_there(foreign: list[dict[str, str]], out_of_service: bool) -> None:
+    patch = shut_down(node(taints=foreign), out_of_service=out_of_service)
+    mark = (patch.body.get("metadata") or {}).get("annotations") or {}
+    off = node(taints=_taints(patch), annotations=mark)
+    assert not shut_down(off, out_of_service=out_of_service)
+    assert _taints(returned(off)) == foreign
+
+
+def test_the_nameless_copy_is_a_copy_and_no_revision() -> None:
+    original = node()
+    copy = without_provider_id(original)
+    assert copy.metadata is not None
+    assert original.metadata is not None
+    assert copy.spec is not None
+    assert original.spec is not None
+    assert (copy.metadata.name, copy.metadata.resource_version, copy.spec.provider_id) == ("n1", None, None)
+    assert (original.metadata.resource_version, original.spec.provider_id) == ("7", "fake://i-1")

@@ -1,0 +1,469 @@
+"""What becomes of nodes that are not ready, by what the cloud says of them: rows N1-N4, N6, N16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Throttled
+from controllers.cloudcalls import AnswerMissing, CallFailed
+from controllers.nodelifecycle.breaker import BreakerOptions
+from controllers.runtime.apierrors import Conflict, Forbidden, ServerError
+from controllers.runtime.worker import Result
+from tests.unit.nodelifecycle.support import (
+    MARK,
+    OTHER,
+    OUT_OF_SERVICE,
+    PERIOD,
+    SHUTDOWN,
+    UNINITIALIZED,
+    Bench,
+    raw_node,
+)
+
+GONE, RUNNING, OFF = InstanceState.GONE, InstanceState.RUNNING, InstanceState.SHUTDOWN
+UNKNOWN = CallFailed("the cloud is on fire")
+
+
+def _gone(count: int = 1, **fields: Any) -> tuple[Bench, list[str]]:
+    bench = Bench(**fields)
+    names = [f"n{number}" for number in range(count)]
+    for name in names:
+        bench.put(name, provider_id=f"fake://{name}")
+        bench.cloud.says[name] = GONE
+    bench.sweep()
+    return bench, names
+
+
+# ---- N1: confirmation
+
+
+@pytest.mark.row("N1")
+def test_one_answer_deletes_nothing_and_the_second_comes_a_period_later() -> None:
+    bench, names = _gone()
+    result = bench.run(*names)["n0"]
+    assert result == Result(requeue_after=PERIOD)
+    assert not bench.server.deletes
+    assert "n0" not in bench.sweep(), "its timer brings it up"
+    bench.settle(names)
+    assert bench.server.deleted == ["n0"]
+    assert all(bench.cloud.fresh)
+
+
+@pytest.mark.row("N1")
+def test_answers_closer_than_a_period_are_one() -> None:
+    bench, names = _gone()
+    for _ in range(9):
+        bench.run(*names)
+        bench.clock.advance(0.5)
+    assert not bench.server.deletes
+    bench.settle(names, 0.5)
+    assert bench.server.deleted == ["n0"]
+
+
+@pytest.mark.row("N1")
+def test_more_confirmations_may_be_asked_for() -> None:
+    bench, names = _gone(confirmations=4)
+    for _ in range(3):
+        bench.settle(names)
+    assert not bench.server.deletes
+    bench.settle(names)
+    assert bench.server.deleted == ["n0"]
+
+
+@pytest.mark.row("N1")
+@pytest.mark.parametrize("between", [RUNNING, OFF, UNKNOWN])
+def test_another_answer_between_begins_the_row_anew(between: InstanceState | Exception) -> None:
+    bench, names = _gone()
+    bench.settle(names)
+    bench.cloud.says["n0"] = between
+    bench.settle(names)
+    bench.cloud.says["n0"] = GONE
+    bench.settle(names)
+    assert not bench.server.deletes
+    bench.settle(names)
+    assert bench.server.deleted == ["n0"]
+
+
+@pytest.mark.row("N1")
+def test_a_node_that_was_ready_between_begins_anew() -> None:
+    bench, names = _gone()
+    before = bench.lister.nodes["n0"]
+    bench.settle(names)
+    ready = bench.put("n0", provider_id="fake://n0", ready="True", version="8")
+    bench.triggers.on_update(before, ready)
+    bench.triggers.on_update(ready, bench.put("n0", provider_id="fake://n0", version="9"))
+    bench.settle(names)
+    assert not bench.server.deletes
+
+
+@pytest.mark.row("N1", "N2")
+def test_a_recreated_node_begins_anew() -> None:
+    bench, names = _gone()
+    bench.settle(names)
+    bench.put("n0", provider_id="fake://n0", uid="another")
+    bench.settle(names)
+    assert not bench.server.deletes
+
+
+# ---- N1: breaker
+
+
+@pytest.mark.row("N1")
+def test_of_a_hundred_nodes_said_to_be_gone_half_go_and_an_alarm_is_raised() -> None:
+    bench, names = _gone(100)
+    bench.settle(names)
+    bench.settle(names)
+    assert len(bench.server.deleted) == 50
+    assert bench.recorder.reasons().count("DeletionBreakerOpened") == 1
+    assert bench.recorder.reasons().count("DeletingNodeHeldBack") == 49
+    assert bench.metrics.value("node_lifecycle_deletion_breaker_open") == 1
+    assert bench.metrics.value("node_lifecycle_deletion_breaker_trips_total") == 1
+    assert bench.metrics.value("node_lifecycle_held_nodes") == 50
+    for _ in range(11):
+        bench.tick()
+    assert len(bench.server.deleted) == 50
+    bench.tick()
+    assert len(bench.server.deleted) == 51, "one a minute"
+    assert bench.recorder.reasons().count("DeletingNodeHeldBack") == 49, "each is told once"
+
+
+@pytest.mark.row("N1")
+def test_nodes_held_back_that_turn_out_to_run_are_kept_and_the_breaker_closes() -> None:
+    bench, names = _gone(100)
+    bench.settle(names)
+    bench.settle(names)
+    bench.cloud.says.clear()
+    for _ in range(121):
+        bench.tick()
+    assert len(bench.server.deleted) == 50
+    assert not bench.breaker.is_open
+    assert bench.metrics.value("node_lifecycle_held_nodes") == 0
+
+
+@pytest.mark.row("N1")
+def test_an_operator_may_say_that_they_are_gone_indeed() -> None:
+    bench, names = _gone(100, breaker=BreakerOptions(trickle=0))
+    bench.settle(names)
+    bench.settle(names)
+    assert bench.reconciler.release_breaker()
+    bench.tick()
+    assert len(bench.server.deleted) == 75
+    unbound, names = _gone(100, breaker=BreakerOptions(enabled=False))
+    unbound.settle(names)
+    unbound.settle(names)
+    assert len(unbound.server.deleted) == 100
+
+
+@pytest.mark.row("N1")
+def test_expired_credentials_delete_nothing() -> None:
+    bench, names = _gone(100)
+    bench.cloud.says = dict.fromkeys(names, UNKNOWN)
+    for _ in range(100):
+        bench.settle(names)
+    assert not bench.server.deletes
+    assert not bench.server.patches
+
+
+# ---- N2: the very object that was judged
+
+
+@pytest.mark.row("N2")
+def test_the_delete_names_uid_and_version() -> None:
+    bench, names = _gone()
+    bench.settle(names)
+    bench.settle(names)
+    (body,) = bench.server.deletes
+    assert body["preconditions"] == {"uid": "uid-n0", "resourceVersion": "7"}
+    assert bench.recorder.events == [
+        ("n0", "Normal", "DeletingNode", "Deleting node n0 because it does not exist in the cloud provider")
+    ]
+    assert bench.metrics.value("node_lifecycle_deleted_nodes_total") == 1
+
+
+@pytest.mark.row("N2")
+@pytest.mark.parametrize(
+    "now",
+    [{"ready": "True"}, {"uid": "another"}, {"provider_id": "fake://another"}, {"deleted": True}],
+    ids=lambda now: next(iter(now)),
+)
+def test_a_node_that_has_changed_in_what_matters_is_not_deleted(now: dict[str, Any]) -> None:
+    bench, names = _gone(breaker=BreakerOptions(at_least=1, share=0))
+    bench.settle(names)
+    fields = {"provider_id": "fake://n0", "version": "8", **now}
+    bench.server.before_delete = lambda: bench.server.nodes.update(n0=_raw(**fields))
+    bench.settle(names)
+    assert len(bench.server.deletes) == 1
+    assert not bench.server.deleted
+    assert not bench.recorder.events
+    assert bench.cases.get("n0") is None
+    assert bench.breaker.deletions(bench.clock.monotonic()) == 0, "the leave was given back"
+
+
+def _raw(**fields: Any) -> dict[str, Any]:
+    return raw_node("n0", **fields)
+
+
+@pytest.mark.row("N2")
+def test_a_node_with_another_version_and_nothing_else_is_looked_at_and_deleted() -> None:
+    bench, names = _gone()
+    bench.settle(names)
+    bench.server.nodes["n0"]["metadata"]["resourceVersion"] = "8"
+    bench.settle(names)
+    assert [body["preconditions"]["resourceVersion"] for body in bench.server.deletes] == ["7", "8"]
+    assert bench.server.deleted == ["n0"]
+
+
+@pytest.mark.row("N2")
+def test_conflicts_without_end_are_not_repeated_without_end() -> None:
+    bench, names = _gone()
+    bench.settle(names)
+    bench.server.refuse = Conflict("no", method="DELETE", path="/", status=409, reason="Conflict")
+    bench.clock.advance(PERIOD)
+    assert isinstance(bench.run(*names)["n0"], Conflict)
+    assert len(bench.server.deletes) == 3
+
+
+def test_a_refused_delete_is_told_and_tried_again() -> None:
+    bench, names = _gone()
+    bench.settle(names)
+    bench.server.refuse = Forbidden("no right", method="DELETE", path="/", status=403, reason="Forbidden")
+    bench.clock.advance(PERIOD)
+    assert isinstance(bench.run(*names)["n0"], Forbidden)
+    assert bench.recorder.reasons() == ["DeletingNodeFailed"]
+    assert bench.breaker.deletions(bench.clock.monotonic()) == 0
+    bench.server.refuse = None
+    bench.run(*names)
+    assert bench.server.deleted == ["n0"]
+
+
+def test_a_delete_that_may_have_been_applied_counts() -> None:
+    bench, names = _gone()
+    bench.settle(names)
+    bench.server.refuse = ServerError("oops", method="DELETE", path="/", status=500, reason="InternalError")
+    bench.settle(names)
+    assert bench.breaker.deletions(bench.clock.monotonic()) == 1
+
+
+def test_a_node_that_somebody_else_deleted_is_no_failure() -> None:
+    bench, names = _gone()
+    bench.settle(names)
+    bench.server.nodes.clear()
+    bench.settle(names)
+    assert not bench.recorder.events
+
+
+# ---- N3, N6
+
+
+@pytest.mark.row("N3", "N6")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"provider_id": "other://i-1", "taints": [SHUTDOWN]},
+        {"provider_id": None},
+        {"taints": [UNINITIALIZED], "created": 1_700_000_000.0},
+    ],
+    ids=["foreign", "without ID", "not initialised"],
+)
+@pytest.mark.parametrize("says", [GONE, OFF])
+def test_nodes_that_are_not_ours_to_judge_are_not_even_asked_about(fields: Any, says: InstanceState) -> None:
+    bench = Bench()
+    bench.put("n0", **fields)
+    bench.cloud.says["n0"] = says
+    for _ in range(3):
+        bench.tick()
+        bench.run("n0")
+    assert not bench.cloud.asked
+    assert not bench.server.deletes
+    assert not bench.server.patches
+
+
+@pytest.mark.row("N3")
+def test_a_provider_without_ids_finds_its_nodes_by_name() -> None:
+    bench = Bench(prefixes=())
+    bench.put("n0", provider_id=None)
+    bench.cloud.says["n0"] = GONE
+    bench.tick()
+    bench.settle(["n0"])
+    assert bench.server.deleted == ["n0"]
+    assert not len(bench.successors), "there is no ID that another instance could differ in"
+
+
+# ---- N4: unknown
+
+
+@pytest.mark.row("N4")
+@pytest.mark.parametrize("error", [UNKNOWN, InstanceNotFound("by error"), AnswerMissing("left out")])
+def test_an_unknown_is_raised_and_changes_nothing(error: Exception) -> None:
+    bench = Bench()
+    bench.put("n0", taints=[SHUTDOWN])
+    bench.cloud.says["n0"] = error
+    for _ in range(5):
+        bench.clock.advance(PERIOD)
+        assert bench.run("n0")["n0"] is error
+    assert not bench.server.deletes
+    assert not bench.server.patches
+
+
+@pytest.mark.row("N4")
+def test_a_lasting_unknown_is_told_and_again_as_long_as_it_lasts() -> None:
+    bench = Bench(unknown_after=300)
+    bench.put("n0")
+    bench.cloud.says["n0"] = UNKNOWN
+    bench.run("n0")
+    bench.clock.advance(299)
+    bench.sweep()
+    assert not bench.recorder.events
+    bench.clock.advance(1)
+    bench.sweep()
+    ((_, kind, reason, message),) = bench.recorder.events
+    assert (kind, reason) == ("Warning", "InstanceStateUnknown")
+    assert "on fire" in message
+    assert bench.metrics.value("node_lifecycle_unknown_nodes") == 1
+    bench.clock.advance(299)
+    bench.run("n0")
+    bench.sweep()
+    assert len(bench.recorder.events) == 1
+    bench.clock.advance(1)
+    bench.sweep()
+    assert len(bench.recorder.events) == 2
+    bench.cloud.says["n0"] = RUNNING
+    bench.run("n0")
+    bench.clock.advance(600)
+    bench.sweep()
+    assert len(bench.recorder.events) == 2
+    assert bench.metrics.value("node_lifecycle_unknown_nodes") == 0
+
+
+def test_a_cloud_that_names_a_time_is_not_asked_before_by_the_sweep() -> None:
+    bench = Bench()
+    bench.put("n0")
+    bench.cloud.says["n0"] = Throttled("slow down", 60)
+    bench.run("n0")
+    bench.clock.advance(59)
+    assert not bench.sweep()
+    bench.clock.advance(1)
+    assert bench.sweep() == {"n0"}
+
+
+# ---- N16
+
+
+@pytest.mark.row("N16")
+def test_an_instance_that_was_recreated_is_told() -> None:
+    bench, names = _gone()
+    bench.cloud.by_name["n0"] = InstanceMetadata("fake://i-2")
+    bench.run(*names)
+    _ask_successor(bench, "n0")
+    ((_, kind, reason, message),) = bench.recorder.events
+    assert (kind, reason) == ("Warning", "InstanceRecreated")
+    assert "fake://i-2" in message
+    assert "fake://n0" in message
+    (asked,) = bench.cloud.named
+    assert asked.spec is not None
+    assert asked.spec.provider_id is None
+    bench.settle(names)
+    assert bench.server.deleted == ["n0"]
+    assert not len(bench.successors), "asked once"
+
+
+@pytest.mark.row("N16")
+@pytest.mark.parametrize("found", [InstanceNotFound("no"), UNKNOWN, InstanceMetadata("fake://n0"), InstanceMetadata()])
+def test_no_other_instance_is_no_event(found: InstanceMetadata | Exception) -> None:
+    bench, names = _gone()
+    bench.cloud.by_name["n0"] = found
+    bench.run(*names)
+    _ask_successor(bench, "n0")
+    assert not bench.recorder.events
+
+
+def _ask_successor(bench: Bench, name: str) -> None:
+    assert bench.successors.get(timeout=0) == name
+    answers: dict[str, Any] = {}
+    bench.reconciler.fetch_successors([name], answers.__setitem__)
+    bench.reconciler.tell_successor(name, answers[name])
+    bench.successors.done(name)
+
+
+# ---- taints
+
+
+def test_shut_down_and_back() -> None:
+    bench = Bench()
+    bench.put("n0", taints=[OTHER])
+    bench.cloud.says["n0"] = OFF
+    bench.run("n0")
+    (patch,) = bench.server.patches
+    assert patch == {
+        "spec": {"taints": [OTHER, SHUTDOWN]},
+        "metadata": {"uid": "uid-n0", "resourceVersion": "7"},
+    }
+    bench.put("n0", taints=[OTHER, SHUTDOWN])
+    bench.run("n0")
+    assert len(bench.server.patches) == 1, "nothing to write"
+    bench.cloud.says["n0"] = RUNNING
+    bench.run("n0")
+    assert bench.server.patches[1]["spec"]["taints"] == [OTHER]
+
+
+def test_a_ready_node_loses_the_taint_without_a_word_from_the_cloud() -> None:
+    bench = Bench()
+    bench.put("n0", ready="True", taints=[SHUTDOWN, OTHER])
+    assert bench.sweep() == {"n0"}
+    bench.run("n0")
+    assert bench.server.patches[0]["spec"]["taints"] == [OTHER]
+    assert not bench.cloud.asked
+
+
+def test_nothing_is_written_and_nobody_asked_when_all_is_well() -> None:
+    bench = Bench()
+    bench.put("n0", ready="True")
+    bench.put("n1", ready="False", taints=[OTHER])
+    for _ in range(5):
+        bench.tick()
+    assert not bench.server.patches
+    assert set(bench.cloud.asked) == {"n1"}
+
+
+def test_out_of_service_is_off_by_default_and_takes_confirmation() -> None:
+    plain, bench = Bench(), Bench(out_of_service=True)
+    for one in (plain, bench):
+        one.put("n0", taints=[SHUTDOWN])
+        one.cloud.says["n0"] = OFF
+        one.run("n0")
+        assert not one.server.patches
+    assert bench.cases.get("n0")
+    for one in (plain, bench):
+        one.settle(["n0"])
+    assert not plain.server.patches
+    (patch,) = bench.server.patches
+    assert patch["spec"]["taints"] == [SHUTDOWN, OUT_OF_SERVICE]
+    assert patch["metadata"]["annotations"] == {MARK: "true"}
+
+
+# ---- triggers
+
+
+def test_a_node_that_turns_not_ready_is_asked_about_at_once() -> None:
+    bench = Bench()
+    ready, lost = bench.put("n0", ready="True"), bench.put("n0", ready="Unknown", version="8")
+    bench.triggers.on_update(ready, lost)
+    assert len(bench.queue) == 1
+
+
+def test_heartbeats_of_a_node_that_is_not_ready_do_not_bypass_its_backoff() -> None:
+    bench = Bench()
+    old, new = bench.put("n0"), bench.put("n0", version="8")
+    bench.triggers.on_update(old, new)
+    bench.queue.add_rate_limited("n0")
+    assert not bench.sweep()
+    assert not len(bench.queue)
+
+
+def test_a_node_that_turns_ready_loses_its_taint_at_once() -> None:
+    bench = Bench()
+    off, on = bench.put("n0", taints=[SHUTDOWN]), bench.put("n0", taints=[SHUTDOWN], ready="True", version="8")
+    bench.triggers.on_update(off, on)
+    assert len(bench.queue) == 1
