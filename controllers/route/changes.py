@@ -76,7 +76,7 @@ class Scope:
         rest = route.name.removeprefix(self.cluster_name)
         if rest != route.name and not rest[:1].isalnum():
             return True
-        return any(uid and uid in route.name for uid in self.known.values())
+        return any(uid and uid in route.name for uid in tuple(self.known.values()))
 
     def removable(self, net: IPNetwork, route: Route) -> bool:
         """Whether we may delete it, should nothing need it."""

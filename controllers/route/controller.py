@@ -48,7 +48,7 @@ def _cluster_cidrs(_: object, __: Attribute[Any], nets: Sequence[IPNetwork]) -> 
 class RouteOptions:
     """How the controller works. Frozen; raises ValueError on values that make no sense."""
 
-    cluster_cidrs: tuple[IPNetwork, ...] = field(converter=tuple, validator=_cluster_cidrs)
+    cluster_cidrs: tuple[IPNetwork, ...] = field(validator=_cluster_cidrs)
     """The ranges of the cluster's pods, one or two of different families (`--cluster-cidr`). Nothing outside of them is
     ever deleted. `parse_cluster_cidrs` makes them from text."""
 

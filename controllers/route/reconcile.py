@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -121,7 +122,7 @@ class RouteReconciler:
         targets = set(self._table.targets())
         for name in [name for name in list(self._known) if name not in nodes and name not in targets]:
             self._known.pop(name, None)
-        claimed = set()
+        claimed: set[IPNetwork] = set()
         for name, node in nodes.items():
             claimed.update(_wanted(node))
             if self._has_work(name, node):
@@ -300,7 +301,7 @@ class RouteReconciler:
 
     def _set_condition(self, node: V1Node, created: bool) -> None:
         now = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        try:
+        with suppress(NotFound, ObjectReplaced):  # deleted or recreated meanwhile: its own event brings the new one
             apply(
                 self._rest,
                 NODES.key_path(key_of(node)),
@@ -308,8 +309,6 @@ class RouteReconciler:
                 lambda fresh: [changes.network_condition(fresh, created, now)],
                 NODES.parse,
             )
-        except (NotFound, ObjectReplaced):
-            pass  # deleted or recreated meanwhile: its own event brings the new one
 
     def _remember(self, name: str, node: V1Node) -> None:
         self._known[name] = uid_of(node)

@@ -1,0 +1,273 @@
+"""The route controller over both API servers, against the fake cloud and what goes wrong with it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.route import RouteController, RouteOptions, parse_cluster_cidrs
+from controllers.runtime.clients import ClientBuilder
+from controllers.runtime.informer import InformerFactory
+from controllers.runtime.metrics import Metrics
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES, STRATEGIC
+from tests.support.nodes import small_node
+from tests.support.waiting import eventually
+
+CIDRS = "10.244.0.0/16,fd00:10:244::/56"
+
+
+def _options(cidrs: str = CIDRS, **settings: Any) -> RouteOptions:
+    """By default the slow check is far away: what is seen comes from events."""
+    return RouteOptions(cluster_cidrs=parse_cluster_cidrs(cidrs), **{"route_reconciliation_period": 3600.0, **settings})
+
+
+def _cloud(**settings: Any) -> FakeCloud:
+    return FakeCloud(FakeConfig.model_validate({"log": "all", **settings}))
+
+
+@pytest.fixture
+def cloud() -> Iterator[FakeCloud]:
+    with _cloud() as made:
+        yield made
+
+
+@contextmanager
+def _running(
+    kubeconfig: Path, cloud: FakeCloud, options: RouteOptions | None = None, calls: CloudCallOptions | None = None
+) -> Iterator[Metrics]:
+    """The controller at work, as a program of one's own runs it; stopped and drained at the end."""
+    metrics = Metrics()
+    clients = ClientBuilder.from_options(kubeconfig=str(kubeconfig), metrics=metrics)
+    informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics)
+    gateway = CloudCalls(cloud, options=calls, metrics=metrics)
+    controller = RouteController(clients, informers, gateway, options=options or _options(), metrics=metrics)
+    stop = threading.Event()
+    informers.start()
+    thread = threading.Thread(target=controller.run, args=(stop,), name="controller")
+    thread.start()
+    try:
+        yield metrics
+        assert all(ok for _, ok, _ in controller.health())
+    finally:
+        stop.set()
+        thread.join(40)
+        informers.stop()
+        gateway.close()
+        clients.close()
+    assert not thread.is_alive(), "the controller did not drain"
+
+
+def _add_node(api: Cluster, name: str, *cidrs: str) -> dict[str, Any]:
+    node = small_node(name, taints=[])
+    if cidrs:
+        node["spec"] |= {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}
+    return api.create(NODES, node)
+
+
+def _table(cloud: FakeCloud) -> dict[str, str]:
+    """Destination to target, blackholes as "!"."""
+    return {
+        record.destination_cidr: "!" if record.blackhole else record.target_node for record in cloud.console.routes()
+    }
+
+
+def _condition(api: Cluster, name: str) -> dict[str, Any]:
+    conditions = api.get(f"{NODES}/{name}")["status"].get("conditions", [])
+    return next((condition for condition in conditions if condition["type"] == "NetworkUnavailable"), {})
+
+
+def _reason(api: Cluster, name: str) -> tuple[str | None, str | None]:
+    condition = _condition(api, name)
+    return condition.get("status"), condition.get("reason")
+
+
+CREATED, MISSING = ("False", "RouteCreated"), ("True", "NoRouteCreated")
+
+
+def test_every_pod_cidr_gets_its_route_and_the_node_its_condition(api: Cluster, cloud: FakeCloud) -> None:
+    dual = _add_node(api, "dual", "10.244.1.0/24", "fd00:10:244:1::/64")
+    _add_node(api, "single", "10.244.2.0/24")
+    _add_node(api, "bare")
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    api.patch(f"{NODES}/dual/status", {"status": {"conditions": [ready]}}, STRATEGIC)
+    with _running(api.kubeconfig, cloud) as metrics:
+        eventually(lambda: _reason(api, "dual") == _reason(api, "single") == CREATED)
+        assert metrics.value("route_controller_route_sync_total") == 1
+    assert _table(cloud) == {
+        "10.244.1.0/24": "dual",
+        "fd00:10:244:1::/64": "dual",
+        "10.244.2.0/24": "single",
+    }
+    assert all(dual["metadata"]["uid"] in route.name for route in cloud.console.routes() if route.target_node == "dual")
+    assert _condition(api, "bare") == {}
+    condition = _condition(api, "dual")
+    assert condition["message"] == "RouteController created a route"
+    assert condition["lastTransitionTime"]
+    conditions = api.get(f"{NODES}/dual")["status"]["conditions"]
+    assert {"Ready", "NetworkUnavailable"} == {one["type"] for one in conditions}
+
+
+def test_a_late_pod_cidr_a_leaving_node_and_its_successor_with_the_same_range(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "late")
+    with _running(api.kubeconfig, cloud, _options(list_interval=0.2)):
+        api.patch(f"{NODES}/late", {"spec": {"podCIDR": "10.244.7.0/24", "podCIDRs": ["10.244.7.0/24"]}})
+        eventually(lambda: _reason(api, "late") == CREATED)
+        api.delete(f"{NODES}/late")
+        _add_node(api, "heir", "10.244.7.0/24")
+        eventually(lambda: _table(cloud) == {"10.244.7.0/24": "heir"})
+        eventually(lambda: _reason(api, "heir") == CREATED)
+        api.delete(f"{NODES}/heir")
+        eventually(lambda: _table(cloud) == {})
+
+
+@pytest.mark.row("R1")
+def test_a_burst_costs_one_listing_and_an_idle_time_none(api: Cluster, cloud: FakeCloud) -> None:
+    for number in range(30):
+        _add_node(api, f"first-{number}", f"10.244.{number}.0/24")
+    with _running(api.kubeconfig, cloud) as metrics:
+        eventually(lambda: len(_table(cloud)) == 30)
+        for number in range(30, 60):
+            _add_node(api, f"second-{number}", f"10.244.{number}.0/24")
+        eventually(lambda: all(_reason(api, f"second-{number}") == CREATED for number in range(30, 60)), timeout=30)
+        assert cloud.console.counts()["list_routes"] == 1
+        versions = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
+        calls = dict(cloud.console.counts())
+        before = metrics.value("workqueue_adds_total", name="Routes")
+        for name in versions:  # heartbeats
+            ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+            api.patch(f"{NODES}/{name}/status", {"status": {"conditions": [ready]}}, STRATEGIC)
+        versions = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
+        time.sleep(1.5)
+        assert versions == {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
+        assert dict(cloud.console.counts()) == calls
+        assert metrics.value("workqueue_adds_total", name="Routes") == before
+
+
+@pytest.mark.row("R1")
+def test_the_slow_check_repairs_what_was_changed_by_hand(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "node-1", "10.244.1.0/24")
+    with _running(api.kubeconfig, cloud, _options(route_reconciliation_period=0.5)):
+        eventually(lambda: _reason(api, "node-1") == CREATED)
+        cloud.console.remove_route(cloud.console.routes()[0].name)
+        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "node-1"})
+        cloud.console.change_route(cloud.console.routes()[0].name, target_node="", blackhole=True)
+        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "node-1"})
+        cloud.console.add_route("old", "10.244.9.0/24", cluster="kubernetes", blackhole=True, foreign=False)
+        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "node-1"})
+
+
+@pytest.mark.row("R2")
+def test_a_failed_creation_is_told_and_retried_without_another_event(api: Cluster, cloud: FakeCloud) -> None:
+    cloud.faults.add({"name": "no", "action": "raise", "method": "create_route", "key": "sick", "error": "OSError"})
+    _add_node(api, "sick", "10.244.1.0/24")
+    _add_node(api, "well", "10.244.2.0/24")
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _reason(api, "sick") == MISSING)
+        eventually(lambda: _reason(api, "well") == CREATED)
+        event = eventually(lambda: [e for e in api.events_of("sick") if e["reason"] == "FailedToCreateRoute"])[0]
+        assert event["type"] == "Warning"
+        assert event["source"]["component"] == "route_controller"
+        assert "10.244.1.0/24" in event["message"]
+        cloud.faults.remove("no")
+        eventually(lambda: _reason(api, "sick") == CREATED, timeout=20)
+        assert _table(cloud)["10.244.1.0/24"] == "sick"
+        assert cloud.console.counts()["list_routes"] == 1
+        tries = [call for call in cloud.console.calls("create_route") if "sick" in str(call)]
+        assert 2 <= len(tries) < 12
+
+
+@pytest.mark.row("R2")
+def test_a_failed_listing_and_a_failed_deletion_are_retried(api: Cluster, cloud: FakeCloud) -> None:
+    cloud.faults.add({"action": "raise", "method": "list_routes", "times": 3})
+    cloud.faults.add({"action": "raise", "method": "delete_route", "times": 3})
+    _add_node(api, "node-1", "10.244.1.0/24")
+    cloud.console.add_route("kubernetes-x", "10.244.9.0/24", cluster="kubernetes", target_node="gone", foreign=False)
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "node-1"}, timeout=20)
+        assert cloud.console.counts()["list_routes"] == 4
+        assert cloud.console.counts()["delete_route"] == 4
+
+
+@pytest.mark.row("R3")
+def test_nothing_foreign_is_touched(api: Cluster) -> None:
+    existing: list[dict[str, Any]] = [
+        {"name": "vpn", "destination_cidr": "192.168.0.0/16", "target_node": "vpn-gateway"},
+        {"name": "vpn-blackhole", "destination_cidr": "192.168.7.0/24", "blackhole": True},
+        {"name": "supernet", "destination_cidr": "10.0.0.0/8", "blackhole": True},
+        {"name": "kubernetes-cluster", "destination_cidr": "10.244.0.0/16", "target_node": "node-1"},
+        {"name": "kubernetes-half", "destination_cidr": "10.244.128.0/17", "target_node": "gone"},
+        {"name": "no-target", "destination_cidr": "10.244.50.0/24"},
+        {"name": "by-hand", "destination_cidr": "10.244.51.0/24", "target_node": "appliance"},
+        {"name": "host", "destination_cidr": "10.244.52.7/32", "target_node": "node-1"},
+        {"name": "kubernetes-other", "destination_cidr": "10.245.1.0/24", "target_node": "gone"},
+        {"name": "kubernetes-old", "destination_cidr": "10.244.9.0/24", "target_node": "gone", "foreign": False,
+         "cluster": "kubernetes"},
+        {"name": "kubernetes-moved", "destination_cidr": "10.244.8.0/24", "target_node": "node-1", "foreign": False,
+         "cluster": "kubernetes"},
+        {"name": "dead", "destination_cidr": "10.244.10.0/24", "blackhole": True},
+    ]  # fmt: skip
+    _add_node(api, "node-1", "10.244.1.0/24")
+    with _cloud(routes={"existing": existing}) as cloud, _running(api.kubeconfig, cloud) as metrics:
+        eventually(lambda: _reason(api, "node-1") == CREATED)
+        eventually(lambda: len(_table(cloud)) == 10)
+        time.sleep(0.5)
+        assert {route.name for route in cloud.console.routes() if route.foreign} == {
+            entry["name"] for entry in existing if entry.get("foreign", True) and entry["name"] != "dead"
+        }
+        assert [route.target_node for route in cloud.console.routes() if not route.foreign] == ["node-1"]
+        assert metrics.value("route_controller_routes_left_alone") == 3
+
+
+@pytest.mark.row("R4")
+def test_calls_keep_to_the_gateways_limits(api: Cluster) -> None:
+    for number in range(24):
+        _add_node(api, f"node-{number}", f"10.244.{number}.0/24")
+    limits = CloudCallOptions(concurrency=3, qps=20, burst=4)
+    with _cloud(latency={"create_route": 0.05}) as cloud, _running(api.kubeconfig, cloud, calls=limits):
+        eventually(lambda: len(_table(cloud)) == 24, timeout=20)
+        calls = cloud.console.calls("create_route")
+        spans = [(call.started, call.ended) for call in calls if call.ended is not None]
+        most = max(sum(start <= at < end for start, end in spans) for at, _ in spans)
+        assert most <= 3
+        starts = sorted(start for start, _ in spans)
+        assert starts[-1] - starts[0] >= (24 - 1 - 4) / 20 * 0.9
+
+
+def test_changed_addresses_replace_the_route_deletion_first(api: Cluster) -> None:
+    _add_node(api, "node-1", "10.244.1.0/24")
+    with (
+        _cloud(routes={"node_addresses": True}) as cloud,
+        _running(api.kubeconfig, cloud, _options(list_interval=0.2)),
+    ):
+        eventually(lambda: _reason(api, "node-1") == CREATED)
+        addresses = [{"type": "InternalIP", "address": "10.0.0.9"}, {"type": "Hostname", "address": "node-1"}]
+        api.patch(f"{NODES}/node-1/status", {"status": {"addresses": addresses}})
+        eventually(lambda: any(("InternalIP", "10.0.0.9") in map(tuple, r.target_addresses) for r in _routes(cloud)))
+        order = [call.method for call in cloud.console.calls("create_route", "delete_route")]
+        assert order == ["create_route", "delete_route", "create_route"]
+        assert _reason(api, "node-1") == CREATED
+
+
+def _routes(cloud: FakeCloud) -> Any:
+    return cloud.console.routes()
+
+
+def test_two_nodes_with_one_range_are_told(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "first", "10.244.1.0/24")
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _reason(api, "first") == CREATED)
+        _add_node(api, "second", "10.244.1.0/24")
+        eventually(lambda: _reason(api, "second") == MISSING)
+        assert "same pod CIDR" in eventually(lambda: api.events_of("second"))[0]["message"]
+        api.delete(f"{NODES}/first")
+        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "second"}, timeout=30)
+        eventually(lambda: _reason(api, "second") == CREATED)
