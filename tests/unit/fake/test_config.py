@@ -272,6 +272,9 @@ class TestWorld:
             Instance("a", "i-a", "standard-2", "zone-a", "region-1", (("Hostname", "a"),))
         ]
 
+    def test_none_is_made_of_nothing(self) -> None:
+        assert self.made() == []
+
     def test_no_network_no_internal_address(self) -> None:
         (one,) = self.made(count=1, network=[])
         assert one.addresses == (("Hostname", "node-0000"),)

@@ -433,6 +433,9 @@ class TestJunk:
         assert set(junk(Junk.UNASKED)) == {*NAMES, "unasked-1", "unasked-2"}
         assert junk(Junk.UNASKED)["unasked-1"] is InstanceState.GONE
         assert set(junk(Junk.KEYS)) == {f"fake://{name}" for name in NAMES}
+        batch = cloud.instances_batch()
+        assert batch is not None
+        assert batch.instances_state([node("n1", "fake://i-n1")]) == {"fake://i-n1": InstanceState.RUNNING}
         assert junk(Junk.NONE, scope="call") is None
         assert isinstance(junk(Junk.TYPE, scope="call"), list)
         assert states(cloud)

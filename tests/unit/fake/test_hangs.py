@@ -63,10 +63,10 @@ def test_a_hang_ends_after_its_time(make_both: MakeCloud, clock: FakeClock) -> N
 @pytest.mark.parametrize("end", ["release", "release all", "remove", "clear", "replace"])
 def test_a_hang_ends_when_its_fault_does(make_both: MakeCloud, clock: FakeClock, end: str) -> None:
     cloud = make_both(instances=[{"name": "a"}])
+    cloud.faults.add(Hang(name="another", key="b"))
     name = cloud.faults.add(Hang(name="stuck", key="a"))
     answers = [in_thread(asks(cloud)) for _ in range(3)]
     until_asleep(cloud, 3)
-    cloud.faults.add(Hang(name="another", key="b"))
     assert not any(answer.done() for answer in answers)
     if end == "release":
         assert cloud.faults.release(name) == 1
@@ -89,6 +89,32 @@ def nudge(cloud: FakeCloud, clock: FakeClock, answers: list[Future[object]]) -> 
     while cloud.config.state and not all(answer.done() for answer in answers) and time.monotonic() < end:
         clock.advance(0.05)
         threading.Event().wait(0.001)
+
+
+def test_another_fault_s_end_leaves_it_hanging(make_cloud: MakeCloud, clock: FakeClock) -> None:
+    cloud = make_cloud(instances=[{"name": "a"}])
+    cloud.faults.add(Hang(name="stuck"))
+    cloud.faults.add(Hang(name="another", key="b"))
+    answer = in_thread(asks(cloud))
+    until_asleep(cloud)
+    assert cloud.faults.release("another") == 1
+    assert cloud.faults.release("unknown") == 0
+    cloud.faults.remove("another")
+    with pytest.raises(TimeoutError):
+        answer.result(0.05)
+    assert cloud.asleep == 1
+    assert cloud.faults.release("stuck") == 1
+    assert answer.result(LIMIT) is True
+    assert cloud.faults.release("stuck") == 0, "it is released already"
+
+
+def test_closing_ends_latency_by_a_tests_clock(make_cloud: MakeCloud) -> None:
+    cloud = make_cloud(latency={"*": 5})
+    answer = in_thread(asks(cloud))
+    until_asleep(cloud)
+    cloud.close()
+    with pytest.raises(FakeCloudClosed):
+        answer.result(LIMIT)
 
 
 def test_hangs_after_the_work_are_over_for_the_cloud_but_not_for_the_caller(make_both: MakeCloud) -> None:

@@ -276,6 +276,11 @@ class TestOnDemand:
         assert v2.instance_exists(node("a"))
         assert not v2.instance_exists(node("a", "fake://i-a"))
 
+    def test_what_appeared_was_always_there(self, make_both: MakeCloud) -> None:
+        v2 = make_both(on_demand={}, faults=[{"action": "wrong", "answer": "stale"}]).instances_v2()
+        assert v2 is not None
+        assert v2.instance_exists(node("a"))
+
     def test_only_for_the_names_it_is_for(self, make_both: MakeCloud) -> None:
         batch = make_both(on_demand={"names": ["edge-*", "x"]}).instances_batch()
         assert batch is not None

@@ -75,10 +75,11 @@ def test_repeating_changes_nothing(cloud: FakeCloud) -> None:
 def test_an_ensure_follows_the_service_and_repairs_what_hands_changed(cloud: FakeCloud) -> None:
     balancer(cloud).ensure_load_balancer("c", service(), nodes("a"))
     (made,) = cloud.console.load_balancers()
-    changed = service(ports=[{"port": 443, "nodePort": 30443, "name": "tls"}], loadBalancerSourceRanges=["10.0.0.0/8"])
+    ports = [{"port": 443, "nodePort": 30443, "name": "tls"}, {"port": 53, "protocol": "UDP"}]
+    changed = service(ports=ports, loadBalancerSourceRanges=["10.0.0.0/8"])
     balancer(cloud).ensure_load_balancer("c", changed, nodes("a"))
     (record,) = cloud.console.load_balancers()
-    assert record.ports == (Port(443, 30443, "TCP", "tls"),)
+    assert record.ports == (Port(443, 30443, "TCP", "tls"), Port(53, 0, "UDP", ""))
     assert record.source_ranges == ("10.0.0.0/8",)
     assert record.ingress == made.ingress
     assert record.changes == 1
