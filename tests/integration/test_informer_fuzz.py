@@ -311,8 +311,10 @@ def test_a_wrongly_empty_list_is_followed_and_the_next_list_brings_everything_ba
         run.informer.start()
         _until(run.informer.has_synced, run._difference)
         run.server.faults.empty_list(count=1)
+        _until(lambda: run.server.faults.open_watches() == 1, run._difference)
         run.do(("break", Action.EXPIRE))
         _until(lambda: len(run.informer.lister) == 0, run._difference)
+        _until(lambda: run.server.faults.open_watches() == 1, run._difference)
         run.do(("break", Action.EXPIRE))
         run.settle()
     finally:
