@@ -70,6 +70,7 @@ class Breaker:
         self._opened_at: float | None = None
         self._held_at = 0.0
         self._trickled_at = 0.0
+        self._recount = False  # from the next number on, the share is one of the nodes that are left
 
     @property
     def is_open(self) -> bool:
@@ -81,6 +82,9 @@ class Breaker:
 
         `calm`: the cloud answers whatever it is asked; a time of silence proves nothing of its senses.
         """
+        if self._recount:
+            self._recount = False
+            self._owned.clear()
         while self._owned and self._owned[-1][1] <= owned:
             self._owned.pop()
         self._owned.append((now, owned))
@@ -141,8 +145,7 @@ class Breaker:
     def _close(self) -> None:
         self._opened_at = None
         self._deleted.clear()
-        while len(self._owned) > 1:  # the share is now one of the nodes that are left
-            self._owned.popleft()
+        self._recount = True
 
     def _expire(self, now: float) -> None:
         start = now - self.options.window

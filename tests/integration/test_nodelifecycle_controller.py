@@ -1,0 +1,334 @@
+"""The node lifecycle controller over both API servers, against the fake cloud and what goes wrong with it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve, frozen
+from attrs import field as attr
+
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.nodelifecycle import BreakerOptions, NodeLifecycleController, NodeLifecycleOptions
+from controllers.runtime.clients import ClientBuilder
+from controllers.runtime.informer import InformerFactory
+from controllers.runtime.metrics import Metrics
+from tests.integration.conftest import Cluster
+from tests.support.api import EVENTS, NODES
+from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.waiting import eventually
+
+FAST = NodeLifecycleOptions(node_monitor_period=0.2)
+SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+OTHER = {"key": "example.com/dedicated", "effect": "NoSchedule"}
+BATCH = ["instances_batch", "instances_v2", "zones"]
+SINGLE = ["instances_v2", "zones"]
+LEGACY = ["instances", "zones"]
+
+
+@frozen
+class Running:
+    controller: NodeLifecycleController
+    metrics: Metrics
+    stop: threading.Event = attr(factory=threading.Event)
+
+    def count(self, sample: str, **labels: str) -> float:
+        return self.metrics.value(sample, **labels) or 0.0
+
+    def writes(self) -> float:
+        """Requests that were to change a node: PATCH and DELETE. Events are POSTs, and PATCHes when repeated."""
+        lines = self.metrics.text().decode().splitlines()
+        found = [line for line in lines if line.startswith("rest_client_requests_total{")]
+        return sum(float(line.rpartition(" ")[2]) for line in found if '"PATCH"' in line or '"DELETE"' in line)
+
+
+@contextmanager
+def lifecycle(
+    kubeconfig: Path,
+    cloud: FakeCloud,
+    options: NodeLifecycleOptions = FAST,
+    calls: CloudCallOptions | None = None,
+) -> Iterator[Running]:
+    """The controller at work, stopped and drained at the end."""
+    metrics = Metrics()
+    clients = ClientBuilder.from_options(kubeconfig=str(kubeconfig), metrics=metrics)
+    informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics)
+    gateway = CloudCalls(cloud, options=calls, metrics=metrics)
+    controller = NodeLifecycleController(clients, informers, gateway, options=options, metrics=metrics)
+    running = Running(controller, metrics)
+    informers.start()
+    thread = threading.Thread(target=controller.run, args=(running.stop,), name="lifecycle")
+    thread.start()
+    try:
+        yield running
+    finally:
+        running.stop.set()
+        thread.join(40)
+        informers.stop()
+        gateway.close()
+        clients.close()
+    assert not thread.is_alive(), "the controller did not drain"
+
+
+@contextmanager
+def _cloud(count: int = 20, **settings: Any) -> Iterator[FakeCloud]:
+    with FakeCloud(FakeConfig.model_validate({"generate": [{"count": count}], **settings})) as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def cloud() -> Iterator[FakeCloud]:
+    """Twenty instances, node-0000 to node-0019, that can be asked about in batches."""
+    with _cloud() as made:
+        yield made
+
+
+def _name(number: int) -> str:
+    return f"node-{number:04d}"
+
+
+def _join(
+    api: Cluster,
+    numbers: Sequence[int],
+    *,
+    ready: str | Sequence[int] = "False",
+    taints: Sequence[dict[str, Any]] = (),
+    provider_id: str | None = "fake://i-{}",
+) -> None:
+    """Let nodes join; `ready` is the condition's status, or the numbers of those that are."""
+
+    def create(number: int) -> None:
+        node = small_node(_name(number), taints=[dict(taint) for taint in taints])
+        if provider_id is not None:
+            node["spec"]["providerID"] = provider_id.format(_name(number))
+        status = ready if isinstance(ready, str) else "True" if number in ready else "False"
+        node["status"]["conditions"] = [{"type": "Ready", "status": status}]
+        api.create(NODES, node)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(create, numbers))
+
+
+def _set_ready(api: Cluster, name: str, status: str) -> None:
+    body = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+    api.patch(f"{NODES}/{name}/status", body, "application/strategic-merge-patch+json")
+
+
+def _names(api: Cluster) -> set[str]:
+    return {node["metadata"]["name"] for node in api.items(NODES)}
+
+
+def _taints(api: Cluster, name: str = "node-0000") -> set[str]:
+    return {taint["key"] for taint in api.get(f"{NODES}/{name}")["spec"].get("taints", ())}
+
+
+def _reasons(api: Cluster, name: str = "node-0000") -> dict[str, dict[str, Any]]:
+    return {event["reason"]: event for event in api.events_of(name)}
+
+
+def _event(api: Cluster, reason: str, name: str = "node-0000") -> dict[str, Any]:
+    """Wait for an Event about a node."""
+    eventually(lambda: reason in _reasons(api, name))
+    return _reasons(api, name)[reason]
+
+
+def _pass(running: Running, sweeps: int = 4) -> None:
+    """Wait until every node that is asked about has been, so many times."""
+    began = running.count("workqueue_work_duration_seconds_count", name="NodeLifecycle")
+    eventually(lambda: running.count("workqueue_work_duration_seconds_count", name="NodeLifecycle") >= began + sweeps)
+
+
+@pytest.mark.row("N1")
+@pytest.mark.parametrize("capabilities", [BATCH, SINGLE, LEGACY], ids=["batch", "v2", "legacy"])
+def test_gone_nodes_are_deleted_once_confirmed_and_others_kept(api: Cluster, capabilities: list[str]) -> None:
+    with _cloud(capabilities=capabilities) as cloud:
+        _join(api, range(4), ready=[3])
+        for number in (0, 1, 3):
+            cloud.console.remove_instance(_name(number))
+        with lifecycle(api.kubeconfig, cloud) as running:
+            eventually(lambda: _names(api) == {"node-0002", "node-0003"})
+            event = _event(api, "DeletingNode")
+            _pass(running)
+        assert _names(api) == {"node-0002", "node-0003"}
+    assert event["type"] == "Normal"
+    assert event["source"]["component"] == "cloud-node-lifecycle-controller"
+    assert event["message"] == "Deleting node node-0000 because it does not exist in the cloud provider"
+
+
+@pytest.mark.row("N1")
+def test_a_single_wrong_answer_deletes_nothing(api: Cluster, cloud: FakeCloud) -> None:
+    _join(api, range(10))
+    cloud.faults.add(
+        {"action": "wrong", "answer": "not-found", "method": "instances_state", "times": 1, "scope": "call"}
+    )
+    with lifecycle(api.kubeconfig, cloud) as running:
+        _pass(running, 60)
+    assert len(_names(api)) == 10
+    assert running.count("node_lifecycle_deleted_nodes_total") == 0
+
+
+@pytest.mark.row("N1")
+def test_a_cloud_that_lost_everything_costs_half_of_the_nodes_and_raises_an_alarm(api: Cluster) -> None:
+    with _cloud(0) as cloud:
+        _join(api, range(100))
+        with lifecycle(api.kubeconfig, cloud) as running:
+            eventually(lambda: running.count("node_lifecycle_held_nodes") == 50)
+            _pass(running, 100)
+            events = eventually(lambda: _alarms(api))
+        assert len(_names(api)) == 50
+        assert events == 1
+        assert running.count("node_lifecycle_deletion_breaker_open") == 1
+        assert running.count("node_lifecycle_deletion_breaker_trips_total") == 1
+
+
+def _alarms(api: Cluster) -> int:
+    return sum(event["reason"] == "DeletionBreakerOpened" for event in api.items(EVENTS))
+
+
+@pytest.mark.row("N1", "N4")
+def test_a_cloud_whose_credentials_expired_costs_no_node(api: Cluster, cloud: FakeCloud) -> None:
+    _join(api, range(20))
+    cloud.faults.add({"action": "expired-credentials", "method": "instance*"})
+    options = evolve(FAST, unknown_event_after=0.5)
+    with lifecycle(api.kubeconfig, cloud, options) as running:
+        event = _event(api, "InstanceStateUnknown", "node-0007")
+        assert running.writes() == 0
+        assert running.count("node_lifecycle_unknown_nodes") == 20
+        cloud.faults.clear()
+        cloud.console.remove_instance("node-0007")
+        eventually(lambda: "node-0007" not in _names(api), timeout=20)
+    assert "expired" in event["message"]
+    assert len(_names(api)) == 19
+
+
+@pytest.mark.row("N2")
+def test_a_node_that_returned_unseen_is_not_deleted(api: Cluster, cloud: FakeCloud) -> None:
+    _join(api, range(1))
+    cloud.console.remove_instance("node-0000")
+    with lifecycle(api.kubeconfig, cloud) as running:
+        real = running.controller._reconciler._rest  # to come between the judgement and the DELETE
+        deletes: list[Any] = []
+
+        class Between:
+            def request(self, method: str, path: str, **more: Any) -> Any:
+                if method == "DELETE" and not deletes:
+                    deletes.append(more["body"])
+                    _set_ready(api, "node-0000", "True")
+                return real.request(method, path, **more)
+
+            def get(self, path: str, **more: Any) -> Any:
+                return real.get(path, **more)
+
+        running.controller._reconciler._rest = Between()  # type: ignore[assignment]  # a stand-in
+        eventually(lambda: deletes)
+        time.sleep(1.0)
+    assert _names(api) == {"node-0000"}
+    assert "DeletingNode" not in _reasons(api)
+    assert deletes[0]["preconditions"]["uid"] == api.get(f"{NODES}/node-0000")["metadata"]["uid"]
+
+
+@pytest.mark.row("N3", "N6")
+def test_foreign_and_new_nodes_are_left_alone(api: Cluster, cloud: FakeCloud) -> None:
+    _join(api, [0], provider_id="other://i-{}", taints=[{"key": SHUTDOWN, "effect": "NoSchedule"}])
+    _join(api, [1], provider_id=None)
+    _join(api, [2], taints=[UNINITIALIZED])
+    _join(api, [3])
+    for number in range(4):
+        cloud.console.remove_instance(_name(number))
+    with lifecycle(api.kubeconfig, cloud):
+        eventually(lambda: "node-0003" not in _names(api))
+    assert _names(api) == {"node-0000", "node-0001", "node-0002"}
+    assert SHUTDOWN in _taints(api)
+    with lifecycle(api.kubeconfig, cloud, evolve(FAST, uninitialized_grace_period=0)):
+        eventually(lambda: _names(api) == {"node-0000", "node-0001"})
+
+
+@pytest.mark.row("N5")
+@pytest.mark.parametrize("capabilities", [BATCH, SINGLE], ids=["batch", "v2"])
+def test_a_hung_call_costs_its_node_alone(api: Cluster, capabilities: list[str]) -> None:
+    with _cloud(capabilities=capabilities) as cloud:
+        _join(api, range(20))
+        cloud.faults.add({"name": "hung", "action": "hang", "method": "instance*", "key": "node-0000", "scope": "call"})
+        for number in range(1, 6):
+            cloud.console.remove_instance(_name(number))
+        calls = CloudCallOptions(timeout=1.0, patience=0.2, concurrency=8)
+        options = evolve(FAST, unknown_event_after=0.5)
+        with lifecycle(api.kubeconfig, cloud, options, calls) as running:
+            eventually(lambda: len(_names(api)) == 15, timeout=15)
+            eventually(lambda: running.count("controller_parked_keys", name="NodeLifecycle") == 1, timeout=15)
+            event = _event(api, "InstanceStateUnknown")
+            cloud.console.remove_instance("node-0000")
+            cloud.faults.remove("hung")
+            eventually(lambda: "node-0000" not in _names(api), timeout=15)
+        assert "has not answered" in event["message"]
+
+
+@pytest.mark.row("N16")
+def test_a_recreated_instance_is_told_and_the_former_node_deleted(api: Cluster, cloud: FakeCloud) -> None:
+    _join(api, range(2))
+    made = cloud.console.recreate_instance("node-0000")
+    with lifecycle(api.kubeconfig, cloud):
+        event = _event(api, "InstanceRecreated")
+        eventually(lambda: _names(api) == {"node-0001"})
+    assert made.id in event["message"]
+    assert event["type"] == "Warning"
+
+
+def test_shut_down_and_back(api: Cluster, cloud: FakeCloud) -> None:
+    _join(api, range(3), taints=[OTHER], ready=[1, 2])
+    before = _taints(api)
+    cloud.console.set_shutdown("node-0000")
+    with lifecycle(api.kubeconfig, cloud) as running:
+        eventually(lambda: _taints(api) == before | {SHUTDOWN})
+        cloud.console.set_shutdown("node-0000", False)
+        eventually(lambda: _taints(api) == before)
+        cloud.console.set_shutdown("node-0001")
+        _set_ready(api, "node-0001", "Unknown")
+        eventually(lambda: SHUTDOWN in _taints(api, "node-0001"))
+        _set_ready(api, "node-0001", "True")
+        eventually(lambda: SHUTDOWN not in _taints(api, "node-0001"))
+        cloud.console.set_shutdown("node-0000")
+        eventually(lambda: SHUTDOWN in _taints(api))
+        writes = running.writes()
+        _pass(running, 10)
+        assert running.writes() == writes, "no write when nothing changed"
+    assert OUT_OF_SERVICE not in _taints(api)
+
+
+def test_out_of_service_when_asked_for(api: Cluster, cloud: FakeCloud) -> None:
+    _join(api, range(2), taints=[OTHER])
+    before = _taints(api)
+    cloud.console.set_shutdown("node-0000")
+    with lifecycle(api.kubeconfig, cloud, evolve(FAST, out_of_service_taint=True)):
+        eventually(lambda: _taints(api) == before | {SHUTDOWN, OUT_OF_SERVICE})
+        (taint,) = [t for t in api.get(f"{NODES}/node-0000")["spec"]["taints"] if t["key"] == OUT_OF_SERVICE]
+        assert (taint["value"], taint["effect"]) == ("nodeshutdown", "NoExecute")
+        cloud.console.set_shutdown("node-0000", False)
+        eventually(lambda: _taints(api) == before)
+    assert not api.get(f"{NODES}/node-0000")["metadata"].get("annotations")
+
+
+def test_two_hundred_of_seven_hundred_are_deleted_soon_after_confirmation(api: Cluster) -> None:
+    with _cloud(700, latency={"instance*": "50ms"}) as cloud:
+        _join(api, range(700), ready=range(200, 700))
+        for number in range(200):
+            cloud.console.remove_instance(_name(number))
+        options = NodeLifecycleOptions(node_monitor_period=1.0, breaker=BreakerOptions(at_least=1000))
+        with lifecycle(api.kubeconfig, cloud, options) as running:
+            limit = time.monotonic() + 30
+            while not running.count("node_lifecycle_deleted_nodes_total") and time.monotonic() < limit:
+                time.sleep(0.001)
+            began = time.monotonic()
+            eventually(lambda: running.count("node_lifecycle_deleted_nodes_total") == 200, timeout=30)
+            seconds = time.monotonic() - began
+        print(f"200 deletions took {seconds:.2f} s")
+        assert len(_names(api)) == 500
+    assert seconds < 10, "the goal is 2 s on a machine of its own"
