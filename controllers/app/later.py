@@ -18,8 +18,7 @@ _SERVING = (
     "metrics over HTTP"
 )
 _AUTH = "there is no authenticated serving in this version: leave this flag out"
-_ROUTES = "node-route-controller does not exist in this version: leave this flag out"
-_LIFECYCLE = "cloud-node-lifecycle-controller does not exist in this version: leave this flag out"
+_IPAM = "this program gives nodes no pod CIDRs (kube-controller-manager does): leave this flag out"
 _SERVICES = "service-lb-controller does not exist in this version: leave this flag out"
 _WEBHOOKS = "webhooks do not exist in this version: leave this flag out"
 _START = "not supported by this version: leave this flag out"
@@ -43,8 +42,7 @@ _VALUED = {
         "authorization-always-allow-paths authorization-webhook-cache-authorized-ttl "
         "authorization-webhook-cache-unauthorized-ttl"
     ),
-    _ROUTES: "cidr-allocator-type cluster-cidr route-reconciliation-period",
-    _LIFECYCLE: "node-monitor-period",
+    _IPAM: "cidr-allocator-type",
     _SERVICES: "concurrent-service-syncs",
     _WEBHOOKS: (
         "webhooks webhook-bind-address webhook-secure-port webhook-cert-dir webhook-tls-cert-file "
@@ -58,14 +56,11 @@ _SWITCHES = {
     _MIGRATION: "enable-leader-migration",
     _SERVING: "permit-address-sharing permit-port-sharing disable-http2-serving",
     _AUTH: "authentication-skip-lookup authentication-tolerate-lookup-failure",
-    _ROUTES: "allocate-node-cidrs configure-cloud-routes",
     _START: "use-service-account-credentials profiling contention-profiling",
 }
 
 LATER_CONTROLLERS = {
     "service-lb-controller": ("service",),
-    "node-route-controller": ("route",),
-    "cloud-node-lifecycle-controller": ("cloud-node-lifecycle",),
 }
 """Canonical names and aliases of the Go program's controllers that this version does not have."""
 

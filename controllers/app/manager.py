@@ -123,15 +123,16 @@ class Manager:
             clock=self._clock,
             drain=max(0.0, self._drain - _AFTER_DRAIN),
         )
-        built = [(entry, self._construct(entry, context)) for entry in self._entries]
-        self._check_access()
+        attempts = [(entry, self._construct(entry, context)) for entry in self._entries]
+        built = [(entry, controller) for entry, controller in attempts if controller is not None]
+        self._check_access([entry for entry, _ in built])
         informers.start()
         self._groups.add("informers", Part("informers", informers.stop))
         if not self._synced(informers, stop):
             return False
         for entry, controller in built:
             self._start_controller(entry, controller)
-        names = ", ".join(entry.name for entry in self._entries)
+        names = ", ".join(entry.name for entry, _ in built) or "no controller"
         log.info("running: %s, for cluster %s with provider %s", names, self._cluster, self._name)
         self.health.ready()
         return True
@@ -217,9 +218,9 @@ class Manager:
             raise ManagerError(f"cloud provider {self._name} could not be initialised: {text}") from cause
         return True
 
-    def _check_access(self) -> None:
+    def _check_access(self, entries: Sequence[ControllerEntry]) -> None:
         """In the background: what is missing is told, and nothing waits for the answer."""
-        check = AccessCheck(self._clients.rest(_IDENTITY), [rule for entry in self._entries for rule in entry.rules])
+        check = AccessCheck(self._clients.rest(_IDENTITY), [rule for entry in entries for rule in entry.rules])
         ask = ClockEvent(self._clock)
         thread = threading.Thread(target=check.run, args=(ask,), name="access-check", daemon=True)
         thread.start()
@@ -246,7 +247,7 @@ class Manager:
         self.health.watch_cloud(cloud)
         return cloud
 
-    def _construct(self, entry: ControllerEntry, context: Context) -> Controller:
+    def _construct(self, entry: ControllerEntry, context: Context) -> Controller | None:
         try:
             return entry.construct(context)
         except ValueError as error:

@@ -178,7 +178,7 @@ def node_addresses(node: V1Node) -> tuple[V1NodeAddress, ...]:
 
 def same_addresses(one: Iterable[V1NodeAddress], other: Iterable[V1NodeAddress]) -> bool:
     """Whether both hold the same addresses, in whatever order."""
-    return sorted((a.type, a.address) for a in one) == sorted((a.type, a.address) for a in other)
+    return _comparable(one) == _comparable(other)
 
 
 def network_condition(node: V1Node, created: bool, now: str) -> Patch:
@@ -208,6 +208,10 @@ def _is_outdated(entry: Entry, current: Sequence[V1NodeAddress], addresses_count
         return True
     relevant = addresses_count if entry.state is State.CREATED else entry.route.enable_node_addresses
     return relevant and not same_addresses(entry.route.target_node_addresses, current)
+
+
+def _comparable(addresses: Iterable[V1NodeAddress]) -> list[tuple[str, str]]:
+    return sorted((str(address.type), str(address.address)) for address in addresses)
 
 
 def _within(net: IPNetwork, cluster: IPNetwork) -> bool:

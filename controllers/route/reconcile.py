@@ -102,6 +102,9 @@ class RouteReconciler:
     # ---- all nodes
 
     def _list(self) -> Result:
+        age = self._table.age
+        if age < min(self._list_interval, self._period) / 2:  # asked for twice: this is what the second one wanted
+            return Result(requeue_after=self._period - age)
         self._syncs.inc()
         with self._lock:
             self._listing = True
@@ -267,7 +270,9 @@ class RouteReconciler:
         try:
             node = NODES.parse(self._rest.get(NODES.path(name=owner)))
             return net not in changes.pod_cidrs(node)
-        except NotFound:
+        except NotFound as error:
+            if error.details.get("name") != owner:
+                raise  # a proxy's 404, say: it proves nothing about the node
             return True
         except (MalformedObject, ValueError) as error:
             log.warning("node %s cannot be read, so its routes stay: %s", owner, error)

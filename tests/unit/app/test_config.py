@@ -12,7 +12,8 @@ from controllers.app.catalog import CATALOG, Context, Controller, ControllerEntr
 from controllers.app.config import Outcome, parse, table
 from controllers.app.goflags import INT
 from controllers.app.later import LATER_CONTROLLERS, later_flags
-from controllers.app.options import FLAG, ManagerOptions, Options, flags_of, option, split_address
+from controllers.app.options import FLAG, SECTIONS, ManagerOptions, Options, flags_of, option, split_address
+from controllers.app.routes import RouteFlags
 
 GO_FLAGS = set(
     """
@@ -69,7 +70,7 @@ def test_a_flag_of_a_later_part_is_rejected_and_never_silently_accepted(flag: An
 @pytest.mark.parametrize("flag", table(CATALOG), ids=lambda flag: flag.name)
 def test_every_flag_is_documented_and_its_default_is_valid(flag: Any) -> None:
     assert flag.help.endswith(".")
-    assert flag.section in ("generic", "cloud-node-controller", "cloud calls", "health", "misc", "global")
+    assert flag.section in {*SECTIONS, *(entry.name for entry in CATALOG)}
     assert flag.check is None or flag.check(flag.default) is None
     assert flag.kind.parse(flag.kind.show(flag.default)) == flag.default
 
@@ -223,6 +224,7 @@ def test_a_flag_that_is_ill_by_itself_is_complained_about_once() -> None:
     assert len(read(*GOOD, "--kube-api-qps=x", "--kube-api-burst=5").problems) == 1
 
 
+ONLY_NODE = tuple(entry for entry in CATALOG if entry.name == "cloud-node-controller")
 EXTRA = ControllerEntry(name="extra-controller", aliases=("extra",), construct=never, on_by_default=False)
 
 
@@ -240,7 +242,7 @@ EXTRA = ControllerEntry(name="extra-controller", aliases=("extra",), construct=n
     ],
 )
 def test_controllers_are_chosen_by_name_alias_and_star(words: str, expected: list[str]) -> None:
-    catalog = (*CATALOG, EXTRA)
+    catalog = (*ONLY_NODE, EXTRA)
     outcome = parse([*GOOD, f"--controllers={words}"], catalog)
     assert outcome.options is not None
     assert [entry.name for entry in catalogs.enabled(outcome.options.manager.controllers, catalog)] == expected
@@ -264,7 +266,7 @@ def test_controllers_are_chosen_by_name_alias_and_star(words: str, expected: lis
     ],
 )
 def test_a_bad_list_of_controllers_is_rejected_with_the_known_names(words: str, complaint: str) -> None:
-    assert read(*GOOD, f"--controllers={words}").problems == (f"--controllers: {complaint}",)
+    assert parse([*GOOD, f"--controllers={words}"], ONLY_NODE).problems == (f"--controllers: {complaint}",)
 
 
 def test_the_go_programs_controllers_are_known_or_refused_by_name() -> None:
@@ -330,3 +332,20 @@ def test_deprecated_flags_warn() -> None:
 )
 def test_addresses(text: str, address: tuple[str, int]) -> None:
     assert split_address(text) == address
+
+
+def test_the_routes_flags_are_gos_but_for_the_period() -> None:
+    flags = options().of(RouteFlags)
+    assert (flags.allocate_node_cidrs, flags.configure_cloud_routes, flags.cluster_cidr) == (False, True, "")
+    assert flags.route_reconciliation_period == 300.0
+    given = options(
+        "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16,fd00::/56", "--route-reconciliation-period=10s"
+    )
+    assert given.of(RouteFlags).route_reconciliation_period == 10.0
+
+
+@pytest.mark.row("M4")
+@pytest.mark.parametrize("value", ["10.244.0.0", "10.0.0.0/8,10.244.0.0/16", "10.0.0.0/8,fd00::/56,fd01::/56", ","])
+def test_a_bad_cluster_cidr_is_rejected(value: str) -> None:
+    (problem,) = read(*GOOD, f"--cluster-cidr={value}").problems
+    assert problem.startswith(f"--cluster-cidr={value}: ")
