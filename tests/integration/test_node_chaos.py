@@ -10,6 +10,7 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.helpers import needs_initialization
 from controllers.runtime.cache import Lister
+from controllers.runtime.metrics import Metrics
 from tests.bench.ccm import BenchCloud
 from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import Cluster
@@ -43,7 +44,11 @@ def test_a_thousand_nodes_survive_a_bad_network_and_a_restart(api: Cluster, tmp_
             proxy.spoil(None)
             api.patch(f"{NODES}/{SPOILT}", {"metadata": {"labels": {"heartbeat": "1"}}})
             eventually(lambda: _ready(running.lister) == COUNT, timeout=60, message="the spoilt node is well again")
-            eventually(lambda: _synced(api) >= set(names), timeout=60, message="an Event for every node")
+            eventually(
+                lambda: _synced(api) >= set(names),
+                timeout=60,
+                message=lambda: f"no Event for {sorted(set(names) - _synced(api))}: {_event_metrics(running.metrics)}",
+            )
 
     for node in api.items(NODES):
         name = node["metadata"]["name"]
@@ -73,6 +78,10 @@ def _parsed(api: Cluster, name: str) -> V1Node:
     node = V1Node.from_dict(api.get(f"{NODES}/{name}"))
     assert node is not None
     return node
+
+
+def _event_metrics(metrics: Metrics) -> list[str]:
+    return [line for line in metrics.text().decode().splitlines() if "event" in line and not line.startswith("#")]
 
 
 def _about(api: Cluster) -> list[str]:
