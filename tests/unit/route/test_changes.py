@@ -1,0 +1,202 @@
+"""What may be deleted, what must be created, and when the condition is written: pure."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, ip_network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider import Route
+from cloudprovider.helpers.ips import IPNetwork
+from controllers.route.changes import (
+    Entry,
+    Scope,
+    State,
+    Step,
+    network_condition,
+    parse_cluster_cidrs,
+    pod_cidrs,
+    step,
+)
+from tests.unit.route.objects import addresses, node, route
+
+NET = ip_network("10.244.1.0/24")
+SCOPE = Scope(
+    "kubernetes",
+    parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56"),
+    frozenset({(4, 24), (6, 64)}),
+    {"node-1": "uid-1", "node-2": "uid-2"},
+)
+
+
+def _step(*entries: Entry | Route, cidr: str = str(NET), owner: V1Node | None = None, **settings: Any) -> Step:
+    listed = [entry if isinstance(entry, Entry) else Entry(entry) for entry in entries]
+    subject = owner or node("node-1", str(NET), addresses=["10.0.0.1"])
+    given = {"addresses_count": True, "claimed_by": lambda name: False, **settings}
+    return step(NET, cidr, "node-1", subject, listed, SCOPE, **given)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("", 0), (" ", 0), ("10.244.0.0/16", 1), ("10.244.0.0/16, fd00::/56", 2), ("fd00::/56,10.0.0.0/8", 2)],
+)
+def test_cluster_cidrs(text: str, count: int) -> None:
+    assert len(parse_cluster_cidrs(text)) == count
+
+
+@pytest.mark.parametrize("text", ["10.0.0.0/8,10.1.0.0/16", "fd00::/56,fd01::/56", "x", "10.0.0.0", "10.0.0.0/8,"])
+def test_bad_cluster_cidrs(text: str) -> None:
+    with pytest.raises(ValueError, match="range"):
+        parse_cluster_cidrs(text)
+
+
+def test_a_missing_route_is_created_and_a_present_one_kept() -> None:
+    assert _step() == Step(NET, str(NET), create=True)
+    assert not _step(route(str(NET), "node-1"))
+    assert not _step(Entry(route(str(NET), "node-1"), State.CREATED), addresses_count=False)
+
+
+def test_a_blackhole_goes_first_and_does_not_count_as_the_route() -> None:
+    hole = Entry(route(str(NET), blackhole=True))
+    assert _step(hole) == Step(NET, str(NET), delete=(hole,), create=True)
+    own = Entry(route(str(NET), "node-1", blackhole=True))
+    assert _step(own) == Step(NET, str(NET), delete=(own,), create=True)
+    assert _step(hole, route(str(NET), "node-1")) == Step(NET, str(NET), delete=(hole,))
+
+
+@pytest.mark.parametrize("state", [State.LISTED, State.CREATED])
+def test_changed_addresses_replace_the_route_where_they_count(state: State) -> None:
+    same = route(str(NET), "node-1", enable_node_addresses=True, target_node_addresses=addresses("10.0.0.1"))
+    other = route(str(NET), "node-1", enable_node_addresses=True, target_node_addresses=addresses("10.0.0.2"))
+    silent = route(str(NET), "node-1", target_node_addresses=addresses("10.0.0.2"))
+    assert not _step(Entry(same, state))
+    assert _step(Entry(other, state)) == Step(NET, str(NET), delete=(Entry(other, state),), create=True)
+    assert bool(_step(Entry(silent, state), addresses_count=False)) is False
+
+
+def test_the_order_of_addresses_means_nothing() -> None:
+    both = addresses("10.0.0.1", "10.0.0.2")
+    shown = route(str(NET), "node-1", enable_node_addresses=True, target_node_addresses=both[::-1])
+    assert not _step(shown, owner=node("node-1", str(NET), addresses=["10.0.0.1", "10.0.0.2"]))
+
+
+def test_a_route_whose_deletion_failed_is_made_anew() -> None:
+    doubtful = Entry(route(str(NET), "node-1"), State.DOUBTFUL)
+    assert _step(doubtful) == Step(NET, str(NET), delete=(doubtful,), create=True)
+
+
+def test_the_former_holders_route_goes_unless_it_still_has_the_range() -> None:
+    theirs = Entry(route(str(NET), "node-2"))
+    assert _step(theirs) == Step(NET, str(NET), delete=(theirs,), create=True)
+    assert _step(theirs, claimed_by=lambda name: name == "node-2") == Step(NET, str(NET), rival="node-2")
+    foreign = Entry(route(str(NET), "appliance", name="by-hand"))
+    assert _step(foreign) == Step(NET, str(NET), create=True)
+
+
+@pytest.mark.row("R3")
+@pytest.mark.parametrize(
+    "other",
+    [
+        route("10.244.0.0/16", "node-1"),
+        route("10.244.0.0/20", "node-1"),
+        route("10.244.1.0/25", "node-1"),
+        route("10.0.0.0/8", blackhole=True),
+        route("10.245.1.0/24", "node-1"),
+        route("10.245.1.0/24", blackhole=True),
+        route("10.244.1.0/24"),
+        route("10.244.1.0/24", "vpn", name="vpn"),
+        route("10.244.1.0/24", "vpn", name="kubernetesque"),
+        route("fd00:10:244::/56", "node-1"),
+        route("fd00:10:244:100::/64", "node-1"),
+    ],
+    ids=lambda one: f"{one.destination_cidr}-{one.target_node or one.blackhole}-{one.name[:12]}",
+)
+def test_what_is_not_ours_is_never_removable(other: Route) -> None:
+    assert not SCOPE.removable(ip_network(other.destination_cidr), other)
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        route("10.244.9.0/24", "node-1", name="x"),
+        route("10.244.9.0/24", "gone"),
+        route("10.244.9.0/24", "gone", name="kubernetes"),
+        route("10.244.9.0/24", "renamed", name="r-uid-2"),
+        route("10.244.9.0/24", blackhole=True, name="x"),
+        route("fd00:10:244:7::/64", "node-2", name="x"),
+    ],
+    ids=lambda one: f"{one.destination_cidr}-{one.target_node}-{one.name}",
+)
+def test_what_is_ours_is_removable(ours: Route) -> None:
+    assert SCOPE.removable(ip_network(ours.destination_cidr), ours)
+
+
+NETWORKS = st.builds(
+    lambda address, prefix: ip_network((address, prefix), strict=False), st.integers(0, 2**32 - 1), st.integers(0, 32)
+) | st.builds(
+    lambda address, prefix: ip_network((address, prefix), strict=False),
+    st.integers(2**32, 2**128 - 1),
+    st.integers(0, 128),
+)
+
+
+@pytest.mark.row("R3")
+@given(
+    net=NETWORKS,
+    cluster=NETWORKS,
+    shape=st.integers(0, 128),
+    target=st.sampled_from(["", "node-1", "x"]),
+    hole=st.booleans(),
+)
+def test_only_ranges_inside_and_of_the_nodes_size_are_removable(
+    net: IPNetwork, cluster: IPNetwork, shape: int, target: str, hole: bool
+) -> None:
+    scope = Scope("c", (cluster,), frozenset({(4, shape), (6, shape)}), {"node-1": ""})
+    inside = net.version == cluster.version and net.subnet_of(cluster)  # type: ignore[arg-type]  # same version
+    assert scope.inside(net) is inside
+    if scope.removable(net, Route("n", target, str(net), blackhole=hole)):
+        assert inside
+        assert net.prefixlen == shape
+        assert hole or target == "node-1"
+
+
+def test_a_node_that_lost_the_range_keeps_nothing_of_it() -> None:
+    mine, hole = Entry(route(str(NET), "node-1")), Entry(route(str(NET), blackhole=True))
+    assert _step(mine, hole, cidr="").delete == (hole, mine)
+    assert not _step(route(str(NET), "node-2"), cidr="").delete
+
+
+def test_pod_cidrs_come_from_either_field() -> None:
+    assert pod_cidrs(node("n", "10.244.1.0/24", "fd00:10:244:1::/64")) == {
+        NET: "10.244.1.0/24",
+        ip_network("fd00:10:244:1::/64"): "fd00:10:244:1::/64",
+    }
+    old = V1Node.from_dict({"metadata": {"name": "n"}, "spec": {"podCIDR": "10.244.1.0/24"}})
+    assert old is not None
+    assert list(pod_cidrs(old)) == [IPv4Network("10.244.1.0/24")]
+    assert pod_cidrs(node("n")) == {}
+    with pytest.raises(ValueError, match="nonsense"):
+        pod_cidrs(node("n", "nonsense"))
+
+
+NOW = "2026-01-02T03:04:05Z"
+
+
+@pytest.mark.parametrize(
+    ("created", "present"), [(True, ("False", "RouteCreated")), (False, ("True", "NoRouteCreated"))]
+)
+def test_the_condition_is_written_only_when_it_changes(created: bool, present: tuple[str, str]) -> None:
+    assert not network_condition(node("n", condition=present), created, NOW)
+    for before in (None, ("True", "NoRouteCreated"), ("False", "RouteCreated"), (present[0], "Other")):
+        if before == present:
+            continue
+        patch = network_condition(node("n", condition=before), created, NOW)
+        (condition,) = patch.body["status"]["conditions"]
+        assert (condition["type"], condition["status"], condition["reason"]) == ("NetworkUnavailable", *present)
+        assert patch.subresource == "status"
+        assert patch.content_type == "application/strategic-merge-patch+json"
+        assert condition.get("lastTransitionTime") == NOW

@@ -1,0 +1,278 @@
+"""One key at a time, over stubs and a clock that stands still."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudprovider import CloudProviderError
+from controllers.cloudcalls import CallsClosed
+from controllers.route.changes import network
+from controllers.route.reconcile import RouteConflict
+from controllers.route.triggers import LIST, LISTING
+from controllers.runtime.apierrors import NotFound
+from controllers.runtime.worker import TerminalError
+from tests.unit.route.objects import PREFIX, Bench, addresses, route
+
+CREATED, MISSING = ("False", "RouteCreated"), ("True", "NoRouteCreated")
+
+
+def _start(bench: Bench) -> list[str]:
+    bench.queue.add(LIST, LISTING)
+    return bench.work()
+
+
+@pytest.mark.row("R1")
+def test_one_listing_serves_all_nodes_and_those_that_join_later() -> None:
+    bench = Bench()
+    for number in range(50):
+        bench.add(f"n{number}", f"10.244.{number}.0/24")
+        bench.queue.add(f"n{number}")
+    _start(bench)
+    assert bench.cloud.count("create") == 50
+    for number in range(50, 90):
+        bench.add(f"n{number}", f"10.244.{number}.0/24")
+        bench.queue.add(f"n{number}")
+    bench.clock.advance(60)
+    bench.work()
+    assert bench.cloud.count("create") == 90
+    assert bench.cloud.count("list") == 1
+    assert bench.metrics.value("route_controller_route_sync_total") == 1
+    assert bench.conditions() == [(f"n{number}", *CREATED) for number in range(90)]
+
+
+@pytest.mark.row("R1")
+def test_nodes_that_leave_together_cost_one_listing() -> None:
+    bench = Bench(*(route(f"10.244.{number}.0/24", f"n{number}") for number in range(20)))
+    for number in range(20):
+        bench.add(f"n{number}", f"10.244.{number}.0/24", condition=CREATED)
+    _start(bench)
+    assert bench.cloud.calls == [("list", "kubernetes")]
+    bench.clock.advance(60)
+    for number in range(1, 20):
+        bench.remove(f"n{number}")
+        bench.queue.add(f"n{number}")
+    bench.work()
+    assert [kept.target_node for kept in bench.cloud.routes] == ["n0"]
+    assert bench.cloud.count("list") == 2
+
+
+@pytest.mark.row("R1")
+def test_the_slow_check_comes_by_itself_and_idleness_costs_nothing_else() -> None:
+    bench = Bench(period=300.0)
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    _start(bench)
+    bench.cloud.routes.clear()
+    bench.clock.advance(299)
+    assert bench.work() == []
+    bench.clock.advance(1)
+    assert bench.work() == [LIST, "n1"]
+    assert bench.cloud.count("list") == 2
+    assert [made.destination_cidr for made in bench.cloud.routes] == ["10.244.1.0/24"]
+    assert bench.rest.patches == []
+
+
+def test_a_second_request_for_the_same_listing_is_not_another_listing() -> None:
+    bench = Bench()
+    _start(bench)
+    bench.queue.add(LIST)
+    bench.work()
+    assert bench.cloud.count("list") == 1
+    bench.clock.advance(300)
+    bench.work()
+    assert bench.cloud.count("list") == 2
+
+
+@pytest.mark.row("R2")
+def test_what_fails_is_this_nodes_own_failure_and_is_told() -> None:
+    bench = Bench()
+    bench.add("n1", "10.244.1.0/24", "fd00:10:244:1::/64")
+    bench.cloud.fail[("create", "10.244.1.0/24")] = CloudProviderError("quota")
+    bench.queue.add(LIST)
+    with pytest.raises(CloudProviderError, match="quota"):
+        bench.work()
+    assert bench.cloud.calls[1:] == [("create", "10.244.1.0/24"), ("create", "fd00:10:244:1::/64")]
+    assert bench.conditions() == [("n1", *MISSING)]
+    ((kind, reason, message),) = bench.recorder.events
+    assert (kind, reason) == ("Warning", "FailedToCreateRoute")
+    assert "10.244.1.0/24" in message
+    assert "quota" in message
+    bench.cloud.fail.clear()
+    bench.queue.add("n1")
+    bench.work()
+    assert bench.cloud.calls[3:] == [("create", "10.244.1.0/24")]
+    assert bench.conditions()[1:] == [("n1", *CREATED)]
+    assert bench.cloud.hints == ["uid-n1", "uid-n1"]
+
+
+@pytest.mark.row("R2")
+def test_a_listing_does_not_break_a_failing_nodes_back_off() -> None:
+    bench = Bench()
+    bench.add("sick", "10.244.1.0/24")
+    bench.add("well", "10.244.2.0/24")
+    bench.queue.add_rate_limited("sick")
+    bench.queue.add(LIST)
+    assert bench.work() == [LIST, "well"]
+
+
+def test_the_managers_end_is_no_failure_of_the_route() -> None:
+    bench = Bench()
+    bench.add("n1", "10.244.1.0/24")
+    bench.cloud.fail["create"] = CallsClosed("the end")
+    with pytest.raises(CallsClosed):
+        _start(bench)
+    assert bench.recorder.events == []
+    assert bench.rest.patches == []
+
+
+def _orphan(**settings: float) -> Bench:
+    """n1 with its route, and the route of a node that nobody has seen."""
+    bench = Bench(route("10.244.1.0/24", "n1"), route("10.244.2.0/24", "gone"), **settings)
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    return bench
+
+
+@pytest.mark.row("R3")
+def test_a_route_is_deleted_after_a_quorum_read_and_not_before() -> None:
+    bench = _orphan()
+    assert _start(bench) == [LIST, "gone"]
+    assert bench.rest.gets == [(f"{PREFIX}gone", {})]  # no resourceVersion: a quorum read
+    assert [kept.target_node for kept in bench.cloud.routes] == ["n1"]
+
+
+@pytest.mark.row("R3")
+def test_a_node_that_only_the_cache_lacks_keeps_its_route() -> None:
+    bench = _orphan()
+    bench.add("gone", "10.244.2.0/24")
+    del bench.lister.nodes["gone"]
+    _start(bench)
+    assert bench.rest.gets == [(f"{PREFIX}gone", {})]
+    assert bench.cloud.count("delete") == 0
+
+
+@pytest.mark.row("R3")
+def test_a_recreated_node_with_another_range_loses_the_old_one() -> None:
+    bench = _orphan()
+    bench.add("gone", "10.244.3.0/24", uid="another")
+    _start(bench)
+    assert {(kept.target_node, kept.destination_cidr) for kept in bench.cloud.routes} == {
+        ("n1", "10.244.1.0/24"),
+        ("gone", "10.244.3.0/24"),
+    }
+
+
+@pytest.mark.row("R3")
+def test_a_proxys_404_proves_nothing() -> None:
+    bench = _orphan()
+    bench.rest.proxy_404 = True
+    with pytest.raises(NotFound):
+        _start(bench)
+    assert bench.cloud.count("delete") == 0
+
+
+@pytest.mark.row("R3")
+def test_nothing_is_deleted_on_an_old_listing() -> None:
+    bench = Bench(route("10.244.1.0/24", "n1"))
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    _start(bench)
+    bench.clock.advance(11)
+    bench.remove("n1")
+    bench.cloud.routes = [route("10.244.1.0/24", "vpn", name="vpn")]  # somebody else has it now
+    bench.queue.add("n1")
+    assert bench.work() == ["n1", LIST]
+    assert bench.cloud.count("delete") == 0
+    assert bench.metrics.value("route_controller_routes_left_alone") == 1
+
+
+@pytest.mark.row("R3")
+def test_the_same_range_passes_on_only_when_its_holder_is_gone_for_good() -> None:
+    bench = Bench(route("10.244.1.0/24", "old"))
+    bench.add("old", "10.244.1.0/24")
+    del bench.lister.nodes["old"]
+    bench.add("new", "10.244.1.0/24")
+    with pytest.raises(RouteConflict, match="old"):
+        _start(bench)
+    assert bench.cloud.count("delete") == bench.cloud.count("create") == 0
+    bench.remove("old")
+    bench.queue.add("new")
+    bench.work()
+    assert [call for call, _ in bench.cloud.calls[1:]] == ["delete", "create"]
+    assert [kept.target_node for kept in bench.cloud.routes] == ["new"]
+
+
+def test_our_own_creation_is_listed_before_it_is_deleted() -> None:
+    bench = Bench()
+    bench.add("n1", "10.244.1.0/24")
+    _start(bench)
+    bench.remove("n1")
+    bench.queue.add("n1")
+    bench.clock.advance(1)
+    assert bench.work() == ["n1"]
+    assert bench.cloud.count("delete") == 0  # its name is not known yet
+    bench.clock.advance(9)
+    assert bench.work() == [LIST, "n1"]
+    assert bench.cloud.routes == []
+
+
+def test_blackholes_inside_are_removed() -> None:
+    bench = Bench(
+        route("10.244.7.0/24", blackhole=True, name="dead"), route("192.168.7.0/24", blackhole=True, name="theirs")
+    )
+    bench.add("n1", "10.244.1.0/24")
+    _start(bench)
+    assert [kept.name for kept in bench.cloud.routes] == ["theirs", "kubernetes-uid-n1-10.244.1.0/24"]
+
+
+def test_changed_addresses_delete_before_they_create() -> None:
+    old = route("10.244.1.0/24", "n1", enable_node_addresses=True, target_node_addresses=addresses("10.0.0.1"))
+    bench = Bench(old)
+    bench.add("n1", "10.244.1.0/24", addresses=["10.0.0.2"], condition=CREATED)
+    _start(bench)
+    assert [call for call, _ in bench.cloud.calls] == ["list", "delete", "create"]
+    assert bench.rest.gets == []
+
+
+def test_a_failed_deletion_is_repeated_without_another_listing() -> None:
+    bench = _orphan()
+    bench.cloud.fail["delete"] = CloudProviderError("later")
+    with pytest.raises(CloudProviderError):
+        _start(bench)
+    bench.queue.add_rate_limited("gone")
+    bench.clock.advance(60)
+    bench.cloud.fail.clear()
+    bench.work()
+    assert bench.cloud.count("list") == 1
+    assert [kept.target_node for kept in bench.cloud.routes] == ["n1"]
+
+
+def test_a_destination_under_work_is_left_to_whoever_works_there() -> None:
+    bench = _orphan()
+    bench.queue.add(LIST)
+    with bench.table.claim(network("10.244.2.0/24")) as mine:
+        assert mine
+        bench.work()
+        assert bench.cloud.count("delete") == 0
+    bench.clock.advance(0.1)
+    assert bench.work() == ["gone"]
+    assert bench.cloud.count("delete") == 1
+
+
+def test_a_pod_cidr_that_is_none_ends_that_node_alone() -> None:
+    bench = Bench()
+    bench.add("junk", "nonsense")
+    bench.add("n1", "10.244.1.0/24")
+    _start(bench)
+    assert [made.target_node for made in bench.cloud.routes] == ["n1"]
+    bench.queue.add("junk")
+    with pytest.raises(TerminalError, match="junk"):
+        bench.work()
+
+
+def test_a_node_without_ranges_is_marked_only_when_routes_lead_to_it() -> None:
+    bench = Bench(route("10.244.9.0/24", "bare-1"))
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    bench.add("bare-1")
+    bench.add("bare-2")
+    bench.queue.add("bare-2")
+    _start(bench)
+    assert bench.conditions() == [("bare-1", *MISSING)]
+    assert [kept.target_node for kept in bench.cloud.routes] == ["n1"]
