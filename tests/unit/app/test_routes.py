@@ -1,0 +1,75 @@
+"""When the route controller runs, and with what."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from cloudprovider import Interface
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from controllers.app.catalog import Context
+from controllers.app.options import ManagerOptions, Options
+from controllers.app.routes import RouteFlags, route_controller
+from controllers.cloudcalls import CloudCalls
+from controllers.route import RouteController, RouteOptions
+from controllers.runtime.clock import SYSTEM_CLOCK
+from controllers.runtime.metrics import Metrics
+
+
+class _Anything:
+    def rest(self, name: str) -> Any:
+        return self
+
+    def informer(self, resource: object) -> Any:
+        return self
+
+    lister = None
+
+
+def _build(provider: Interface, **flags: Any) -> Any:
+    metrics = Metrics()
+    cloud = CloudCalls(provider, metrics=metrics)
+    try:
+        return route_controller(
+            Context(
+                options=Options(ManagerOptions(cloud_provider="fake"), {RouteFlags: RouteFlags(**flags)}),
+                clients=_Anything(),  # type: ignore[arg-type]  # not used before run
+                informers=_Anything(),  # type: ignore[arg-type]
+                cloud=cloud,
+                metrics=metrics,
+                clock=SYSTEM_CLOCK,
+                drain=1.0,
+            )
+        )
+    finally:
+        cloud.close()
+
+
+ON = {"allocate_node_cidrs": True, "cluster_cidr": "10.244.0.0/16"}
+
+
+def test_it_runs_where_both_flags_hold_and_the_cloud_has_routes() -> None:
+    with FakeCloud() as cloud:
+        assert isinstance(_build(cloud, **ON), RouteController)
+
+
+@pytest.mark.parametrize("flags", [{}, {**ON, "allocate_node_cidrs": False}, {**ON, "configure_cloud_routes": False}])
+def test_it_is_off_where_one_does_not(flags: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    with FakeCloud() as cloud, caplog.at_level(logging.INFO):
+        assert _build(cloud, **flags) is None
+    assert "--allocate-node-cidrs" in caplog.text
+
+
+def test_it_is_off_with_a_warning_where_the_cloud_has_no_routes(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeCloud(FakeConfig(capabilities=("instances_v2",))) as cloud:
+        assert _build(cloud, **ON) is None
+    assert "offers no routes" in caplog.text
+
+
+def test_the_cluster_cidr_must_be_given() -> None:
+    with FakeCloud() as cloud, pytest.raises(ValueError, match="--cluster-cidr"):
+        _build(cloud, allocate_node_cidrs=True)
+    with pytest.raises(ValueError, match="--cluster-cidr"):
+        RouteOptions(cluster_cidrs=())

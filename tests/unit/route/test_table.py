@@ -1,0 +1,108 @@
+"""What is known of the routes, and how a listing and our own writes combine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudprovider import Route
+from controllers.route.changes import Entry, State, network
+from controllers.route.table import RouteTable
+from tests.support.clock import FakeClock
+from tests.unit.route.objects import route
+
+NET = network("10.244.1.0/24")
+
+
+class Desk:
+    def __init__(self, *routes: Route) -> None:
+        self.clock = FakeClock()
+        self.table = RouteTable(self.clock)
+        self.list(routes)
+
+    def list(self, routes: Sequence[Route], began_before: float = 0.0) -> None:
+        self.clock.advance(1)
+        self.table.install(routes, self.clock.monotonic() - began_before)
+
+    def create(self, made: Route) -> None:
+        with self.table.claim(NET) as mine:
+            assert mine
+            self.table.writing(NET)
+            self.table.created(NET, made)
+
+
+def test_a_listing_that_began_before_our_write_does_not_undo_it() -> None:
+    desk = Desk()
+    desk.create(route(str(NET), "n1"))
+    desk.list([], began_before=5)
+    assert [entry.state for entry in desk.table.at(NET)] == [State.CREATED]
+    desk.list([])
+    assert desk.table.at(NET) == ()
+    assert desk.table.targets() == []
+
+
+def test_a_listing_that_began_before_our_deletion_does_not_bring_it_back() -> None:
+    old = route(str(NET), "n1")
+    desk = Desk(old)
+    with desk.table.claim(NET):
+        desk.table.writing(NET)
+        desk.table.deleted(NET, desk.table.at(NET)[0])
+    desk.list([old], began_before=5)
+    assert desk.table.at(NET) == ()
+    desk.list([old])
+    assert desk.table.at(NET) == (Entry(old),)
+
+
+def test_a_write_under_way_is_newer_than_any_listing() -> None:
+    desk = Desk()
+    with desk.table.claim(NET):
+        desk.table.writing(NET)
+        desk.list([route(str(NET), "stale")])
+        assert desk.table.at(NET) == ()
+        desk.table.created(NET, route(str(NET), "n1"))
+    assert desk.table.destinations_of("n1") == [NET]
+
+
+def test_one_claim_at_a_time() -> None:
+    desk = Desk()
+    with desk.table.claim(NET) as first:
+        with desk.table.claim(NET) as second:
+            assert (first, second) == (True, False)
+        with desk.table.claim(NET) as third:
+            assert not third  # the second one's end is not the first one's
+    with desk.table.claim(NET) as fourth:
+        assert fourth
+
+
+@pytest.mark.parametrize(("shown", "counts"), [([], True), ([False], False), ([False, True], True)])
+def test_whether_addresses_count_is_learnt_from_listings(shown: list[bool], counts: bool) -> None:
+    desk = Desk(*(route(f"10.244.{n}.0/24", "n", enable_node_addresses=one) for n, one in enumerate(shown)))
+    assert desk.table.addresses_count is counts
+
+
+def test_what_is_no_range_is_not_known() -> None:
+    assert Desk(route("nonsense", "n1")).table.all() == []
+
+
+TARGETS = st.sampled_from(["", "a", "b"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), TARGETS), max_size=8), st.lists(st.integers(0, 7), max_size=8))
+def test_the_index_by_target_is_the_tables_own(routes: list[tuple[int, str]], deletions: list[int]) -> None:
+    listed = [route(f"10.244.{net}.0/24", target, name=str(n)) for n, (net, target) in enumerate(routes)]
+    table = Desk(*listed).table
+    for place in deletions:
+        known = table.all()
+        if known:
+            net, entry = known[place % len(known)]
+            if place % 2:
+                table.deleted(net, entry)
+            else:
+                table.doubt(net, entry)
+    for target in ("a", "b"):
+        expected = {net for net, entry in table.all() if entry.route.target_node == target}
+        assert set(table.destinations_of(target)) == expected
+        assert (target in table.targets()) is bool(expected)
