@@ -271,6 +271,37 @@ def test_a_hung_call_costs_its_node_alone(api: Cluster, capabilities: list[str])
         assert "has not answered" in event["message"]
 
 
+@pytest.mark.row("N5")
+@pytest.mark.parametrize("capabilities", [BATCH, SINGLE, LEGACY], ids=["batch", "v2", "legacy"])
+def test_nobody_waits_behind_calls_that_hang_before_their_deadline(api: Cluster, capabilities: list[str]) -> None:
+    """Several batches: the gateway splits a slow one as soon as another is answered, and a lone one at its deadline."""
+    with _cloud(capabilities=capabilities, max_batch=5) as cloud:
+        _join(api, range(20))
+        slow = {_name(number) for number in range(3)}
+        cloud.faults.add(
+            {"action": "hang", "method": "instance*", "key": [f"*{name}" for name in slow], "scope": "call"}
+        )
+        for number in range(20):
+            cloud.console.remove_instance(_name(number))
+        options = evolve(FAST, breaker=BreakerOptions(at_least=100))
+        with lifecycle(api.kubeconfig, cloud, options, CloudCallOptions(timeout=60.0, patience=0.2)):
+            eventually(lambda: _names(api) == slow, timeout=20)
+            cloud.faults.clear()
+            eventually(lambda: not _names(api), timeout=20)
+
+
+def test_a_sweep_asks_in_batches_about_nodes_that_are_not_ready(api: Cluster) -> None:
+    with _cloud(60, max_batch=20) as cloud:
+        _join(api, range(60), ready=range(30, 60))
+        options = NodeLifecycleOptions(node_monitor_period=30)
+        with lifecycle(api.kubeconfig, cloud, options) as running:
+            eventually(lambda: running.count("workqueue_work_duration_seconds_count", name="NodeLifecycle") == 30)
+            assert running.writes() == 0
+        counts = cloud.console.counts()
+    assert counts["instances_state"] == 2
+    assert not counts.keys() & {"instance_exists", "instance_shutdown", "instances_metadata"}
+
+
 @pytest.mark.row("N16")
 def test_a_recreated_instance_is_told_and_the_former_node_deleted(api: Cluster, cloud: FakeCloud) -> None:
     _join(api, range(2))

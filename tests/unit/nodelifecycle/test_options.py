@@ -48,10 +48,10 @@ def test_the_flags_defaults_are_the_options_defaults(built: Any) -> None:
 @pytest.mark.row("N1")
 @pytest.mark.parametrize("field", attrs.fields(NodeLifecycleFlags), ids=lambda field: str(field.name))
 def test_every_flag_changes_the_options(built: Any, field: Any) -> None:
-    value = not field.default if isinstance(field.default, bool) else field.default * 0.5 or 7
+    value: Any = not field.default if isinstance(field.default, bool) else field.default * 0.5 or 7
     if isinstance(field.default, int) and not isinstance(field.default, bool):
         value = field.default + 1
-    assert built(NodeLifecycleFlags(**{field.name: value})) != NodeLifecycleOptions()
+    assert built(attrs.evolve(NodeLifecycleFlags(), **{field.name: value})) != NodeLifecycleOptions()
 
 
 @pytest.mark.parametrize(
