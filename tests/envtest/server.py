@@ -169,7 +169,10 @@ class RealAPIServer:
     def _ready(self) -> bool:
         if not self.ca_file.exists():
             return False
-        context = ssl.create_default_context(cafile=str(self.ca_file))
+        try:
+            context = ssl.create_default_context(cafile=str(self.ca_file))
+        except ssl.SSLError:
+            return False  # the certificate is only half written yet
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=5, context=context)
         try:
             connection.request("GET", "/readyz", headers={"Authorization": f"Bearer {self.token}"})
