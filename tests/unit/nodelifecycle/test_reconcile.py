@@ -142,6 +142,21 @@ def test_nodes_held_back_that_turn_out_to_run_are_kept_and_the_breaker_closes() 
     assert bench.metrics.value("node_lifecycle_held_nodes") == 0
 
 
+@pytest.mark.row("N1", "N4")
+def test_a_cloud_that_falls_silent_does_not_close_the_breaker() -> None:
+    bench, names = _gone(100, breaker=BreakerOptions(trickle=0))
+    bench.settle(names)
+    bench.settle(names)
+    bench.cloud.says = dict.fromkeys(names, UNKNOWN)
+    for _ in range(300):
+        bench.tick()
+    assert bench.breaker.is_open
+    bench.cloud.says.clear()
+    for _ in range(121):
+        bench.tick()
+    assert not bench.breaker.is_open
+
+
 @pytest.mark.row("N1")
 def test_an_operator_may_say_that_they_are_gone_indeed() -> None:
     bench, names = _gone(100, breaker=BreakerOptions(trickle=0))
