@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from attrs import define, field
@@ -94,6 +94,7 @@ class Cloud:
     calls: list[tuple[str, str]] = field(factory=list)
     hints: list[str] = field(factory=list)
     fail: dict[object, Exception] = field(factory=dict)
+    while_listing: Callable[[], object] = field(default=lambda: None)
 
     def _call(self, method: str, about: str) -> None:
         self.calls.append((method, about))
@@ -103,7 +104,9 @@ class Cloud:
 
     def list(self, cluster_name: str, *, priority: int = 0) -> tuple[Route, ...]:
         self._call("list", cluster_name)
-        return tuple(self.routes)
+        answer = tuple(self.routes)
+        self.while_listing()
+        return answer
 
     def create(self, cluster_name: str, name_hint: str, route: Route, *, priority: int = 0) -> None:
         self._call("create", route.destination_cidr)

@@ -276,3 +276,98 @@ def test_a_node_without_ranges_is_marked_only_when_routes_lead_to_it() -> None:
     _start(bench)
     assert bench.conditions() == [("bare-1", *MISSING)]
     assert [kept.target_node for kept in bench.cloud.routes] == ["n1"]
+
+
+def test_two_nodes_with_one_range_are_a_conflict() -> None:
+    bench = Bench(route("10.244.1.0/24", "first"))
+    bench.add("first", "10.244.1.0/24", condition=CREATED)
+    bench.add("second", "10.244.1.0/24")
+    with pytest.raises(RouteConflict, match="same pod CIDR"):
+        _start(bench)
+    assert bench.cloud.calls == [("list", "kubernetes")]
+    assert bench.conditions() == [("second", *MISSING)]
+    assert bench.rest.gets == []
+
+
+def test_a_blackhole_on_a_nodes_range_is_that_nodes_work() -> None:
+    bench = Bench(route("10.244.1.0/24", blackhole=True))
+    bench.add("n1", "10.244.1.0/24")
+    assert _start(bench) == [LIST, "n1"]
+    assert [call for call, _ in bench.cloud.calls] == ["list", "delete", "create"]
+
+
+def test_a_blackhole_under_work_is_left_for_a_moment() -> None:
+    bench = Bench(route("10.244.7.0/24", blackhole=True))
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    with bench.table.claim(network("10.244.7.0/24")):
+        _start(bench)
+        assert bench.cloud.count("delete") == 0
+    bench.clock.advance(0.1)
+    assert bench.work() == ["blackhole/10.244.7.0/24"]
+    assert bench.cloud.count("delete") == 1
+
+
+@pytest.mark.row("R3")
+def test_a_node_long_gone_makes_no_new_route_ours() -> None:
+    bench = Bench()
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    bench.add("gone")
+    _start(bench)
+    bench.remove("gone")
+    bench.clock.advance(300)
+    bench.work()
+    bench.cloud.routes.append(route("10.244.9.0/24", "gone", name="by-hand"))
+    bench.clock.advance(300)
+    bench.work()
+    assert bench.cloud.count("list") == 3
+    assert bench.cloud.count("delete") == 0
+
+
+def test_a_route_whose_deletion_failed_is_not_believed_in_any_more() -> None:
+    old = route("10.244.1.0/24", "n1", enable_node_addresses=True, target_node_addresses=addresses("10.0.0.1"))
+    bench = Bench(old)
+    bench.add("n1", "10.244.1.0/24", addresses=["10.0.0.2"], condition=CREATED)
+    bench.cloud.fail["delete"] = CloudProviderError("no answer, yet deleted")
+    with pytest.raises(CloudProviderError):
+        _start(bench)
+    assert bench.conditions() == [("n1", *MISSING)]
+    bench.cloud.fail.clear()
+    bench.add("n1", "10.244.1.0/24", addresses=["10.0.0.1"])  # as the old route had it
+    bench.queue.add("n1")
+    bench.work()
+    assert bench.cloud.calls[-2:] == [("delete", "10.244.1.0/24"), ("create", "10.244.1.0/24")]
+    assert bench.conditions()[-1] == ("n1", *CREATED)
+
+
+@pytest.mark.row("R1")
+def test_a_listing_under_way_is_not_asked_for_again() -> None:
+    bench = Bench(*(route(f"10.244.{number}.0/24", f"n{number}") for number in range(3)))
+    for number in range(3):
+        bench.add(f"n{number}", f"10.244.{number}.0/24", condition=CREATED)
+    _start(bench)
+    bench.clock.advance(60)
+    bench.remove("n1")
+    bench.remove("n2")
+    bench.cloud.while_listing = lambda: bench.reconciler.reconcile("n2")
+    bench.queue.add("n1")
+    bench.work()
+    bench.cloud.while_listing = lambda: None
+    bench.clock.advance(60)
+    bench.work()
+    assert bench.cloud.count("list") == 2
+    assert [kept.target_node for kept in bench.cloud.routes] == ["n0"]
+
+
+@pytest.mark.row("R2")
+def test_a_failing_listings_back_off_is_not_broken_by_nodes() -> None:
+    bench = Bench(route("10.244.1.0/24", "n1"))
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    _start(bench)
+    bench.clock.advance(60)
+    for _ in range(10):
+        bench.queue.add_rate_limited(LIST)
+    bench.remove("n1")
+    bench.queue.add("n1")
+    bench.clock.advance(0.05)
+    assert bench.work() == ["n1"]
+    assert bench.cloud.count("list") == 1
