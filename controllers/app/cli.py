@@ -11,6 +11,7 @@ are known to be good, so that --help answers at once.
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 PROGRAM = "cloud-controller-manager"
 BAD_FLAGS = 2
+_COLLECT_AFTER = 100_000  # allocations
 FAILED = 1
 
 _ABOUT = (
@@ -153,6 +155,8 @@ def _run(options: Options, catalog: Sequence[ControllerEntry]) -> int:
     except (CloudProviderError, ConfigError, ManagerError) as error:
         log.error("%s", error)
         return FAILED
+    # The caches are made of long-lived objects: at the default threshold the collector walks them for nothing.
+    gc.set_threshold(_COLLECT_AFTER, 20, 50)
     return run_until_signal(manager.run, drain=DRAIN_SECONDS)
 
 
