@@ -177,6 +177,13 @@ class TestProblems:
             "routes.existing: r is the name of several",
         )
 
+    def test_three_of_a_kind_are_told_one_by_one(self) -> None:
+        assert problems_of({"generate": [{"count": 3, "name": "N{}"}]}) == (
+            "generate[0].name: makes 'N0', which is no node name",
+            "generate[0].name: makes 'N1', which is no node name",
+            "generate[0].name: makes 'N2', which is no node name",
+        )
+
     @pytest.mark.parametrize("value", ["1x", "-1s", -0.5, float("nan"), float("inf"), True, None, [], {}])
     def test_bad_durations(self, value: object) -> None:
         assert problems_of({"busy_timeout": value} if value is not None else {"latency": {"*": None}})

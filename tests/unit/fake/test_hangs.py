@@ -206,12 +206,12 @@ def test_another_users_release_is_noticed(tmp_path: Path) -> None:
 
 class TestLatency:
     def test_the_first_pattern_that_matches_counts(self, make_cloud: MakeCloud, clock: FakeClock) -> None:
-        cloud = make_cloud(latency={"instance_exists": "2s", "instance*": 5, "*": 0}, instances=[{"name": "a"}])
+        cloud = make_cloud(latency={"instance_exists": "200ms", "instance*": 5, "*": 0}, instances=[{"name": "a"}])
         v2 = cloud.instances_v2()
         assert v2 is not None
         answer = in_thread(asks(cloud))
-        clock.wait_for_timeout(2)
-        clock.advance(2)
+        clock.wait_for_timeout(0.2)
+        clock.advance(0.2)
         assert answer.result(LIMIT) is True
         answer = in_thread(lambda: v2.instance_shutdown(node("a")))
         clock.wait_for_timeout(5)
