@@ -65,6 +65,7 @@ class Fetch(Generic[A]):
         self._open: dict[str, Question] = {}  # nodes without an answer
         self._joined: set[str] = set()  # of them, those that another fetch is asking about
         self._jobs: dict[Job, Group | tuple[str, Program[A]]] = {}
+        self._probed = False  # whether a batch was split without evidence
         self._late: dict[Job, Group] = {}  # batches given up: should an answer come before the end, it counts
         self._groups: list[Group] = []
         self._timers: list[tuple[float, int, Job]] = []
@@ -237,16 +238,23 @@ class Fetch(Generic[A]):
             self._ask_together(part)
 
     def _check_pace(self, job: Job, group: Group, now: float) -> float:
-        """Split a batch that is slow while others are served; returns when to look at it again."""
-        usual = self._gateway.measures.usual(job.method)
-        if group.split or usual is None:
+        """Split a batch that is slow; returns when to look at it again.
+
+        Slow is what takes several times as long as usual while others are served. Where nobody is served, one batch of
+        this fetch is split after `lone_patience` as a probe: answers to its parts are the evidence for the rest.
+        """
+        if group.split:
             return now + job.patience
-        seconds, last_answer = usual
+        seconds, last_answer = self._gateway.measures.usual(job.method) or (0.0, -math.inf)
         slow_at = job.started + _SLOWER * seconds
         if now < slow_at:
-            return slow_at
-        if last_answer <= job.started or not self._gateway.has_spare_threads():
+            return slow_at if seconds else now + job.patience
+        if not self._gateway.has_spare_threads():
             return now + job.patience
+        if last_answer <= job.started:
+            if self._probed or group.depth or now < job.started + self._gateway.options.lone_patience:
+                return now + job.patience
+            self._probed = True
         smaller = self._way.batcher.slow(group, self._pending(group))
         if smaller and self._gateway.drop(job):
             log.info("the provider's %s is slow for %d nodes; asking for them in parts", job.method, len(group.names))

@@ -80,6 +80,10 @@ class CloudCallOptions:
     """Seconds after which a batch is split without waiting for its timeout, provided that the same method has answered
     others meanwhile, and that this batch already took four times as long as they do."""
 
+    lone_patience: float = field(default=5.0, validator=_positive)
+    """Seconds after which one batch is split although no other call of its method was answered meanwhile: an instance
+    that hangs must not keep the others of a lone batch waiting for the timeout."""
+
     cache_ttl: float = field(default=0.0, validator=_at_least(0))
     """Seconds for which an instance's metadata may be answered from memory; 0 turns it off. Meant to be the period of
     one poll. Never used for fresh questions, and no state is ever remembered."""

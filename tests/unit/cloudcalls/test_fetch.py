@@ -403,24 +403,49 @@ def test_a_cloud_that_is_slow_for_everyone_is_not_asked_more_often() -> None:
             w.clock.advance(2.0)
         hang.release()
         assert len(task.result().good()) == 300
-        assert batch.count("instances_metadata") == 3
+        assert batch.count("instances_metadata") == 3 + 4, "one batch is split as a probe, no more"
 
 
 def test_nor_if_it_was_quick_before() -> None:
     slow = Hang(all_good)
     provider, batch = batching(lambda seq: slow(seq) if len(seq) > 5 else all_good(seq))
-    with world(provider, patience=2.0, timeout=60) as w:
+    with world(provider, patience=2.0, lone_patience=5.0, timeout=60) as w:
         w.fetch(nodes(5))
         batch.calls.clear()
         w.clock.advance(1.0)
         task = Task(lambda: w.fetch(nodes(300)))
         slow.wait_entered(3)
-        for _ in range(10):
-            w.clock.wait_for_timeout(2.0)
-            w.clock.advance(2.0)
+        for pause in (*[2.0] * 3, *[0.5] * 20):  # the parts of the probe are looked at more often
+            w.clock.wait_for_timeout(pause)
+            w.clock.advance(pause)
         slow.release()
         assert len(task.result().good()) == 300
-        assert batch.count("instances_metadata") == 3, "nobody was served faster meanwhile"
+        assert batch.count("instances_metadata") == 3 + 4, "nobody was served faster meanwhile"
+
+
+@pytest.mark.row("N5")
+def test_a_lone_batch_that_hangs_is_split_without_evidence() -> None:
+    hang = Hang(all_good)
+    w: World
+
+    def answer(seq: Sequence[V1Node]) -> Any:
+        if "n7" in names_of(seq):
+            return hang(seq)
+        w.clock.advance(0.01)
+        return all_good(seq)
+
+    provider, _ = batching(answer)
+    answers = Answers()
+    with world(provider, patience=2.0, lone_patience=5.0, timeout=60) as w:
+        task = Task(lambda: w.calls.fetch_metadata(nodes(50), answers))
+        for _ in range(3):
+            w.clock.wait_for_timeout(2.0)
+            w.clock.advance(2.0)
+        answers.wait_for(37)
+        assert "n7" not in answers
+        hang.release()
+        task.result()
+        assert len(answers.good()) == 50
 
 
 def test_a_batch_is_slow_only_by_four_times_what_others_take() -> None:
