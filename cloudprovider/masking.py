@@ -25,6 +25,8 @@ _SETTING = re.compile(
     r"""(?:^[ \t]*(?:-[ \t]+)*|[{,]\s*)["']?(?P<name>[A-Za-z_][\w.\-/]{0,63})["']?\s*(?::|=(?!=|[ \t]*$))""",
     re.MULTILINE,
 )
+# Comments hold prose, whose words would spoil every message: whole lines of them, and those set off behind a value.
+_COMMENT = re.compile(r"(?:^[ \t]*|[ \t]{2,})#[ \t].*$", re.MULTILINE)
 _WORDS = re.compile(r"""[^\s"'`,;\[\]{}()<>]+""")
 _PARTS = re.compile(r"[^:/@=&?#]+")
 
@@ -36,7 +38,7 @@ class MaskedCause(Exception):
 
 def config_values(data: bytes) -> frozenset[str]:
     """The words of a config file that must not be shown. Pure; any bytes will do."""
-    text = data.decode("utf-8", errors="replace")
+    text = _COMMENT.sub("", data.decode("utf-8", errors="replace"))
     names = {match["name"] for match in _SETTING.finditer(text)}
     words = set(_WORDS.findall(_SETTING.sub(" ", text)))
     parts = {part for word in words for part in _PARTS.findall(word)}

@@ -104,3 +104,9 @@ def test_safe_cause_looks_at_notes_and_at_what_an_error_is_chained_to() -> None:
         told, cause = safe_cause(error, SYNTAXES[0].encode())
         assert told == "ValueError: harmless"
         assert isinstance(cause, MaskedCause)
+
+
+def test_words_of_comments_are_not_taken_for_secrets() -> None:
+    data = b"# what max_batch means\nname: web   # the machine's name, an integer\npassword: hunter2#x\n"
+    assert mask("max_batch should be a valid integer", config_values(data)) == "max_batch should be a valid integer"
+    assert "hunter2" not in mask("bad value hunter2#x", config_values(data))
