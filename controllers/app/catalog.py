@@ -97,7 +97,7 @@ class NodeFlags:
     """The flags of cloud-node-controller."""
 
     concurrent_node_syncs: int = option(
-        16,
+        32,
         INT,
         "concurrent-node-syncs",
         "cloud-node-controller",

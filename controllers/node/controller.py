@@ -45,7 +45,7 @@ _BATCH_FETCHERS = 4
 class CloudNodeOptions:
     """How the controller works. Frozen; raises ValueError on values that make no sense."""
 
-    concurrent_node_syncs: int = field(default=16, validator=validators.ge(1))
+    concurrent_node_syncs: int = field(default=32, validator=validators.ge(1))
     """Nodes written at once while they are initialised (`--concurrent-node-syncs`)."""
 
     concurrent_node_status_updates: int = field(default=0, validator=validators.ge(0))
