@@ -91,16 +91,22 @@ class NodeReconciler:
             self._tell_late(key, node)
             self._apply(node, lambda fresh: NOTHING if needs_initialization(fresh) else changes.pairing(fresh))
             return
-        metadata = answer
+        metadata, latest = answer, node
+
+        def plan(fresh: V1Node) -> NodeChanges:
+            nonlocal latest
+            latest = fresh
+            return changes.initialization(fresh, metadata) if needs_initialization(fresh) else NOTHING
+
         try:
-            done = self._apply(
-                node, lambda fresh: changes.initialization(fresh, metadata) if needs_initialization(fresh) else NOTHING
-            )
+            done = self._apply(node, plan)
         except (Unreachable, ServerError):
             self._unsure[key] = uid_of(node)
             raise
         if done is not None:
             self._finished(key, done)
+        else:
+            self._tell_late(key, latest)
 
     def _tell_late(self, key: str, node: V1Node) -> None:
         """The taint is gone since a patch of ours whose answer was lost: what is left to do is to say so."""
