@@ -43,7 +43,7 @@ from cloudprovider.instances import (
     InstancesV2,
 )
 from cloudprovider.interface import Clusters, Interface
-from cloudprovider.loadbalancer import LoadBalancer
+from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.registry import (
     ENTRY_POINT_GROUP,
     CloudConfig,
@@ -66,6 +66,8 @@ __all__ = [
     "InstancesBatch",
     "Instances",
     "LoadBalancer",
+    "OwnedLoadBalancer",
+    "OwnedLoadBalancers",
     "Routes",
     "Zones",
     "Clusters",

@@ -15,6 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from attrs import frozen
+
 from cloudprovider.helpers.service import default_load_balancer_name
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
 
-__all__ = ["LoadBalancer"]
+__all__ = ["LoadBalancer", "OwnedLoadBalancer", "OwnedLoadBalancers"]
 
 
 class LoadBalancer(ABC):
@@ -53,6 +55,14 @@ class LoadBalancer(ABC):
         """
         return default_load_balancer_name(service)
 
+    def load_balancer_revision(self) -> str:
+        """A word that you change when this version would build the same Service's load balancer differently.
+
+        The host remembers with each Service for which revision its load balancer was built, and ensures all of them
+        anew when the word is another. Default: "". Pure: the same in every process of one version.
+        """
+        return ""
+
     @abstractmethod
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
@@ -76,3 +86,26 @@ class LoadBalancer(ABC):
         `ImplementedElsewhere`: what the service controller once built is cleaned up here, whoever is
         responsible today.
         """
+
+
+@frozen
+class OwnedLoadBalancer:
+    """A load balancer in the cloud that a cluster's service controller made."""
+
+    name: str
+    service: str
+    """ "namespace/name" of the Service that it was made for; "" where the cloud does not know."""
+    service_uid: str = ""
+    """That Service's UID; "" where the cloud does not know."""
+
+
+class OwnedLoadBalancers(ABC):
+    """Optional, implemented by the class of the LoadBalancer: what is in the cloud for a cluster can be listed.
+
+    The service controller then reports load balancers whose Service is gone. It never deletes them: another cluster of
+    the same name may own them.
+    """
+
+    @abstractmethod
+    def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
+        """Every load balancer of this cluster, half-built ones included. Complete: raise when a page of it failed."""

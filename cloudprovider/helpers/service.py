@@ -133,7 +133,7 @@ def is_allow_all(ranges: Iterable[IPNetwork]) -> bool:
 
 def load_balancer_status_equal(left: V1LoadBalancerStatus | None, right: V1LoadBalancerStatus | None) -> bool:
     """Whether both statuses list the same ingress points in the same order; None and an empty list are
-    alike."""
+    alike, and so are no ipMode and the one that the API server puts in its place (VIP, for an IP)."""
     return _ingress(left) == _ingress(right)
 
 
@@ -143,7 +143,7 @@ def _ingress(status: V1LoadBalancerStatus | None) -> list[tuple[object, ...]]:
         (
             point.ip or "",
             point.hostname or "",
-            point.ip_mode,
+            point.ip_mode or ("VIP" if point.ip else None),
             [(port.port, port.protocol, port.error) for port in point.ports or ()],
         )
         for point in points

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from controllers.app.goflags import DURATION, INT, display
-from controllers.app.later import LATER_CONTROLLERS
 from controllers.app.lifecycle import NodeLifecycleFlags, node_lifecycle_controller
 from controllers.app.options import Options, between, option, positive
 from controllers.app.routes import RouteFlags, route_controller
+from controllers.app.services import ServiceFlags, service_controller
 
 if TYPE_CHECKING:
     from cloudprovider.host import StopSignal
@@ -168,6 +168,21 @@ _ROUTE_RULES = (
     ),
 )
 
+_SERVICE_RULES = (
+    Rule(
+        resource="services",
+        verbs=("list", "watch", "patch"),
+        consequence="no Service gets a load balancer, and none is cleaned up",
+    ),
+    Rule(resource="services/status", verbs=("patch",), consequence="Services never show their load balancer's address"),
+    Rule(resource="nodes", verbs=("list", "watch"), consequence="load balancers have no nodes to send traffic to"),
+    Rule(
+        resource="events",
+        verbs=("create", "patch"),
+        consequence="nobody is told by Events what happens to load balancers",
+    ),
+)
+
 _NODE_RULES = (
     Rule(resource="nodes", verbs=("get", "list", "watch", "patch"), consequence="no node is ever initialised"),
     Rule(resource="nodes/status", verbs=("patch",), consequence="nodes get no addresses and stay tainted"),
@@ -201,6 +216,13 @@ CATALOG: tuple[ControllerEntry, ...] = (
         flags=RouteFlags,
         rules=_ROUTE_RULES,
     ),
+    ControllerEntry(
+        name="service-lb-controller",
+        aliases=("service",),
+        construct=service_controller,
+        flags=ServiceFlags,
+        rules=_SERVICE_RULES,
+    ),
 )
 """Every controller of this distribution, in the order in which they start."""
 
@@ -230,7 +252,6 @@ def enabled(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[Co
 def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[str]:
     """What is wrong with a value of --controllers: unknown names, contradictions, nothing left to run."""
     known = {name: entry.name for entry in catalog for name in (entry.name, *entry.aliases)}
-    later = {alias: name for name, aliases in LATER_CONTROLLERS.items() for alias in (name, *aliases)}
     problems: list[str] = []
     wanted: set[str] = set()
     unwanted: set[str] = set()
@@ -240,8 +261,6 @@ def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> lis
             continue
         if name in known:
             (unwanted if word.startswith("-") else wanted).add(known[name])
-        elif name in later:
-            problems.append(f"{later[name]} does not exist in this version; known: {names(catalog)}")
         else:
             problems.append(f"no controller is called {display(name)!r}; known: {names(catalog)}")
     problems += [f"{name} is both asked for and left out" for name in sorted(wanted & unwanted)]

@@ -19,7 +19,6 @@ _SERVING = (
 )
 _AUTH = "there is no authenticated serving in this version: leave this flag out"
 _IPAM = "this program gives nodes no pod CIDRs (kube-controller-manager does): leave this flag out"
-_SERVICES = "service-lb-controller does not exist in this version: leave this flag out"
 _WEBHOOKS = "webhooks do not exist in this version: leave this flag out"
 _START = "not supported by this version: leave this flag out"
 _LOGS = "not supported: logs are written at once to standard error, with one level for all modules (-v)"
@@ -43,7 +42,6 @@ _VALUED = {
         "authorization-webhook-cache-unauthorized-ttl"
     ),
     _IPAM: "cidr-allocator-type",
-    _SERVICES: "concurrent-service-syncs",
     _WEBHOOKS: (
         "webhooks webhook-bind-address webhook-secure-port webhook-cert-dir webhook-tls-cert-file "
         "webhook-tls-private-key-file"
@@ -58,11 +56,6 @@ _SWITCHES = {
     _AUTH: "authentication-skip-lookup authentication-tolerate-lookup-failure",
     _START: "use-service-account-credentials profiling contention-profiling",
 }
-
-LATER_CONTROLLERS = {
-    "service-lb-controller": ("service",),
-}
-"""Canonical names and aliases of the Go program's controllers that this version does not have."""
 
 
 def later_flags() -> list[Flag[Any]]:

@@ -21,13 +21,15 @@ from cloudprovider import (
     ClientBuilder,
     InformerUser,
     Listers,
+    OwnedLoadBalancer,
+    OwnedLoadBalancers,
     Route,
     StopSignal,
     Zone,
 )
 from controllers.cloudcalls import validate
 from controllers.cloudcalls.gateway import Ask, Gateway
-from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NORMAL
+from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NORMAL, PRIORITY_SWEEP
 from controllers.runtime.resources import key_of
 
 __all__ = [
@@ -100,6 +102,20 @@ class LoadBalancerCalls(_Calls):
         return self._call(
             "get_load_balancer_name", validate.load_balancer_name, _service_key(service), cluster_name, service
         )
+
+    def revision(self) -> str:
+        """The word that says how this version of the provider builds; see `load_balancer_revision`."""
+        return self._call("load_balancer_revision", validate.revision, "load-balancers")
+
+    @property
+    def can_list_owned(self) -> bool:
+        """Whether the provider can list what a cluster owns."""
+        return isinstance(self._capability, OwnedLoadBalancers)
+
+    def owned(self, cluster_name: str) -> tuple[OwnedLoadBalancer, ...]:
+        """Every load balancer of the cluster, where `can_list_owned`. Never a part: a junk item fails the whole."""
+        check = validate.owned_load_balancers
+        return self._call("owned_load_balancers", check, "load-balancers", cluster_name, priority=PRIORITY_SWEEP)
 
     def ensure(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = PRIORITY_NORMAL

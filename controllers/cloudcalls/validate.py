@@ -21,7 +21,7 @@ from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngr
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Route, Throttled, Zone
+from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, OwnedLoadBalancer, Route, Throttled, Zone
 from cloudprovider.helpers import address_problems, label_key_problems, label_value_problems, parse_ip
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_DNS, NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_DNS
 from controllers.cloudcalls.errors import AnswerMissing, InvalidAnswer, translate
@@ -38,8 +38,10 @@ __all__ = [
     "load_balancer_status",
     "metadata",
     "no_answer",
+    "owned_load_balancers",
     "prefixes",
     "provider_id_problem",
+    "revision",
     "routes",
     "state",
     "text",
@@ -165,6 +167,32 @@ def load_balancer_status(answer: object, *, method: str) -> V1LoadBalancerStatus
 def load_balancer_name(answer: object, *, method: str) -> str:
     """A load balancer's name: text, not empty."""
     return text(answer, method=method)
+
+
+def owned_load_balancers(answer: object, *, method: str) -> tuple[OwnedLoadBalancer, ...]:
+    """What a cluster owns. One that is none spoils the list, as it could be any."""
+    items = _items(answer, "OwnedLoadBalancer", method)
+    problems = []
+    for index, item in enumerate(items):
+        if not isinstance(item, OwnedLoadBalancer):
+            problems.append(f"item {index} is {_kind(item)}, not OwnedLoadBalancer")
+            continue
+        problems += [
+            f"item {index} has {_kind(getattr(item, name))} for {name}, not text"
+            for name in ("name", "service", "service_uid")
+            if not isinstance(getattr(item, name), str)
+        ]
+        if item.name == "" or (item.service == "" and item.service_uid == ""):
+            problems.append(f"item {index} lacks its name, or both service and service_uid")
+    _raise_for(problems, method)
+    return tuple(_own(item) for item in items)
+
+
+def revision(answer: object, *, method: str) -> str:
+    """Text, which may be empty."""
+    if not isinstance(answer, str):
+        raise _wrong_type(method, answer, "text")
+    return answer
 
 
 def routes(answer: object, *, method: str) -> tuple[Route, ...]:

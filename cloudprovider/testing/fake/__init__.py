@@ -38,7 +38,6 @@ from cloudprovider.testing.fake.faults import (
     Throttle,
     Wrong,
 )
-from cloudprovider.testing.fake.loadbalancers import OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.testing.fake.records import (
     Cluster,
     Instance,
@@ -91,8 +90,6 @@ __all__ = [
     "Throttle",
     "Wrong",
     # listing by cluster
-    "OwnedLoadBalancer",
-    "OwnedLoadBalancers",
     # errors
     "BadRequest",
     "CredentialsExpired",

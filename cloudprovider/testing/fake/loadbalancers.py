@@ -7,17 +7,16 @@ effects tell). The drift that people cause is made at the console.
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import evolve
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 
 from cloudprovider.errors import CloudProviderError, RetryError
-from cloudprovider.loadbalancer import LoadBalancer
+from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.testing.fake.errors import BadRequest, QuotaExceeded
 from cloudprovider.testing.fake.faultbook import Key
 from cloudprovider.testing.fake.gate import Gate, Work
@@ -40,28 +39,8 @@ if TYPE_CHECKING:
 __all__ = [
     "FakeLoadBalancers",
     "FakeOwningLoadBalancers",
-    "OwnedLoadBalancer",
-    "OwnedLoadBalancers",
     "remove_load_balancer",
 ]
-
-
-@frozen
-class OwnedLoadBalancer:
-    """A load balancer that a cluster's service controller made."""
-
-    name: str
-    service: str
-    """ "namespace/name" of the Service that it was made for."""
-    service_uid: str
-
-
-class OwnedLoadBalancers(ABC):
-    """Optional, for a LoadBalancer whose cloud can list what it made for a cluster: orphans can be found then."""
-
-    @abstractmethod
-    def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
-        """Every load balancer of this cluster, half-built ones included, complete: raise when a page of it failed."""
 
 
 class FakeLoadBalancers(LoadBalancer):

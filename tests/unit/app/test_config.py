@@ -11,7 +11,7 @@ from controllers.app import catalog as catalogs
 from controllers.app.catalog import CATALOG, Context, Controller, ControllerEntry, NodeFlags
 from controllers.app.config import Outcome, parse, table
 from controllers.app.goflags import INT
-from controllers.app.later import LATER_CONTROLLERS, later_flags
+from controllers.app.later import later_flags
 from controllers.app.options import FLAG, SECTIONS, ManagerOptions, Options, flags_of, option, split_address
 from controllers.app.routes import RouteFlags
 
@@ -196,7 +196,7 @@ def test_all_problems_of_all_flags_come_at_once() -> None:
     outcome = read(
         "--concurrent-node-syncs=0",
         "--secure-port=10258",
-        "--controllers=nope,service",
+        "--controllers=nope,-service,service",
         "--kube-api-burst=5",
         "stray",
         "--no-such-flag",
@@ -207,7 +207,7 @@ def test_all_problems_of_all_flags_come_at_once() -> None:
         "--concurrent-node-syncs=0",
         "--secure-port",
         "'nope'",
-        "service-lb-controller",
+        "service-lb-controller is both asked for and left out",
         "--kube-api-burst=5",
         "--no-such-flag",
         "stray",
@@ -255,10 +255,6 @@ def test_controllers_are_chosen_by_name_alias_and_star(words: str, expected: lis
         ("nope", "no controller is called 'nope'; known: cloud-node-controller (cloud-node)"),
         ("*,-nope", "no controller is called 'nope'; known: cloud-node-controller (cloud-node)"),
         ("*,", "no controller is called ''; known: cloud-node-controller (cloud-node)"),
-        (
-            "*,-service",
-            "service-lb-controller does not exist in this version; known: cloud-node-controller (cloud-node)",
-        ),
         ("-cloud-node", "no controller is left to run; known: cloud-node-controller (cloud-node)"),
         ("*,-cloud-node-controller", "no controller is left to run; known: cloud-node-controller (cloud-node)"),
         ("", "no controller is left to run; known: cloud-node-controller (cloud-node)"),
@@ -269,10 +265,8 @@ def test_a_bad_list_of_controllers_is_rejected_with_the_known_names(words: str, 
     assert parse([*GOOD, f"--controllers={words}"], ONLY_NODE).problems == (f"--controllers: {complaint}",)
 
 
-def test_the_go_programs_controllers_are_known_or_refused_by_name() -> None:
-    own = {name: set(entry.aliases) for entry in CATALOG for name in [entry.name]}
-    later = {name: set(aliases) for name, aliases in LATER_CONTROLLERS.items()}
-    assert own | later == {
+def test_the_go_programs_controllers_are_known_by_name() -> None:
+    assert {entry.name: set(entry.aliases) for entry in CATALOG} == {
         "cloud-node-controller": {"cloud-node"},
         "service-lb-controller": {"service"},
         "node-route-controller": {"route"},

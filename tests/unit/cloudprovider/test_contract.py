@@ -27,6 +27,7 @@ from cloudprovider import (
     InstancesV2,
     Interface,
     LoadBalancer,
+    OwnedLoadBalancers,
     PVLabeler,
     RetryError,
     Route,
@@ -60,9 +61,11 @@ GO: list[tuple[type[ABC], set[str], set[str]]] = [
     (Clusters, {"list_clusters", "master"}, set()),
     (
         LoadBalancer,
+        OwnedLoadBalancers,
         {"get_load_balancer", "ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted"},
-        {"get_load_balancer_name"},
+        {"get_load_balancer_name", "load_balancer_revision"},
     ),
+    (OwnedLoadBalancers, {"owned_load_balancers"}, set()),
     (
         Instances,
         {

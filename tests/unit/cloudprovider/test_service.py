@@ -235,6 +235,7 @@ def port(number: int, protocol: str = "TCP", error: str | None = None) -> V1Port
         (status(point()), status(V1LoadBalancerIngress(ip="192.0.2.1"))),
         (status(point(hostname="")), status(point(hostname=None))),
         (status(point(ip_mode="VIP")), status(point(ip_mode="VIP"))),
+        (status(point()), status(point(ip_mode="VIP"))),
         (status(point("192.0.2.1", port(80))), status(point("192.0.2.1", port(80)))),
     ],
 )
@@ -251,8 +252,8 @@ def test_equal_statuses(left: V1LoadBalancerStatus | None, right: V1LoadBalancer
         (status(point()), status(point(hostname="a.example"))),
         (status(point()), status(point(), point("192.0.2.2"))),
         (status(point(), point("192.0.2.2")), status(point("192.0.2.2"), point())),
-        (status(point()), status(point(ip_mode="VIP"))),
         (status(point(ip_mode="Proxy")), status(point(ip_mode="VIP"))),
+        (status(point(ip_mode="Proxy")), status(point())),
         (status(point("192.0.2.1", port(80))), status(point("192.0.2.1", port(80, "UDP")))),
         (status(point("192.0.2.1", port(80))), status(point("192.0.2.1"))),
         (status(point("192.0.2.1", port(80, error="x"))), status(point("192.0.2.1", port(80)))),

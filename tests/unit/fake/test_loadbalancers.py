@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cloudprovider import InstanceNotFound, LoadBalancer, RetryError
+from cloudprovider import InstanceNotFound, LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers, RetryError
 from cloudprovider.testing.fake import (
     BadRequest,
     FakeCloud,
     LoadBalancerState,
-    OwnedLoadBalancer,
-    OwnedLoadBalancers,
     Port,
     QuotaExceeded,
 )

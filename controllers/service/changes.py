@@ -1,0 +1,167 @@
+"""Pure: a Service, what is remembered of its load balancer, and the targets in; what to do, or a patch, out
+(stages 4 and 6).
+
+No I/O, no clock. What was applied is remembered in two places: in this process (`records.py`), and, for the next one,
+in an annotation on the Service, written in the same patch as the status. The annotation holds two digests: of all of
+the Service that a load balancer depends on, with the cluster and the provider's revision; and of the targets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal, wants_load_balancer
+from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER
+from controllers.runtime.patch import Patch, changed, combined, finalizer_added, finalizer_removed, to_json
+from controllers.runtime.resources import uid_of
+from controllers.runtime.restclient import STRATEGIC_PATCH
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+    from kubernetes.client.models.v1_service import V1Service
+
+APPLIED: Final = "kubernetes-cloud-provider/applied-load-balancer"
+"""Annotation on Services: what was applied to the load balancer. Must never change."""
+
+_SPEC: Final = (
+    "ports", "session_affinity", "session_affinity_config", "load_balancer_ip", "load_balancer_source_ranges",
+    "external_ips", "external_traffic_policy", "health_check_node_port", "ip_families",
+    "allocate_load_balancer_node_ports",
+)  # fmt: skip
+"""The fields of the spec that load balancers depend on: those for which Go's needsUpdate ensures anew."""
+_NOTE: Final = re.compile(r"v1 spec=([0-9a-f]{16}) nodes=([0-9a-f]{16}|none)")
+
+
+@frozen
+class Scope:
+    """What all Services of a cluster share, as far as their load balancers depend on it."""
+
+    cluster_name: str
+    cluster_identity: str
+    """UID of the namespace kube-system; "" where it may not be read."""
+    revision: str
+    """The provider's word for how it builds."""
+
+
+@frozen
+class Note:
+    """What the annotation says."""
+
+    spec: str
+    nodes: str
+
+    def __str__(self) -> str:
+        return f"v1 spec={self.spec} nodes={self.nodes}"
+
+
+def keeps(service: V1Service) -> bool:
+    """Whether a load balancer is to be there: wanted, and the Service is not being deleted."""
+    metadata = service.metadata
+    return wants_load_balancer(service) and metadata is not None and metadata.deletion_timestamp is None
+
+
+def fingerprint(service: V1Service, scope: Scope) -> str:
+    """A digest of everything of the Service that its load balancer depends on."""
+    spec = service.spec
+    annotations = (service.metadata.annotations if service.metadata is not None else None) or {}
+    content = {
+        "uid": uid_of(service),
+        "scope": [scope.cluster_name, scope.cluster_identity, scope.revision],
+        "spec": {name: _plain(getattr(spec, name)) for name in _SPEC},
+        "annotations": {key: value for key, value in annotations.items() if key != APPLIED},
+    }
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def relevant(service: V1Service) -> tuple[object, ...]:
+    """Everything of the Service that may mean work; two versions that agree in it need no second look."""
+    metadata, spec = service.metadata, service.spec
+    wanted = wants_load_balancer(service)
+    return (
+        uid_of(service),
+        wanted,
+        metadata is not None and metadata.deletion_timestamp is not None,
+        has_load_balancer_finalizer(service),
+        *((getattr(spec, name) for name in _SPEC) if wanted else ()),
+        metadata.annotations if metadata is not None and wanted else None,
+        ingress(status_of(service)) if wanted else None,
+    )
+
+
+def note_of(service: V1Service) -> Note | None:
+    """What the annotation says was applied; None without one, and for one that cannot be read."""
+    annotations = (service.metadata.annotations if service.metadata is not None else None) or {}
+    found = _NOTE.fullmatch(annotations.get(APPLIED, ""))
+    return None if found is None else Note(found[1], found[2])
+
+
+def trusted_note(service: V1Service, wanted: str) -> Note | None:
+    """The note, if it is worth asking the cloud whether it still holds: for this fingerprint, with our finalizer and a
+    status on the Service. Anything else means that a load balancer may be half built, or another's."""
+    note = note_of(service)
+    if note is None or note.spec != wanted or not has_load_balancer_finalizer(service):
+        return None
+    return note if ingress(status_of(service)) else None
+
+
+def status_of(service: V1Service) -> V1LoadBalancerStatus | None:
+    """The load balancer's status, as the Service has it."""
+    return service.status.load_balancer if service.status is not None else None
+
+
+def ingress(status: V1LoadBalancerStatus | None) -> list[Any]:
+    """The ingress points of a status."""
+    return list((status.ingress if status is not None else None) or ())
+
+
+# ---- patches
+
+
+def begun(service: V1Service, *, keep_note: bool) -> Patch:
+    """Before the cloud is asked to build: our finalizer is on; and, unless the note stays true whatever comes of it,
+    nothing claims to be applied any more."""
+    metadata = service.metadata
+    present = metadata.finalizers if metadata is not None else None
+    note = Patch() if keep_note else _annotation(service, None)
+    return combined(finalizer_added(present, LOAD_BALANCER_CLEANUP_FINALIZER), note)
+
+
+def applied(service: V1Service, status: V1LoadBalancerStatus | None, note: Note | None) -> Patch:
+    """The status (None: as it is), and the note of what was applied, in one write to the subresource."""
+    body: dict[str, Any] = dict(_annotation(service, note).body)
+    if status is not None and not load_balancer_status_equal(status_of(service), status):
+        body["status"] = {"loadBalancer": {"ingress": [to_json(point) for point in ingress(status)] or None}}
+    return Patch(body, STRATEGIC_PATCH, "status")
+
+
+def released(service: V1Service) -> Patch:
+    """After the cloud confirmed the deletion: status, note and finalizer go in one write to the subresource."""
+    metadata = service.metadata
+    present = metadata.finalizers if metadata is not None else None
+    gone = Patch(
+        {"status": {"loadBalancer": {"ingress": None}}} if ingress(status_of(service)) else {}, STRATEGIC_PATCH
+    )
+    patch = combined(finalizer_removed(present, LOAD_BALANCER_CLEANUP_FINALIZER), _annotation(service, None), gone)
+    return Patch(patch.body, STRATEGIC_PATCH, "status")
+
+
+def _annotation(service: V1Service, note: Note | None) -> Patch:
+    metadata = service.metadata
+    before = {k: v for k, v in ((metadata.annotations if metadata else None) or {}).items() if k == APPLIED}
+    after: Mapping[str, str] = {} if note is None else {APPLIED: str(note)}
+    patch = changed({"metadata": {"annotations": before}}, {"metadata": {"annotations": after}})
+    return Patch(patch.body, STRATEGIC_PATCH)
+
+
+def _plain(value: Any) -> Any:
+    """JSON of a field of the spec; lists of a model's, and None and "nothing in it" alike."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value] or None
+    return to_json(value) if hasattr(value, "model_dump") else value

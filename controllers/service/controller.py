@@ -1,0 +1,197 @@
+"""The service controller: for every Service of type LoadBalancer a load balancer in the cloud, and nothing left over.
+
+Wires the stages: informers (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5) -> patch (6). Runs in the
+manager, or alone in a program of your own (see examples/service_only.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen, validators
+
+from controllers.cloudcalls import CloudCallError
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.events import EventRecorder
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.resources import NODES, SERVICES
+from controllers.runtime.running import Periodic, run_until
+from controllers.runtime.worker import Worker
+from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.service.cluster import CacheBehind, ServiceAPI
+from controllers.service.measures import Measures
+from controllers.service.nodesync import NodeSync
+from controllers.service.orphans import KUBE_SYSTEM, OrphanReport
+from controllers.service.reconcile import ServiceReconciler
+from controllers.service.records import Records
+from controllers.service.targets import TargetSet
+from controllers.service.triggers import REFRESH, NodeTriggers, ServiceTriggers
+
+if TYPE_CHECKING:
+    from cloudprovider.host import StopSignal
+    from controllers.cloudcalls import CloudCalls
+    from controllers.runtime.clients import ClientBuilder
+    from controllers.runtime.informer import InformerFactory, Registration
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "service-controller"
+IDENTITY = "service-controller"
+DEFAULT_CLUSTER_NAME = "kubernetes"
+_BACKOFF = Backoff(base=1.0, cap=60.0)
+_FLOOR = 0.2
+
+
+@frozen(kw_only=True)
+class ServiceOptions:
+    """How the controller works. Frozen; raises ValueError on values that make no sense."""
+
+    cluster_name: str = field(default=DEFAULT_CLUSTER_NAME, validator=validators.min_len(1))
+    """Handed to the provider with every call, so that it can tell clusters apart (`--cluster-name`)."""
+
+    concurrent_service_syncs: int = field(default=32, validator=validators.ge(1))
+    """Services worked on at once (`--concurrent-service-syncs`). The calls to the cloud among them are bounded by the
+    gateway, for all controllers."""
+
+    node_sync_window: float = field(default=1.0, validator=validators.ge(0))
+    """Seconds without a change of nodes after which load balancers get the new ones (`--load-balancer-node-window`)."""
+
+    node_sync_longest: float = field(default=5.0, validator=validators.ge(0))
+    """Seconds after which they get them although nodes keep changing (`--load-balancer-node-window-limit`)."""
+
+    drift_check_period: float = field(default=1800.0, validator=validators.ge(0))
+    """Seconds after which a load balancer is compared with the cloud, and repaired, although nothing changed in the
+    cluster; half of it to all of it, so that they spread. 0: never (`--load-balancer-drift-check-period`)."""
+
+    orphan_check_period: float = field(default=1800.0, validator=validators.ge(0))
+    """Seconds between two searches for load balancers without a Service, where the provider can list them. 0: never
+    (`--load-balancer-orphan-check-period`)."""
+
+    ready_nodes_only: bool = False
+    """Whether nodes that are not ready are left out, unless none is ready. Off, the load balancer's own health checks
+    decide, as in Go (`--load-balancer-ready-nodes-only`)."""
+
+    drain_timeout: float = field(default=30.0, validator=validators.ge(0))
+    """Seconds that the work under way may take to end when the controller stops."""
+
+
+class ServiceController:
+    """Keeps the cloud's load balancers as the Services ask for, their status, and our finalizer.
+
+    Takes what every controller takes: clients, shared informers, the gateway to one provider. It does not start the
+    informers. `run` may be called once.
+
+    Raises ValueError at construction when the provider offers no load balancers.
+
+    Follows: controllers/service/controller.go of k8s.io/cloud-provider.
+    """
+
+    def __init__(
+        self,
+        clients: ClientBuilder,
+        informers: InformerFactory,
+        cloud: CloudCalls,
+        *,
+        options: ServiceOptions | None = None,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        balancers = cloud.load_balancers
+        if balancers is None:
+            raise ValueError(f"cloud provider {cloud.provider_name!r} offers no load balancers")
+        self._options = options = options or ServiceOptions()
+        self._clients = clients
+        self._clock = clock
+        metrics = metrics or Metrics()
+        rest = clients.rest(IDENTITY)
+        self._services, self._nodes = informers.informer(SERVICES), informers.informer(NODES)
+        self._recorder = EventRecorder(rest, COMPONENT, clock=clock, metrics=metrics)
+        queue: WorkQueue[str] = WorkQueue("service", clock=clock, metrics=metrics, backoff=_BACKOFF, floor=_FLOOR)
+        node_queue: WorkQueue[str] = WorkQueue("node", clock=clock, metrics=metrics)
+        records = Records()
+        measures = Measures(metrics, records)
+        targets = TargetSet(self._nodes.lister, options.ready_nodes_only)
+        sync = NodeSync(
+            node_queue,
+            queue,
+            records,
+            targets,
+            window=options.node_sync_window,
+            longest=max(options.node_sync_window, options.node_sync_longest),
+            priority=REFRESH,
+            latency=measures.nodesync_latency,
+            clock=clock,
+        )
+        self._service_triggers = ServiceTriggers(queue, records)
+        self._node_triggers = NodeTriggers(targets, sync)
+        reconciler = ServiceReconciler(
+            ServiceAPI(rest, options.ready_nodes_only, clock),
+            self._services.lister,
+            balancers,
+            targets.current,
+            records,
+            queue,
+            self._recorder,
+            sync,
+            cluster_name=options.cluster_name,
+            identity=clients.cluster_identity,
+            drift_period=options.drift_check_period,
+            measures=measures,
+            clock=clock,
+        )
+        self._workers = (
+            Worker(
+                queue,
+                reconciler.reconcile,
+                threads=options.concurrent_service_syncs,
+                expected=(CloudCallError, CacheBehind),
+                metrics=metrics,
+                clock=clock,
+            ),
+            Worker(node_queue, sync.sync, threads=1, metrics=metrics, clock=clock),
+        )
+        self._periodic: tuple[Periodic, ...] = ()
+        if options.orphan_check_period and balancers.can_list_owned:
+            report = OrphanReport(self._services.lister, balancers, self._recorder, options.cluster_name, measures)
+            self._periodic = (Periodic("orphan-report", options.orphan_check_period, report.search),)
+
+    def run(self, stop: StopSignal) -> None:
+        """Work until `stop` is set, then finish what is under way and return. Blocks; to be called once.
+
+        Waits for the informers' first listings before it begins. Keys that still wait when it stops are worked off in
+        the drain time; the next manager finds the rest by what is missing on the Services.
+        """
+        run_until(
+            stop,
+            component=COMPONENT,
+            registrations=self._register,
+            workers=self._workers,
+            recorder=self._recorder,
+            drain_timeout=self._options.drain_timeout,
+            clock=self._clock,
+            begin=self._begin,
+            periodic=self._periodic,
+        )
+
+    def health(self) -> list[tuple[str, bool, str]]:
+        """One (name, healthy, detail) per worker; see `Worker.health`. Thread-safe."""
+        return [worker.health() for worker in self._workers]
+
+    def _register(self) -> list[Registration[Any]]:
+        nodes, services = self._node_triggers, self._service_triggers
+        return [
+            self._nodes.add_handler(nodes.on_add, nodes.on_update, nodes.on_delete),
+            self._services.add_handler(services.on_add, services.on_update, services.on_delete),
+        ]
+
+    def _begin(self) -> None:
+        if self._options.cluster_name != DEFAULT_CLUSTER_NAME:
+            return
+        message = (
+            f"The cluster name is the default, {DEFAULT_CLUSTER_NAME!r}: should another cluster in the same cloud "
+            "account have it too, each may take the other's load balancers for its own. Give each cluster its own "
+            "--cluster-name before it has load balancers"
+        )
+        log.warning("%s", message)
+        self._recorder.event(KUBE_SYSTEM, "Warning", "DefaultClusterName", message)

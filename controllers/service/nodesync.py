@@ -1,0 +1,95 @@
+"""Between stages 3 and 4: gathers the changes of nodes, and then has every load balancer compared that lags behind.
+
+Fed by the triggers; runs off the queue `node`, which has one key for all nodes; fills the queue `service`. So a load
+balancer never has two calls at once, and fifty nodes that join together cost it one or two updates.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from controllers.runtime.worker import DONE, Result
+
+if TYPE_CHECKING:
+    from prometheus_client import Histogram
+
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.workqueue import WorkQueue
+    from controllers.service.records import Records
+    from controllers.service.targets import TargetSet
+
+ALL_NODES: Final = "*"
+
+
+class NodeSync:
+    """One gathering of changes at a time. Thread-safe.
+
+    What was gathered is acted upon when no change came for `window` seconds, and `longest` seconds after the first at
+    the latest.
+    """
+
+    def __init__(
+        self,
+        nodes: WorkQueue[str],
+        services: WorkQueue[str],
+        records: Records,
+        targets: TargetSet,
+        *,
+        window: float,
+        longest: float,
+        priority: int,
+        latency: Histogram,
+        clock: Clock,
+    ) -> None:
+        self._nodes = nodes
+        self._services = services
+        self._records = records
+        self._targets = targets
+        self._window = window
+        self._longest = longest
+        self._priority = priority
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._first: float | None = None
+        self._last = 0.0
+        self._waiting: set[str] = set()
+        self._began = 0.0
+        self._latency = latency
+
+    def changed(self) -> None:
+        """The targets have changed."""
+        with self._lock:
+            self._last = self._clock.monotonic()
+            if self._first is None:
+                self._first = self._last
+        self._nodes.add_after(ALL_NODES, self._window)
+
+    def sync(self, key: str) -> Result:
+        """One unit of work of the queue `node`: wait on while changes come, else queue what lags behind."""
+        now = self._clock.monotonic()
+        with self._lock:
+            first = now if self._first is None else self._first
+            left = min(self._last + self._window, first + self._longest) - now
+            if left > 0:
+                return Result(requeue_after=left)
+            self._first = None
+        behind = self._records.outdated(self._targets.current().digest)
+        with self._lock:
+            if not self._waiting:
+                self._began = first
+            self._waiting.update(behind)
+        for service in behind:
+            self._services.add(service, self._priority)
+        return DONE
+
+    def finished(self, key: str) -> None:
+        """A Service has been served, or is none any more."""
+        with self._lock:
+            if key not in self._waiting:
+                return
+            self._waiting.discard(key)
+            if self._waiting:
+                return
+            seconds = self._clock.monotonic() - self._began
+        self._latency.observe(seconds)

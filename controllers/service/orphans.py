@@ -1,0 +1,101 @@
+"""Beside the stages: compares what the cloud says that this cluster owns with the Services, and reports what has none.
+
+Only reports. The owner may be another cluster that shares name and account, so nobody but a person can tell whether an
+orphan may go.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from cloudprovider import OwnedLoadBalancer
+from cloudprovider.helpers import has_load_balancer_finalizer, wants_load_balancer
+from controllers.runtime.events import Reference
+from controllers.runtime.resources import uid_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kubernetes.client.models.v1_service import V1Service
+
+    from controllers.cloudcalls.capabilities import LoadBalancerCalls
+    from controllers.runtime.cache import Lister
+    from controllers.runtime.events import EventRecorder
+    from controllers.service.measures import Measures
+
+log = logging.getLogger(__name__)
+
+KUBE_SYSTEM = Reference("Namespace", "kube-system")
+"""What is about the whole cluster is told here, as it outlives every Service."""
+_MOST_NAMED = 10
+_CONFIRM_AFTER = 60.0
+
+
+class OrphanReport:
+    """One search per call; what the first sees the next must confirm, as load balancers come and go while clouds list.
+
+    One thread at a time.
+    """
+
+    def __init__(
+        self,
+        lister: Lister[V1Service],
+        balancers: LoadBalancerCalls,
+        recorder: EventRecorder,
+        cluster_name: str,
+        measures: Measures,
+    ) -> None:
+        self._lister = lister
+        self._balancers = balancers
+        self._recorder = recorder
+        self._cluster = cluster_name
+        self._measures = measures
+        self._suspects: frozenset[OwnedLoadBalancer] = frozenset()
+        self._told: frozenset[OwnedLoadBalancer] = frozenset()
+
+    def search(self) -> float | None:
+        """Search, and report what is confirmed and new. Raises what the provider raises.
+
+        Returns the seconds after which to confirm what was seen for the first time; None when nothing was.
+        """
+        try:
+            owned = self._balancers.owned(self._cluster)
+        except Exception:
+            self._measures.orphan_errors.inc()
+            raise
+        services = self._lister.list()
+        found = frozenset(orphans(owned, services))
+        confirmed = found & self._suspects
+        self._suspects = found
+        self._measures.orphans.set(len(confirmed))
+        if confirmed - self._told:
+            self._tell(sorted(confirmed, key=lambda orphan: orphan.name))
+        elif self._told and not confirmed:
+            log.info("no load balancer is without its Service any more")
+        self._told = confirmed
+        return _CONFIRM_AFTER if found - confirmed else None
+
+    def _tell(self, confirmed: Sequence[OwnedLoadBalancer]) -> None:
+        names = [
+            f"{orphan.name} (Service {orphan.service or orphan.service_uid})" for orphan in confirmed[:_MOST_NAMED]
+        ]
+        rest = f" and {len(confirmed) - _MOST_NAMED} more" if len(confirmed) > _MOST_NAMED else ""
+        message = (
+            f"{len(confirmed)} load balancers of cluster {self._cluster!r} in the cloud have no Service: "
+            f"{', '.join(names)}{rest}. Delete them in the cloud, unless another cluster of that name owns them"
+        )
+        log.warning("%s", message)
+        self._recorder.event(KUBE_SYSTEM, "Warning", "OrphanedLoadBalancers", message)
+
+
+def orphans(owned: Sequence[OwnedLoadBalancer], services: Sequence[V1Service]) -> list[OwnedLoadBalancer]:
+    """Pure: those for which no Service asks, nor holds our finalizer. A UID decides; without one, the name."""
+    holders = [service for service in services if wants_load_balancer(service) or has_load_balancer_finalizer(service)]
+    uids = {uid_of(service) for service in holders}
+    names = {f"{service.metadata.namespace}/{service.metadata.name}" for service in holders if service.metadata}
+    return [
+        balancer
+        for balancer in owned
+        if (balancer.service_uid not in uids if balancer.service_uid else balancer.service not in names)
+    ]

@@ -1,0 +1,82 @@
+"""Between stages 4 and 5: what this process knows of each Service's load balancer. Filled by the reconciler alone.
+
+Against it everything is compared, so that it does not matter which event came, or did not (level-triggered). A record
+holds digests, no nodes; it goes with its Service.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+    from kubernetes.client.models.v1_service import V1Service
+
+
+@frozen(kw_only=True)
+class Record:
+    """One Service's load balancer. It is there as soon as the cloud may have begun to build."""
+
+    service: V1Service
+    """As it was when the cloud was last called for it: what the deletion is asked with, should the Service vanish."""
+    uid: str
+    spec: str = ""
+    """Fingerprint that the cloud confirmed; "" when nothing is certain."""
+    nodes: str = ""
+    """Digest of the targets that the cloud confirmed; "" when nothing is certain."""
+    status: V1LoadBalancerStatus | None = None
+    """What the cloud answered."""
+    due: float = 0.0
+    """Time (`clock.monotonic`) of the next check for drift."""
+    version: str = ""
+    """resourceVersion of the Service after our last write; a cache that shows an older one is behind."""
+    elsewhere: bool = False
+    """Another controller builds it: ImplementedElsewhere."""
+    gone: bool = False
+    """The cloud confirmed the deletion."""
+    released: bool = False
+    """And the finalizer is off; the record only waits for the cache to show it."""
+
+
+class Records:
+    """Records by the Service's key. Thread-safe; the work queue keeps two threads off one key."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._records: dict[str, Record] = {}
+
+    def get(self, key: str) -> Record | None:
+        """The record of a Service."""
+        with self._lock:
+            return self._records.get(key)
+
+    def put(self, key: str, record: Record) -> Record:
+        """Remember it, and return it."""
+        with self._lock:
+            self._records[key] = record
+        return record
+
+    def drop(self, key: str) -> None:
+        """Forget it; does nothing where there is none."""
+        with self._lock:
+            self._records.pop(key, None)
+
+    def outdated(self, nodes: str) -> list[str]:
+        """The keys of all load balancers whose targets are others than these."""
+        with self._lock:
+            return [
+                key
+                for key, record in self._records.items()
+                if record.nodes != nodes and not record.elsewhere and not record.gone
+            ]
+
+    def __contains__(self, key: str) -> bool:
+        with self._lock:
+            return key in self._records
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(not record.gone for record in self._records.values())

@@ -1,0 +1,88 @@
+"""Stages 2 to 3: turns events of Services and nodes into keys of the queues `service` and `node`.
+
+A Service's key is "namespace/name". Changes of nodes are gathered in `nodesync.py`, then all load balancers are
+compared. Decides whether there may be work, and how urgent it is; never what the work is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cloudprovider.helpers import needs_cleanup, wants_load_balancer
+from controllers.runtime.resources import key_of
+from controllers.service.changes import ingress, relevant, status_of
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+    from kubernetes.client.models.v1_service import V1Service
+
+    from controllers.runtime.workqueue import WorkQueue
+    from controllers.service.nodesync import NodeSync
+    from controllers.service.records import Records
+    from controllers.service.targets import TargetSet
+
+DELETED: Final = 30
+"""Priority of load balancers that are to go."""
+NEW: Final = 20
+"""Priority of Services without an address."""
+CHANGED: Final = 10
+"""Priority of Services that somebody changed."""
+REFRESH: Final = 0
+"""Priority of load balancers whose targets have changed."""
+DRIFT: Final = -10
+"""Priority of load balancers that are compared with the cloud because it is time."""
+
+
+class ServiceTriggers:
+    """The handler of Services. Called from the informer's thread."""
+
+    def __init__(self, queue: WorkQueue[str], records: Records) -> None:
+        self._queue = queue
+        self._records = records
+
+    def on_add(self, service: V1Service, initial: bool) -> None:
+        key = key_of(service)
+        if wants_load_balancer(service) or needs_cleanup(service) or key in self._records:
+            self._queue.add(key, urgency(service))
+
+    def on_update(self, old: V1Service, new: V1Service) -> None:
+        # A resync shows the same object twice; the check for drift does better.
+        if old is new or relevant(old) == relevant(new):
+            return
+        key = key_of(new)
+        if wants_load_balancer(new) or wants_load_balancer(old) or needs_cleanup(new) or key in self._records:
+            self._queue.add(key, urgency(new))
+
+    def on_delete(self, service: V1Service) -> None:
+        # Also without a record: its ensure may be under way.
+        if wants_load_balancer(service) or needs_cleanup(service) or key_of(service) in self._records:
+            self._queue.add(key_of(service), DELETED)
+
+
+def urgency(service: V1Service) -> int:
+    """The priority of an event about this Service."""
+    if not wants_load_balancer(service) or needs_cleanup(service):
+        return DELETED
+    return CHANGED if ingress(status_of(service)) else NEW
+
+
+class NodeTriggers:
+    """The handler of nodes. Called from the informer's thread."""
+
+    def __init__(self, targets: TargetSet, sync: NodeSync) -> None:
+        self._targets = targets
+        self._sync = sync
+
+    def on_add(self, node: V1Node, initial: bool) -> None:
+        self._changed(None, node)
+
+    def on_update(self, old: V1Node, new: V1Node) -> None:
+        self._changed(old, new)
+
+    def on_delete(self, node: V1Node) -> None:
+        self._changed(node, None)
+
+    def _changed(self, old: V1Node | None, new: V1Node | None) -> None:
+        if old is not new and self._targets.differs(old, new):
+            self._targets.invalidate()
+            self._sync.changed()
