@@ -61,7 +61,6 @@ GO: list[tuple[type[ABC], set[str], set[str]]] = [
     (Clusters, {"list_clusters", "master"}, set()),
     (
         LoadBalancer,
-        OwnedLoadBalancers,
         {"get_load_balancer", "ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted"},
         {"get_load_balancer_name", "load_balancer_revision"},
     ),
