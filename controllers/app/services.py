@@ -74,8 +74,8 @@ class ServiceFlags:
         BOOL,
         "load-balancer-ready-nodes-only",
         _SECTION,
-        "Leave nodes that are not ready out of load balancers, unless none is. Off, the load balancers' own health checks "
-        "decide.",
+        "Leave nodes that are not ready out of load balancers, unless none is. Otherwise the health checks of the load "
+        "balancers decide.",
     )
 
 
