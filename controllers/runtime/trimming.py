@@ -35,6 +35,7 @@ _NODE_STATUS: Final = (
 )
 _LONGEST_SHARED: Final = 128
 _MOST_SHARED: Final = 8192
+_MOST_FIELD_SETS: Final = 8
 _PLAIN: Final = frozenset({type(None), bool, int, float, datetime})
 
 
@@ -62,15 +63,15 @@ def trim_node(raw: dict[str, Any]) -> None:
 class Compactor:
     """Makes parsed models small by sharing what is equal in many of them. One per informer; one thread at a time.
 
-    Two things are shared: equal strings (label keys and values, condition reasons, versions), and the set in which
-    pydantic records for each model which fields were given, which for a parsed object is always the same one and
-    takes more room than the values. The table of strings is bounded: a full one is emptied and fills again with what
-    is common. Models look and compare as before.
+    Two things are shared: equal strings (label keys and values, condition reasons, versions), and the sets in which
+    pydantic records for each model which fields were given, of which few differ and which take more room than the
+    values. Both tables are bounded: a full one is emptied and fills again with what is common. Models look and compare
+    as before.
     """
 
     def __init__(self) -> None:
         self._strings: dict[str, str] = {}
-        self._field_sets: dict[type, set[str]] = {}
+        self._field_sets: dict[type, list[set[str]]] = {}
 
     def compact(self, model: object) -> None:
         """Compact this model and all below it, in place, before anybody else has seen it."""
@@ -79,31 +80,40 @@ class Compactor:
         self._walk(model)
 
     def _walk(self, model: Any) -> None:
-        given = model.__pydantic_fields_set__
-        shared = self._field_sets.setdefault(model.__class__, given)
-        if shared is not given and shared == given:
-            # Past pydantic's __setattr__, which would validate a field of that name.
-            object.__setattr__(model, "__pydantic_fields_set__", shared)
+        given = self._share_fields(model)
+        share = self._strings.setdefault
         values = model.__dict__
-        for name, value in values.items():
+        for name in given:  # what was not given is None
+            value = values[name]
             kind = value.__class__
-            if kind in _PLAIN:
-                continue
             if kind is str:
-                values[name] = self._share(value)
+                if len(value) <= _LONGEST_SHARED:
+                    values[name] = share(value, value)
+            elif kind in _PLAIN:
+                continue
             elif kind is dict:
-                values[name] = {self._share(key): self._compacted(item) for key, item in value.items()}
+                values[name] = {share(key, key): self._compacted(item) for key, item in value.items()}
             elif kind is list:
                 values[name] = [self._compacted(item) for item in value]
             elif hasattr(value, "__pydantic_fields_set__"):
                 self._walk(value)
 
-    def _share(self, text: str) -> str:
-        return self._strings.setdefault(text, text) if len(text) <= _LONGEST_SHARED else text
+    def _share_fields(self, model: Any) -> set[str]:
+        given: set[str] = model.__pydantic_fields_set__
+        known = self._field_sets.setdefault(model.__class__, [])
+        for same in known:
+            if same == given:
+                # Past pydantic's __setattr__, which would validate a field of that name.
+                object.__setattr__(model, "__pydantic_fields_set__", same)
+                return same
+        if len(known) >= _MOST_FIELD_SETS:
+            known.clear()
+        known.append(given)
+        return given
 
     def _compacted(self, item: Any) -> Any:
         if item.__class__ is str:
-            return self._share(item)
+            return self._strings.setdefault(item, item) if len(item) <= _LONGEST_SHARED else item
         if hasattr(item, "__pydantic_fields_set__"):
             self._walk(item)
         return item

@@ -222,6 +222,18 @@ class TestTrimming:
             assert raw["status"] == empty
 
 
+def test_parsing_gives_what_the_models_own_from_dict_gives() -> None:
+    raw = big_node(1)
+    raw["status"]["nodeInfo"]["of a later version"] = {"x": 1}
+    raw["of a later version"] = [1]
+    raw["spec"]["taints"] = [{"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-02T03:04:05Z"}]
+    trim_node(raw)
+    expected = V1Node.from_dict(json.loads(json.dumps({**raw, "kind": "Node", "apiVersion": "v1"})))
+    assert expected is not None
+    assert NODES.parse(raw) == expected
+    assert NODES.parse(raw).to_dict() == expected.to_dict()
+
+
 class TestCompacting:
     def test_nothing_visible_changes(self) -> None:
         plain = NODES.parse(big_node(1))
