@@ -41,6 +41,7 @@ IDENTITY = "service-controller"
 DEFAULT_CLUSTER_NAME = "kubernetes"
 _BACKOFF = Backoff(base=1.0, cap=60.0)
 _FLOOR = 0.2
+_CONFIRM_AFTER = 60.0
 
 
 @frozen(kw_only=True)
@@ -153,8 +154,16 @@ class ServiceController:
         )
         self._periodic: tuple[Periodic, ...] = ()
         if options.orphan_check_period and balancers.can_list_owned:
-            report = OrphanReport(self._services.lister, balancers, self._recorder, options.cluster_name, measures)
-            self._periodic = (Periodic("orphan-report", options.orphan_check_period, report.search),)
+            period = options.orphan_check_period
+            report = OrphanReport(
+                self._services.lister,
+                balancers,
+                self._recorder,
+                options.cluster_name,
+                measures,
+                min(period, _CONFIRM_AFTER),
+            )
+            self._periodic = (Periodic("orphan-report", period, report.search),)
 
     def run(self, stop: StopSignal) -> None:
         """Work until `stop` is set, then finish what is under way and return. Blocks; to be called once.

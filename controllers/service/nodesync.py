@@ -83,6 +83,12 @@ class NodeSync:
             self._services.add(service, self._priority)
         return DONE
 
+    def is_due(self, key: str) -> bool:
+        """Whether this load balancer may get new targets now: not while changes are gathered, unless it waits for what
+        was gathered before."""
+        with self._lock:
+            return self._first is None or key in self._waiting
+
     def finished(self, key: str) -> None:
         """A Service has been served, or is none any more."""
         with self._lock:

@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 KUBE_SYSTEM = Reference("Namespace", "kube-system")
 """What is about the whole cluster is told here, as it outlives every Service."""
 _MOST_NAMED = 10
-_CONFIRM_AFTER = 60.0
 
 
 class OrphanReport:
@@ -45,12 +44,14 @@ class OrphanReport:
         recorder: EventRecorder,
         cluster_name: str,
         measures: Measures,
+        confirm_after: float,
     ) -> None:
         self._lister = lister
         self._balancers = balancers
         self._recorder = recorder
         self._cluster = cluster_name
         self._measures = measures
+        self._confirm_after = confirm_after
         self._suspects: frozenset[OwnedLoadBalancer] = frozenset()
         self._told: frozenset[OwnedLoadBalancer] = frozenset()
 
@@ -74,7 +75,7 @@ class OrphanReport:
         elif self._told and not confirmed:
             log.info("no load balancer is without its Service any more")
         self._told = confirmed
-        return _CONFIRM_AFTER if found - confirmed else None
+        return self._confirm_after if found - confirmed else None
 
     def _tell(self, confirmed: Sequence[OwnedLoadBalancer]) -> None:
         names = [

@@ -12,8 +12,8 @@ import logging
 import math
 import random
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from attrs import evolve
@@ -21,6 +21,7 @@ from attrs import evolve
 from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed, CloudCallError
+from controllers.cloudcalls.errors import delay_of
 from controllers.runtime.apierrors import ApiError
 from controllers.runtime.resources import is_newer, uid_of, version_of
 from controllers.runtime.worker import DONE, Parked, Result
@@ -50,6 +51,14 @@ log = logging.getLogger(__name__)
 _UNFINISHED = 60.0  # seconds until a load balancer without an address is looked at again
 _CLOUD = (CloudProviderError, CloudCallError, Parked)
 _PATIENT = (RetryError, Throttled, Parked, CallsClosed)
+
+
+class _TooEarly(Exception):
+    """The cloud named a time before which the same is not to be asked of it."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"{seconds:.3g} s too early")
+        self.seconds = seconds
 
 
 class ServiceReconciler:
@@ -93,14 +102,18 @@ class ServiceReconciler:
     def reconcile(self, key: str) -> Result:
         """Close the gap for one Service. Raises what the cloud or the API server answered, or CacheBehind."""
         service, record = self._services.get(key), self._records.get(key)
-        if record is not None and (service is None or uid_of(service) != record.uid):
-            self._remove_former(key, record)
-            record = None
-        with suppress(ServiceGone):  # its event is on the way, and brings what is left to do
+        try:
+            if record is not None and (service is None or uid_of(service) != record.uid):
+                self._remove_former(key, record)
+                record = None
             if service is not None and changes.keeps(service):
                 self._keep(key, service, record)
             elif service is not None and (has_load_balancer_finalizer(service) or record is not None):
                 self._remove(key, service, record)
+        except _TooEarly as pause:
+            return Result(requeue_after=pause.seconds)
+        except ServiceGone as gone:
+            log.debug("%s; its event is on the way, and brings what is left to do", gone)
         self._sync.finished(key)
         return DONE
 
@@ -116,7 +129,7 @@ class ServiceReconciler:
             self._check(key, service, record)
         elif record.elsewhere:
             pass
-        elif record.nodes != self._targets().digest:
+        elif record.nodes != self._targets().digest and self._sync.is_due(key):
             self._update(key, service, record)
         elif is_newer(record.version, version_of(service)) is not True:
             # The cache shows our last write, so what differs was changed by someone else.
@@ -148,14 +161,15 @@ class ServiceReconciler:
 
     def _ensure(self, key: str, service: V1Service, *, drift: bool = False) -> None:
         """Have the cloud build, or repair. A drift check is silent as long as it changes nothing."""
+        former = self._records.get(key)
+        self._not_too_early(former, f"ensure {changes.fingerprint(service, self._scope())}")
         new = not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
-        former = self._records.get(key)
         service = self._api.write(key, service, changes.begun(service, keep_note=drift))
         if not changes.keeps(service):
             return  # changed on the server meanwhile; the event is on its way
         wanted = changes.fingerprint(service, self._scope())
-        record = Record(service=service, uid=uid_of(service), version=version_of(service))
+        record = Record(service=service, uid=uid_of(service), version=version_of(service), attempt=f"ensure {wanted}")
         self._records.put(key, record)
         if not drift:
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
@@ -163,17 +177,19 @@ class ServiceReconciler:
             self._warn_no_targets(service)
         self._measures.syncs.inc()
         priority = PRIORITY_SWEEP if drift else PRIORITY_NEW if new else PRIORITY_NORMAL
-        record = evolve(record, spec=wanted, nodes=targets.digest)
         try:
-            status = self._balancers.ensure(self._cluster, service, targets.nodes, priority=priority)
+            with self._delays(key, record):
+                status = self._balancers.ensure(self._cluster, service, targets.nodes, priority=priority)
         except ImplementedElsewhere:
-            self._records.put(key, evolve(record, elsewhere=True, due=self._next_check()))
+            due = self._next_check()
+            self._records.put(key, evolve(record, spec=wanted, nodes=targets.digest, elsewhere=True, due=due))
             return
         except _CLOUD as error:
             self._failed(service, "SyncLoadBalancerFailed", "Error syncing load balancer: failed to ensure it", error)
             raise
         same = former is not None and load_balancer_status_equal(former.status, status)
-        record = evolve(record, status=status, due=self._next_check(finished=bool(changes.ingress(status))))
+        due = self._next_check(finished=bool(changes.ingress(status)))
+        record = evolve(record, spec=wanted, nodes=targets.digest, status=status, due=due)
         self._records.put(key, record)
         if not (drift and same):
             self._recorder.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
@@ -182,11 +198,14 @@ class ServiceReconciler:
     def _update(self, key: str, service: V1Service, record: Record) -> None:
         """Have the cloud take the present targets."""
         targets = self._api.confirmed(self._targets(), may_be_empty=False)
-        record = self._records.put(key, evolve(record, service=service, nodes=""))
+        attempt = f"update {targets.digest}"
+        self._not_too_early(record, attempt)
+        record = self._records.put(key, evolve(record, service=service, nodes="", attempt=attempt))
         self._measures.syncs.inc()
         began = self._clock.monotonic()
         try:
-            self._balancers.update(self._cluster, service, targets.nodes, priority=PRIORITY_NORMAL)
+            with self._delays(key, record):
+                self._balancers.update(self._cluster, service, targets.nodes, priority=PRIORITY_NORMAL)
         except ImplementedElsewhere:
             self._records.put(key, evolve(record, elsewhere=True, nodes=targets.digest))
             return
@@ -196,11 +215,11 @@ class ServiceReconciler:
         except _CLOUD as error:
             self._measures.update_errors.inc()
             # What was deleted by hand cannot be updated, and is built anew.
-            if not isinstance(error, _PATIENT) and self._look(service, PRIORITY_NORMAL) is None:
-                self._ensure(key, service)
-                return
-            self._failed(service, "UpdateLoadBalancerFailed", "Error updating load balancer with new hosts", error)
-            raise
+            if isinstance(error, _PATIENT) or self._look(service, PRIORITY_NORMAL) is not None:
+                self._failed(service, "UpdateLoadBalancerFailed", "Error updating load balancer with new hosts", error)
+                raise
+            self._ensure(key, service)
+            return
         finally:
             self._measures.update_latency.observe(self._clock.monotonic() - began)
         record = self._records.put(key, evolve(record, nodes=targets.digest))
@@ -233,9 +252,8 @@ class ServiceReconciler:
                 return  # the cache is behind our own write
             record = None  # somebody put the finalizer back
         if record is None or not record.gone:
-            record = self._records.put(key, Record(service=service, uid=uid_of(service)))
-            self._delete(service)
-            record = self._records.put(key, evolve(record, gone=True))
+            record = evolve(record or Record(service=service, uid=uid_of(service)), service=service)
+            record = self._delete(key, record)
         written = self._api.write(key, service, changes.released(service))
         if has_load_balancer_finalizer(service):
             self._records.put(key, evolve(record, released=True, version=version_of(written)))
@@ -246,22 +264,44 @@ class ServiceReconciler:
         """Clean up for a Service that vanished without our finalizer, or was made anew under its name."""
         if not record.gone:
             self._api.prove_gone(key, record.uid)
-            self._delete(record.service)
+            self._delete(key, record)
         self._records.drop(key)
 
-    def _delete(self, service: V1Service) -> None:
+    def _delete(self, key: str, record: Record) -> Record:
         """Have the cloud delete; returning means that it confirmed."""
+        self._not_too_early(record, "delete")
+        service = record.service
+        record = self._records.put(key, evolve(record, spec="", nodes="", attempt="delete"))
         self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         try:
-            self._balancers.ensure_deleted(self._cluster, service)
+            with self._delays(key, record):
+                self._balancers.ensure_deleted(self._cluster, service)
         except ImplementedElsewhere:
-            log.debug("Service %s: its load balancer is another controller's", uid_of(service))
+            log.debug("Service %s: its load balancer is another controller's", key)
         except _CLOUD as error:
             self._failed(service, "DeleteLoadBalancerFailed", "Error deleting load balancer", error)
             raise
         self._recorder.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
+        return self._records.put(key, evolve(record, gone=True))
 
     # ---- both
+
+    def _not_too_early(self, record: Record | None, attempt: str) -> None:
+        """Raise _TooEarly while the cloud's word holds when to ask for the same again: events must not hasten it."""
+        if record is not None and record.attempt == attempt:
+            left = record.not_before - self._clock.monotonic()
+            if left > 0:
+                raise _TooEarly(left)
+
+    @contextmanager
+    def _delays(self, key: str, record: Record) -> Iterator[None]:
+        """Around a call that changes the cloud: remember when it wants to be asked again."""
+        try:
+            yield
+        except (RetryError, Throttled) as error:
+            not_before = self._clock.monotonic() + (delay_of(error) or 0.0)
+            self._records.put(key, evolve(record, not_before=not_before))
+            raise
 
     def _look(self, service: V1Service, priority: int) -> V1LoadBalancerStatus | None:
         """What the cloud has; None when it answered that it has none."""

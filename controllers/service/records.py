@@ -33,6 +33,10 @@ class Record:
     """Time (`clock.monotonic`) of the next check for drift."""
     version: str = ""
     """resourceVersion of the Service after our last write; a cache that shows an older one is behind."""
+    attempt: str = ""
+    """What was asked of the cloud when it last named a time to ask again."""
+    not_before: float = 0.0
+    """That time (`clock.monotonic`). Another attempt need not wait for it."""
     elsewhere: bool = False
     """Another controller builds it: ImplementedElsewhere."""
     gone: bool = False

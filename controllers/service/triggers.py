@@ -74,7 +74,10 @@ class NodeTriggers:
         self._sync = sync
 
     def on_add(self, node: V1Node, initial: bool) -> None:
-        self._changed(None, node)
+        if initial:
+            self._targets.invalidate()  # the Services of the first listing are served with all of these
+        else:
+            self._changed(None, node)
 
     def on_update(self, old: V1Node, new: V1Node) -> None:
         self._changed(old, new)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,32 @@ def _reasons(api: Cluster, name: str) -> list[str]:
     return [event["reason"] for event in api.events_of(name)]
 
 
+def _strip_finalizer(api: Cluster, name: str) -> None:
+    api.patch(f"{SERVICES}/{name}", {"metadata": {"finalizers": None}})
+
+
+def _backends(cloud: FakeCloud) -> list[str]:
+    [balancer] = cloud.console.load_balancers()
+    return [backend.removeprefix("fake://") for backend in balancer.backends]
+
+
+def _about_cluster(api: Cluster, reason: str) -> list[dict[str, Any]]:
+    return [event for event in api.events_of("kube-system") if event["reason"] == reason]
+
+
+def _count(cloud: FakeCloud, *methods: str) -> int:
+    return cloud.calls.count(*methods)
+
+
+CHANGING = ("ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted")
+
+
 def test_a_service_gets_its_load_balancer_and_loses_it_when_deleted(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
     api.create(SERVICES, _service("web"))
-    with _running(api.kubeconfig, cloud):
+    api.create(SERVICES, _service("inside", "ClusterIP"))
+    api.create(SERVICES, _service("classy", loadBalancerClass="example.com/other"))
+    with _running(api.kubeconfig, cloud) as metrics:
         eventually(lambda: _ingress(api, "web"))
         service = api.get(f"{SERVICES}/web")
         [balancer] = cloud.console.load_balancers()
@@ -103,8 +126,373 @@ def test_a_service_gets_its_load_balancer_and_loses_it_when_deleted(api: Cluster
         assert service["metadata"]["finalizers"] == [FINALIZER]
         assert NOTE in service["metadata"]["annotations"]
         eventually(lambda: {"EnsuringLoadBalancer", "EnsuredLoadBalancer"} <= set(_reasons(api, "web")))
+        assert metrics.value("service_controller_load_balancers") == 1
         api.delete(f"{SERVICES}/web")
         eventually(lambda: api.find(f"{SERVICES}/web") is None)
         assert cloud.console.load_balancers() == []
         eventually(lambda: {"DeletingLoadBalancer", "DeletedLoadBalancer"} <= set(_reasons(api, "web")))
+        eventually(lambda: metrics.value("service_controller_load_balancers") == 0)
     assert not cloud.calls.overlaps()
+    for name in ("inside", "classy"):
+        assert "finalizers" not in api.get(f"{SERVICES}/{name}")["metadata"]
+
+
+@pytest.mark.row("S1")
+@pytest.mark.row("S13")
+def test_whatever_a_backend_depends_on_reaches_the_load_balancer(api: Cluster, cloud: FakeCloud) -> None:
+    for name in ("node-0", "node-1", "node-2"):
+        _add_node(api, name)
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _ingress(api, "web"))
+        assert _backends(cloud) == ["node-0", "node-1", "node-2"]
+        label = "node.kubernetes.io/exclude-from-external-load-balancers"
+        api.patch(f"{NODES}/node-0", {"metadata": {"labels": {label: ""}}})
+        eventually(lambda: _backends(cloud) == ["node-1", "node-2"])
+        api.patch(f"{NODES}/node-0", {"metadata": {"labels": {label: "false"}}})
+        eventually(lambda: _backends(cloud) == ["node-0", "node-1", "node-2"])
+        taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}
+        api.patch(f"{NODES}/node-1", {"spec": {"taints": [taint]}})
+        eventually(lambda: _backends(cloud) == ["node-0", "node-2"])
+        api.delete(f"{NODES}/node-1")
+        _add_node(api, "node-3")
+        eventually(lambda: _backends(cloud) == ["node-0", "node-2", "node-3"])
+        updates = _count(cloud, "update_load_balancer")
+        address = [{"type": "Hostname", "address": "node-3"}, {"type": "InternalIP", "address": "10.1.1.1"}]
+        api.patch(f"{NODES}/node-3/status", {"status": {"addresses": address}})
+        eventually(lambda: _count(cloud, "update_load_balancer") == updates + 1)
+        eventually(lambda: "UpdatedLoadBalancer" in _reasons(api, "web"))
+        # A heartbeat is none of it; the next change shows that it was seen and passed over.
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        api.patch(f"{NODES}/node-3/status", {"status": {"conditions": [ready]}})
+        api.patch(SERVICES + "/web", {"metadata": {"annotations": {"example.com/size": "big"}}})
+        eventually(lambda: _count(cloud, "ensure_load_balancer") == 2)
+        assert _count(cloud, "update_load_balancer") == updates + 1
+
+
+@pytest.mark.row("S2")
+def test_what_was_deleted_or_changed_by_hand_is_repaired(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "node-0")
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, cloud, _options(drift_check_period=0.6)):
+        [point] = eventually(lambda: _ingress(api, "web"))
+        [balancer] = cloud.console.load_balancers()
+        cloud.console.change_load_balancer(
+            balancer.name, backends=("fake://node-5",), source_ranges=("203.0.113.0/24",)
+        )
+        eventually(lambda: _backends(cloud) == ["node-0"])
+        assert cloud.console.load_balancer(balancer.name).source_ranges == ()
+        cloud.console.delete_load_balancer(balancer.name)
+        eventually(cloud.console.load_balancers)
+        eventually(
+            lambda: [point["ip"] for point in _ingress(api, "web")] == list(cloud.console.load_balancers()[0].ingress)
+        )
+        # Checks that find all in order write nothing.
+        version = eventually(lambda: api.get(f"{SERVICES}/web")["metadata"]["resourceVersion"])
+        ensured = _count(cloud, "ensure_load_balancer")
+        eventually(lambda: _count(cloud, "ensure_load_balancer") >= ensured + 3)
+        assert api.get(f"{SERVICES}/web")["metadata"]["resourceVersion"] == version
+    assert _reasons(api, "web").count("EnsuredLoadBalancer") <= 2
+    assert point
+
+
+@pytest.mark.row("S3")
+def test_a_node_that_joins_while_a_service_is_deleted_leaves_no_orphan(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "node-0")
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, cloud, _options(node_sync_window=0.0)):
+        eventually(lambda: _ingress(api, "web"))
+        cloud.faults.add({"action": "hang", "name": "slow", "method": "ensure_load_balancer_deleted", "mode": "soft"})
+        api.delete(f"{SERVICES}/web")
+        eventually(lambda: cloud.calls.running())
+        _add_node(api, "node-1")
+        _add_node(api, "node-2")
+        api.delete(f"{NODES}/node-0")
+        api.patch(f"{SERVICES}/web", {"metadata": {"annotations": {"example.com/late": "change"}}})
+        cloud.faults.release("slow")
+        eventually(lambda: api.find(f"{SERVICES}/web") is None)
+    assert cloud.console.load_balancers() == []
+    assert not cloud.calls.overlaps()
+    last = cloud.calls.log(*CHANGING)[-1]
+    assert (last.method, last.effect) == ("ensure_load_balancer_deleted", "deleted")
+
+
+@pytest.mark.row("S4")
+def test_a_retry_asked_for_is_kept_on_every_call_and_is_no_failure(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "node-0")
+    for method in CHANGING:
+        cloud.faults.add({"action": "raise", "error": "RetryError", "retry_after": 0.3, "method": method, "times": 2})
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _ingress(api, "web"))
+        _add_node(api, "node-1")
+        eventually(lambda: _backends(cloud) == ["node-0", "node-1"])
+        api.delete(f"{SERVICES}/web")
+        eventually(lambda: api.find(f"{SERVICES}/web") is None)
+    for method in CHANGING:
+        calls = cloud.calls.log(method)
+        assert [call.error for call in calls] == ["RetryError", "RetryError", ""], method
+        assert all(later.started - (former.ended or 0) >= 0.29 for former, later in pairwise(calls))
+    assert not [event for event in api.events_of("web") if event["type"] == "Warning"]
+
+
+@pytest.mark.row("S5")
+def test_services_are_served_side_by_side(api: Cluster) -> None:
+    with _cloud(latency={"ensure_load_balancer": 0.5}) as cloud:
+        _add_node(api, "node-0")
+        for number in range(24):
+            api.create(SERVICES, _service(f"web-{number}"))
+        with _running(api.kubeconfig, cloud):
+            eventually(lambda: all(_ingress(api, f"web-{number}") for number in range(24)), 20)
+        calls = cloud.calls.log("ensure_load_balancer")
+    assert len(calls) == 24
+    together = max(sum(other.started <= call.started < (other.ended or 0) for other in calls) for call in calls)
+    assert together >= 12
+
+
+@pytest.mark.row("S6")
+def test_nodes_that_join_together_cost_one_update_per_load_balancer(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "node-0")
+    for number in range(3):
+        api.create(SERVICES, _service(f"web-{number}"))
+    with _running(api.kubeconfig, cloud, _options(node_sync_window=1.0, node_sync_longest=10.0)) as metrics:
+        eventually(lambda: all(_ingress(api, f"web-{number}") for number in range(3)))
+        for number in range(1, 6):
+            _add_node(api, f"node-{number}")
+        eventually(lambda: all(len(one.backends) == 6 for one in cloud.console.load_balancers()))
+        assert _count(cloud, "update_load_balancer") == 3
+        count = "service_controller_nodesync_latency_seconds_count"
+        eventually(lambda: metrics.value(count) == 1, message=lambda: metrics.text().decode())
+    assert _count(cloud, "ensure_load_balancer") == 3
+
+
+@pytest.mark.row("S7")
+def test_a_restart_with_nothing_changed_makes_no_write_at_all(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "node-0")
+    names = [f"web-{number}" for number in range(3)]
+    for name in names:
+        api.create(SERVICES, _service(name))
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: all(_ingress(api, name) for name in names))
+    before = [api.get(f"{SERVICES}/{name}")["metadata"]["resourceVersion"] for name in names]
+    cloud.calls.clear()
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _count(cloud, "get_load_balancer") == 3)
+        # Whatever else it had to do would come before this one, which is new.
+        api.create(SERVICES, _service("late"))
+        eventually(lambda: _ingress(api, "late"))
+    assert [call.keys[1] for call in cloud.calls.log(*CHANGING)] == ["default/late"]
+    assert [api.get(f"{SERVICES}/{name}")["metadata"]["resourceVersion"] for name in names] == before
+
+
+@pytest.mark.row("S7")
+def test_a_restart_does_what_changed_meanwhile_and_nothing_else(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "node-0")
+    for name in ("same", "other-port", "deleted-by-hand", "to-go"):
+        api.create(SERVICES, _service(name))
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: all(_ingress(api, name) for name in ("same", "other-port", "deleted-by-hand", "to-go")))
+    api.patch(f"{SERVICES}/other-port", {"spec": {"ports": [{"port": 81, "protocol": "TCP"}]}})
+    api.delete(f"{SERVICES}/to-go")
+    lost = next(one for one in cloud.console.load_balancers() if one.service == "default/deleted-by-hand")
+    cloud.console.delete_load_balancer(lost.name)
+    cloud.calls.clear()
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: api.find(f"{SERVICES}/to-go") is None)
+        eventually(lambda: len(cloud.console.load_balancers()) == 3)
+        eventually(lambda: any(port.port == 81 for one in cloud.console.load_balancers() for port in one.ports))
+        _add_node(api, "node-1")
+        eventually(lambda: all(len(one.backends) == 2 for one in cloud.console.load_balancers()))
+    done = sorted((call.method, call.keys[1]) for call in cloud.calls.log(*CHANGING))
+    assert done == [
+        ("ensure_load_balancer", "default/deleted-by-hand"),
+        ("ensure_load_balancer", "default/other-port"),
+        ("ensure_load_balancer_deleted", "default/to-go"),
+        *(("update_load_balancer", f"default/{name}") for name in ("deleted-by-hand", "other-port", "same")),
+    ]
+
+
+@pytest.mark.row("S8")
+def test_whatever_carries_our_finalizer_is_cleaned_up(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "node-0")
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _ingress(api, "web"))
+    # By way of another type, as a class cannot be set directly; nobody of ours is looking.
+    api.patch(f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}})
+    api.patch(f"{SERVICES}/web", {"spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/other"}})
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: not cloud.console.load_balancers())
+        eventually(lambda: FINALIZER not in api.get(f"{SERVICES}/web")["metadata"].get("finalizers", []))
+    assert NOTE not in api.get(f"{SERVICES}/web")["metadata"].get("annotations", {})
+
+
+@pytest.mark.row("S9")
+def test_a_service_that_is_being_deleted_is_never_ensured(api: Cluster, cloud: FakeCloud) -> None:
+    service = _service("web")
+    service["metadata"]["finalizers"] = ["example.com/slow-owner"]
+    api.create(SERVICES, service)
+    api.delete(f"{SERVICES}/web")
+    _add_node(api, "node-0")
+    with _running(api.kubeconfig, cloud):
+        api.create(SERVICES, _service("other"))
+        eventually(lambda: _ingress(api, "other"))
+        assert api.get(f"{SERVICES}/web")["metadata"]["finalizers"] == ["example.com/slow-owner"]
+    assert {call.keys[1] for call in cloud.calls.log(*CHANGING)} == {"default/other"}
+
+
+@pytest.mark.row("S10")
+def test_orphans_are_reported_and_left_alone(api: Cluster) -> None:
+    with _cloud(capabilities=["load_balancer", "owned_load_balancers"]) as cloud:
+        _add_node(api, "node-0")
+        for name in ("web", "lost"):
+            api.create(SERVICES, _service(name))
+        with _running(api.kubeconfig, cloud):
+            eventually(lambda: _ingress(api, "web") and _ingress(api, "lost"))
+        _strip_finalizer(api, "lost")
+        api.delete(f"{SERVICES}/lost")
+        with _running(api.kubeconfig, cloud, _options(orphan_check_period=0.2)) as metrics:
+            eventually(lambda: metrics.value("service_controller_orphaned_load_balancers") == 1)
+            [event] = eventually(
+                lambda: [e for e in api.events_of("kube-system") if e["reason"] == "OrphanedLoadBalancers"]
+            )
+            assert "default/lost" in event["message"]
+            assert "default/web" not in event["message"]
+        assert {one.service for one in cloud.console.load_balancers()} == {"default/web", "default/lost"}
+
+
+@pytest.mark.row("S12")
+def test_the_default_cluster_name_is_warned_about(api: Cluster, cloud: FakeCloud) -> None:
+    with _running(api.kubeconfig, cloud, _options(cluster_name="kubernetes")):
+        [event] = eventually(lambda: _about_cluster(api, "DefaultClusterName"))
+    assert event["type"] == "Warning"
+    assert "--cluster-name" in event["message"]
+
+
+def test_type_flips_end_right_whatever_was_under_way(api: Cluster) -> None:
+    with _cloud(latency={"ensure_load_balancer": 0.3}) as cloud:
+        _add_node(api, "node-0")
+        api.create(SERVICES, _service("web"))
+        with _running(api.kubeconfig, cloud):
+            eventually(lambda: cloud.calls.running())
+            api.patch(f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}})
+            eventually(lambda: FINALIZER not in api.get(f"{SERVICES}/web")["metadata"].get("finalizers", []))
+            assert cloud.console.load_balancers() == []
+            api.patch(f"{SERVICES}/web", {"spec": {"type": "LoadBalancer"}})
+            eventually(lambda: _ingress(api, "web"))
+            api.patch(f"{SERVICES}/web", {"spec": {"type": "NodePort"}})
+            api.patch(f"{SERVICES}/web", {"spec": {"type": "LoadBalancer"}})
+            eventually(lambda: cloud.console.load_balancers() and _ingress(api, "web"))
+            api.patch(f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}})
+            eventually(lambda: not cloud.console.load_balancers())
+            eventually(lambda: not _ingress(api, "web"))
+        assert not cloud.calls.overlaps()
+
+
+def test_a_service_made_anew_under_its_name_gets_its_own_after_the_former_is_gone(api: Cluster) -> None:
+    with _cloud(load_balancers={"names": "cluster-namespace-name"}) as cloud:
+        _add_node(api, "node-0")
+        first = api.create(SERVICES, _service("web"))["metadata"]["uid"]
+        with _running(api.kubeconfig, cloud):
+            eventually(lambda: _ingress(api, "web"))
+            _strip_finalizer(api, "web")
+            # It may be back at once; then it goes again, until the deletion wins.
+            api.delete(f"{SERVICES}/web")
+            if api.find(f"{SERVICES}/web") is not None:
+                eventually(lambda: api.find(f"{SERVICES}/web") is None)
+            second = api.create(SERVICES, _service("web"))["metadata"]["uid"]
+            eventually(lambda: _ingress(api, "web"))
+            [balancer] = cloud.console.load_balancers()
+            assert balancer.service_uid == second != first
+        assert [call.method for call in cloud.calls.log(*CHANGING)][-2:] == [
+            "ensure_load_balancer_deleted",
+            "ensure_load_balancer",
+        ]
+        assert not cloud.calls.overlaps()
+
+
+def test_what_people_take_off_a_service_is_put_back_without_asking_the_cloud(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "node-0")
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, cloud):
+        point = eventually(lambda: _ingress(api, "web"))
+        _strip_finalizer(api, "web")
+        eventually(lambda: api.get(f"{SERVICES}/web")["metadata"].get("finalizers") == [FINALIZER])
+        api.patch(f"{SERVICES}/web/status", {"status": {"loadBalancer": None}})
+        eventually(lambda: _ingress(api, "web") == point)
+        api.patch(f"{SERVICES}/web", {"metadata": {"annotations": {NOTE: None}}})
+        eventually(lambda: NOTE in api.get(f"{SERVICES}/web")["metadata"].get("annotations", {}))
+    assert _count(cloud, *CHANGING) == 1
+
+
+def test_a_load_balancer_built_elsewhere_is_left_to_its_builder(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "node-0")
+    cloud.faults.add(
+        {"action": "raise", "error": "ImplementedElsewhere", "method": "*_load_balancer*", "name": "other"}
+    )
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _count(cloud, "ensure_load_balancer") == 1)
+        api.patch(f"{SERVICES}/web/status", {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}}})
+        _add_node(api, "node-1")
+        api.patch(f"{SERVICES}/web", {"metadata": {"annotations": {"example.com/a": "b"}}})
+        eventually(lambda: _count(cloud, "ensure_load_balancer") == 2)
+        assert [point["ip"] for point in _ingress(api, "web")] == ["203.0.113.9"]
+        api.delete(f"{SERVICES}/web")
+        eventually(lambda: api.find(f"{SERVICES}/web") is None)
+    assert not [event for event in api.events_of("web") if event["type"] == "Warning"]
+
+
+def test_no_nodes_failures_and_junk_are_told_and_harm_nobody_else(api: Cluster, cloud: FakeCloud) -> None:
+    for action in (
+        {"action": "raise", "error": "RuntimeError", "message": "no such subnet", "key": "default/failing"},
+        {"action": "wrong", "answer": "junk", "junk": "none", "key": "default/junk"},
+        {"action": "hang", "key": "default/hanging"},
+    ):
+        cloud.faults.add({"method": "ensure_load_balancer", **action})
+    names = ("failing", "junk", "hanging", "well")
+    for name in names:
+        api.create(SERVICES, _service(name))
+    with _running(api.kubeconfig, cloud, calls=CloudCallOptions(timeout=1.0, timeouts={})):
+        eventually(lambda: _ingress(api, "well"))
+        eventually(lambda: "UnAvailableLoadBalancer" in _reasons(api, "well"))
+        for name in ("failing", "junk", "hanging"):
+            eventually(lambda name=name: "SyncLoadBalancerFailed" in _reasons(api, name))  # type: ignore[misc]
+        [event] = [e for e in api.events_of("failing") if e["reason"] == "SyncLoadBalancerFailed"]
+        assert "no such subnet" in event["message"]
+        cloud.faults.clear()
+        eventually(lambda: all(_ingress(api, name) for name in names), 30)
+    assert len(cloud.console.load_balancers()) == 4
+    assert not cloud.calls.overlaps()
+
+
+def test_deletion_that_fails_all_day_keeps_the_finalizer_and_says_so(api: Cluster, cloud: FakeCloud) -> None:
+    _add_node(api, "node-0")
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _ingress(api, "web"))
+        cloud.faults.add({"action": "raise", "method": "ensure_load_balancer_deleted", "message": "in use"})
+        api.delete(f"{SERVICES}/web")
+        eventually(lambda: "DeleteLoadBalancerFailed" in _reasons(api, "web"))
+        assert api.get(f"{SERVICES}/web")["metadata"]["finalizers"] == [FINALIZER]
+        cloud.faults.clear()
+        eventually(lambda: api.find(f"{SERVICES}/web") is None)
+    assert cloud.console.load_balancers() == []
+
+
+def test_an_update_that_fails_is_told_and_one_of_a_missing_load_balancer_rebuilds_it(
+    api: Cluster, cloud: FakeCloud
+) -> None:
+    _add_node(api, "node-0")
+    for name in ("failing", "lost"):
+        api.create(SERVICES, _service(name))
+    with _running(api.kubeconfig, cloud) as metrics:
+        eventually(lambda: _ingress(api, "failing") and _ingress(api, "lost"))
+        cloud.faults.add({"action": "raise", "method": "update_load_balancer", "key": "default/failing", "times": 1})
+        lost = next(one for one in cloud.console.load_balancers() if one.service == "default/lost")
+        cloud.console.delete_load_balancer(lost.name)
+        _add_node(api, "node-1")
+        eventually(lambda: [len(one.backends) for one in cloud.console.load_balancers()] == [2, 2])
+        eventually(lambda: "UpdateLoadBalancerFailed" in _reasons(api, "failing"))
+        assert metrics.value("service_controller_nodesync_error_total") == 2
+    assert "UpdateLoadBalancerFailed" not in _reasons(api, "lost")
