@@ -12,7 +12,7 @@ import ipaddress
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +21,11 @@ from attrs import asdict, define, evolve, field, fields, frozen, validators
 
 
 class NoSuchThing(LookupError):
-    """The cloud answered: there is no such thing."""
+    """The cloud answered: there is no such machine."""
+
+
+class NoSuchBalancer(LookupError):
+    """The cloud answered: there is no such load balancer."""
 
 
 class CloudBroken(Exception):
@@ -74,6 +78,12 @@ class Balancer(_Thing):
     name: str = field(validator=_text)
     address: str = field(validator=_text)
     cluster: str = field(validator=_text)
+    service: str = field(default="", validator=_text)
+    """ "namespace/name" of the Service that it was made for."""
+    uid: str = field(default="", validator=_text)
+    """That Service's UID: names are given again, UIDs are not."""
+    vpc: str = field(default="", validator=_text)
+    subnet: str = field(default="", validator=_text)
     ports: tuple[str, ...] = field(default=(), converter=_strings)
     """As in "80/TCP->30080": the port outside, and the one on the machines."""
     allowed: tuple[str, ...] = field(default=(), converter=_strings)
@@ -181,6 +191,19 @@ class Cloud:
                 result = evolve(wanted, address=present.address, ready_at=present.ready_at)
             document.balancers[wanted.name] = result
             return result
+
+    def set_targets(self, name: str, targets: Sequence[str]) -> None:
+        """Have the load balancer send its traffic to these instances. Raises `NoSuchBalancer`."""
+        with self.document() as document:
+            present = document.balancers.get(name)
+            if present is None:
+                raise NoSuchBalancer(f"there is no load balancer {name!r}")
+            document.balancers[name] = evolve(present, targets=targets)
+
+    def balancers_of(self, cluster: str) -> list[Balancer]:
+        """Every load balancer of the cluster."""
+        with self.document() as document:
+            return [balancer for balancer in document.balancers.values() if balancer.cluster == cluster]
 
     def remove_balancer(self, name: str) -> None:
         """Absent already is fine."""

@@ -1,4 +1,4 @@
-"""The provider's configuration: the JSON file given by --cloud-config.
+"""The provider's configuration: the JSON file given by --cloud-config, or variables of the environment.
 
 Checked as a whole before anything starts, so that one look at the error mends every mistake.
 """
@@ -12,31 +12,39 @@ from typing import Any
 
 from attrs import frozen
 
-from cloudprovider import CloudConfig
+from cloudprovider import CloudConfig, CloudProviderError
 from samplecloud_provider.cloud import Instance
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "region": (str,),
     "state_file": (str,),
+    "vpc": (str,),
+    "subnet": (str,),
     "load_balancer_range": (str,),
     "build_seconds": (int, float),
     "instances": (list,),
 }
 
 
-class ConfigMistakes(ValueError):
-    """Everything that is wrong with the file, one line each."""
+class ConfigMistakes(CloudProviderError):
+    """Everything that is wrong with the configuration, in one line."""
 
 
 @frozen
 class Config:
-    """What the file says; see README.md for an example."""
+    """The settings; see README.md for an example."""
 
     region: str = "local"
     """The region of every instance."""
 
     state_file: str = ""
     """Where the cloud lives; empty keeps it in memory."""
+
+    vpc: str = ""
+    """The network that load balancers are built in."""
+
+    subnet: str = ""
+    """The part of it."""
 
     load_balancer_range: str = "198.51.100.0/24"
     """Where load balancers get their addresses from."""
@@ -71,6 +79,16 @@ def read(source: CloudConfig | None) -> Config:
     if mistakes:
         raise ConfigMistakes("; ".join(f"{source.path}: {mistake}" for mistake in mistakes))
     return Config(**{**raw, "instances": instances})
+
+
+def from_environment(environ: Mapping[str, str]) -> Config:
+    """VPC_ID and SUBNET_ID, which are required, and STATE_FILE. Raises `ConfigMistakes`, which names all that lack."""
+    missing = [name for name in ("VPC_ID", "SUBNET_ID") if not environ.get(name, "").strip()]
+    if missing:
+        raise ConfigMistakes("; ".join(f"{name} is not set, or blank" for name in missing))
+    return Config(
+        vpc=environ["VPC_ID"].strip(), subnet=environ["SUBNET_ID"].strip(), state_file=environ.get("STATE_FILE", "")
+    )
 
 
 def _values(raw: Mapping[str, Any]) -> list[str]:

@@ -24,7 +24,7 @@ from cloudprovider import (
 )
 from cloudprovider.helpers import format_provider_id, parse_provider_id
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_IP
-from samplecloud_provider.cloud import Cloud, CloudBroken, Instance, NoSuchThing, RangeExhausted
+from samplecloud_provider.cloud import Cloud, CloudBroken, Instance, NoSuchBalancer, NoSuchThing, RangeExhausted
 
 PROVIDER = "samplecloud"
 """Before "://" in provider IDs: must never change."""
@@ -32,13 +32,13 @@ PROVIDER = "samplecloud"
 
 @contextmanager
 def answered() -> Iterator[None]:
-    """Turns what the cloud raises into what the contract knows. Only a clear "no such thing" means gone."""
+    """Turns what the cloud raises into what the contract knows. Only a clear "no such machine" means gone."""
     current_call().check()
     try:
         yield
     except NoSuchThing as exc:
         raise InstanceNotFound(str(exc)) from exc
-    except (CloudBroken, RangeExhausted) as exc:
+    except (CloudBroken, NoSuchBalancer, RangeExhausted) as exc:
         raise CloudProviderError(str(exc)) from exc
 
 

@@ -12,17 +12,18 @@ from collections.abc import Callable, Sequence
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 from kubernetes.client.models.v1_service import V1Service
 from typing_extensions import override
 
-from cloudprovider import LoadBalancer, RetryError
+from cloudprovider import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers, RetryError
 from cloudprovider.helpers import health_check_path_port, load_balancer_source_ranges, parse_provider_id
 from samplecloud_provider.cloud import Balancer, Cloud
 from samplecloud_provider.config import Config
 from samplecloud_provider.instances import PROVIDER, answered
 
 
-class SampleLoadBalancers(LoadBalancer):
+class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     """Load balancers named as `get_load_balancer_name` does by default."""
 
     def __init__(self, cloud: Cloud, config: Config, now: Callable[[], float] = time.time) -> None:
@@ -41,10 +42,15 @@ class SampleLoadBalancers(LoadBalancer):
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
         health = health_check_path_port(service)
+        metadata = service.metadata or V1ObjectMeta()
         wanted = Balancer(
             name=self.get_load_balancer_name(cluster_name, service),
             address="",
             cluster=cluster_name,
+            service=f"{metadata.namespace}/{metadata.name}",
+            uid=metadata.uid or "",
+            vpc=self._config.vpc,
+            subnet=self._config.subnet,
             ports=_ports(service),
             allowed=[str(network) for network in load_balancer_source_ranges(service)],
             health_check=f":{health[1]}{health[0]}" if health is not None else "",
@@ -60,12 +66,19 @@ class SampleLoadBalancers(LoadBalancer):
 
     @override
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
-        self.ensure_load_balancer(cluster_name, service, nodes)
+        with answered():
+            self._cloud.set_targets(self.get_load_balancer_name(cluster_name, service), _targets(nodes))
 
     @override
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         with answered():
             self._cloud.remove_balancer(self.get_load_balancer_name(cluster_name, service))
+
+    @override
+    def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
+        with answered():
+            balancers = self._cloud.balancers_of(cluster_name)
+        return [OwnedLoadBalancer(each.name, each.service, each.uid) for each in balancers]
 
 
 def _ports(service: V1Service) -> list[str]:

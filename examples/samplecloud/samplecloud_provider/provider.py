@@ -3,6 +3,9 @@ capabilities."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Self
+
 from typing_extensions import override
 
 from cloudprovider import (
@@ -30,6 +33,11 @@ class SampleCloud(Interface):
         self._instances = SampleInstances(self.cloud)
         self._load_balancers = SampleLoadBalancers(self.cloud, config)
         self._routes = SampleRoutes(self.cloud)
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> Self:
+        """The provider as VPC_ID, SUBNET_ID and STATE_FILE say. Raises `ConfigMistakes`."""
+        return cls(settings.from_environment(environ))
 
     @override
     def provider_name(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from kubernetes.client.models import V1Node, V1NodeSpec, V1ObjectMeta, V1Service, V1ServicePort, V1ServiceSpec
 from samplecloud_provider.cloud import Cloud, CloudBroken, Document, Instance
 from samplecloud_provider.config import ConfigMistakes, read
@@ -24,6 +25,8 @@ from cloudprovider import (
     InstanceNotFound,
     Interface,
     NotImplementedByProvider,
+    OwnedLoadBalancer,
+    OwnedLoadBalancers,
     RetryError,
     Route,
     Zone,
@@ -58,7 +61,8 @@ def node(name: str = "", provider_id: str | None = None) -> V1Node:
 def service(uid: str = "0f3d-1", **spec: Any) -> V1Service:
     ports = [V1ServicePort(port=80, node_port=30080)]
     return V1Service(
-        metadata=V1ObjectMeta(name="web", uid=uid), spec=V1ServiceSpec(type="LoadBalancer", ports=ports, **spec)
+        metadata=V1ObjectMeta(namespace="shop", name="web", uid=uid),
+        spec=V1ServiceSpec(type="LoadBalancer", ports=ports, **spec),
     )
 
 
@@ -133,11 +137,29 @@ def test_a_load_balancer_from_making_to_deleting() -> None:
     assert made.ingress[0].ip == stored.address == "198.51.100.1"
     balancers.update_load_balancer("kubernetes", ours, [node("c", "samplecloud://i-2")])
     updated = cloud.cloud.balancer("a0f3d1")
-    assert updated is not None
-    assert (updated.targets, updated.address) == (("i-2",), stored.address)
+    assert updated == evolve(stored, targets=["i-2"])
     for _ in range(2):
         balancers.ensure_load_balancer_deleted("kubernetes", ours)
         assert balancers.get_load_balancer("kubernetes", ours) is None
+
+
+def test_what_is_gone_is_not_updated() -> None:
+    cloud = provider()
+    with pytest.raises(CloudProviderError) as caught:
+        cloud.load_balancer().update_load_balancer("kubernetes", service(), [])
+    assert not isinstance(caught.value, InstanceNotFound)
+    assert cloud.cloud.balancer("a0f3d1") is None
+
+
+def test_what_a_cluster_owns_can_be_listed_half_built_ones_included() -> None:
+    cloud = provider(build_seconds=60)
+    balancers = cloud.load_balancer()
+    assert isinstance(balancers, OwnedLoadBalancers)
+    for cluster, uid in (("one", "0f3d-1"), ("two", "0f3d-2")):
+        with pytest.raises(RetryError):
+            balancers.ensure_load_balancer(cluster, service(uid), [])
+    assert balancers.owned_load_balancers("one") == [OwnedLoadBalancer("a0f3d1", "shop/web", "0f3d-1")]
+    assert balancers.owned_load_balancers("three") == []
 
 
 def test_a_health_check_for_local_traffic() -> None:
@@ -312,6 +334,29 @@ def test_every_mistake_is_told_at_once(settings: dict[str, Any], told: list[str]
         read(config(**settings))
     for part in told:
         assert part in str(caught.value)
+
+
+def test_the_environment_can_say_it_too(tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    cloud = SampleCloud.from_environment({"VPC_ID": "vpc-1", "SUBNET_ID": " subnet-1\n", "STATE_FILE": str(state)})
+    cloud.load_balancer().ensure_load_balancer("kubernetes", service(), [])
+    stored = json.loads(state.read_text())["balancers"]["a0f3d1"]
+    assert (stored["vpc"], stored["subnet"]) == ("vpc-1", "subnet-1")
+
+
+@pytest.mark.parametrize(
+    ("environ", "missing"),
+    [
+        ({}, ["VPC_ID", "SUBNET_ID"]),
+        ({"VPC_ID": "", "SUBNET_ID": " \t"}, ["VPC_ID", "SUBNET_ID"]),
+        ({"VPC_ID": "vpc-1"}, ["SUBNET_ID"]),
+        ({"SUBNET_ID": "subnet-1"}, ["VPC_ID"]),
+    ],
+)
+def test_every_variable_that_is_missing_is_told_at_once(environ: dict[str, str], missing: list[str]) -> None:
+    with pytest.raises(ConfigMistakes) as caught:
+        SampleCloud.from_environment(environ)
+    assert [name for name in ("VPC_ID", "SUBNET_ID") if name in str(caught.value)] == missing
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"5"])
