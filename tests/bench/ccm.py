@@ -1,16 +1,19 @@
 """Our manager over the in-memory cloud of the benchmarks, the counterpart of `goccm/main.go`: same answers and latency.
 
-`python -m tests.bench.ccm --cloud-provider=bench --cloud-config=FILE ...`; the file is JSON: `latencyMs`, `batch`.
+`python -m tests.bench.ccm --cloud-provider=bench --cloud-config=FILE ...`; the file is JSON: `latencyMs`, `batch`,
+`gonePrefix`, and `journal`: a file in which every call is written down as it ends, which `witness.py` reads.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 import time
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from cloudprovider import (
     CloudConfig,
@@ -20,21 +23,33 @@ from cloudprovider import (
     InstanceState,
     InstancesV2,
     Interface,
+    LoadBalancer,
+    Route,
+    Routes,
     register_cloud_provider,
 )
 
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
     from kubernetes.client.models.v1_node import V1Node
+    from kubernetes.client.models.v1_service import V1Service
+
+R = TypeVar("R")
 
 NAME = "bench"
 
 
-class BenchCloud(Interface, InstancesV2, InstancesBatch):
-    """Knows every node name at once, after `latency` seconds."""
+class BenchCloud(Interface, InstancesV2, InstancesBatch, LoadBalancer, Routes):
+    """Knows every node name, after `latency` seconds; nodes whose names begin with `gone_prefix` are gone."""
 
-    def __init__(self, latency: float, batch: bool) -> None:
+    def __init__(self, latency: float, batch: bool, *, gone_prefix: str = "", journal: str = "") -> None:
         self._latency = latency
         self._batch = batch
+        self._gone_prefix = gone_prefix
+        self._journal = os.open(journal, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600) if journal else None
+        self._lock = threading.Lock()
+        self._balancers: dict[str, str] = {}
+        self._routes: dict[str, Route] = {}
 
     def provider_name(self) -> str:
         return NAME
@@ -45,29 +60,99 @@ class BenchCloud(Interface, InstancesV2, InstancesBatch):
     def instances_batch(self) -> InstancesBatch | None:
         return self if self._batch else None
 
+    def load_balancer(self) -> LoadBalancer:
+        return self
+
+    def routes(self) -> Routes:
+        return self
+
+    # ---- machines
+
     def instance_exists(self, node: V1Node) -> bool:
-        self._wait()
-        return True
+        name = _name(node)
+        return self._call("instance_exists", [name], lambda: not self._gone(name), gone=self._all_gone([name]))
 
     def instance_shutdown(self, node: V1Node) -> bool:
-        self._wait()
-        return False
+        return self._call("instance_shutdown", [_name(node)], lambda: False)
 
     def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        self._wait()
-        return metadata_of(_name(node))
+        found = metadata_of(_name(node))
+        return self._call("instance_metadata", [_name(node)], lambda: found)
 
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
-        self._wait()
-        return {name: metadata_of(name) for name in map(_name, nodes)}
+        found = {name: metadata_of(name) for name in map(_name, nodes)}
+        return self._call("instances_metadata", list(found), lambda: found)
 
     def instances_state(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceState | CloudProviderError]:
-        self._wait()
-        return dict.fromkeys(map(_name, nodes), InstanceState.RUNNING)
+        names = list(map(_name, nodes))
+        states = {name: InstanceState.GONE if self._gone(name) else InstanceState.RUNNING for name in names}
+        return self._call("instances_state", names, lambda: states, gone=self._all_gone(names))
 
-    def _wait(self) -> None:
+    def _gone(self, name: str) -> bool:
+        return bool(self._gone_prefix) and name.startswith(self._gone_prefix)
+
+    def _all_gone(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if self._gone(name)]
+
+    # ---- load balancers
+
+    def get_load_balancer(self, cluster_name: str, service: V1Service) -> V1LoadBalancerStatus | None:
+        name = self.get_load_balancer_name(cluster_name, service)
+
+        def answer() -> V1LoadBalancerStatus | None:
+            address = self._balancers.get(name)
+            return None if address is None else _status(address)
+
+        return self._call("get_load_balancer", [_key(service)], answer)
+
+    def ensure_load_balancer(
+        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
+    ) -> V1LoadBalancerStatus:
+        name = self.get_load_balancer_name(cluster_name, service)
+
+        def build() -> V1LoadBalancerStatus:
+            number = len(self._balancers)
+            return _status(self._balancers.setdefault(name, f"192.0.{number >> 8 & 255}.{number & 255}"))
+
+        return self._call("ensure_load_balancer", [_key(service)], build, nodes=len(nodes))
+
+    def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+        self._call("update_load_balancer", [_key(service)], lambda: None, nodes=len(nodes))
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        name = self.get_load_balancer_name(cluster_name, service)
+        self._call("ensure_load_balancer_deleted", [_key(service)], lambda: self._balancers.pop(name, None))
+
+    # ---- routes
+
+    def list_routes(self, cluster_name: str) -> Sequence[Route]:
+        return self._call("list_routes", [cluster_name], lambda: list(self._routes.values()))
+
+    def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
+        cidr = route.destination_cidr
+        stored = Route(f"{name_hint}-{cidr}", route.target_node, cidr)
+        self._call("create_route", [cidr], lambda: self._routes.update({cidr: stored}))
+
+    def delete_route(self, cluster_name: str, route: Route) -> None:
+        cidr = route.destination_cidr
+        self._call("delete_route", [cidr], lambda: self._routes.pop(cidr, None))
+
+    # ---- every call
+
+    def _call(
+        self, method: str, keys: list[str], answer: Callable[[], R], *, nodes: int = 0, gone: Sequence[str] = ()
+    ) -> R:
+        began = time.time()
         if self._latency:
             time.sleep(self._latency)  # the cloud's answer is on its way: this is the work that is measured
+        with self._lock:
+            found = answer()
+        if self._journal is not None:
+            entry = {"method": method, "began": began, "ended": time.time(), "keys": keys}
+            entry |= {"gone": gone} if gone else {}
+            entry |= {"nodes": nodes} if nodes else {}
+            os.write(self._journal, json.dumps(entry).encode() + b"\n")  # one write a line: threads cannot mix
+        return found
 
 
 def metadata_of(name: str) -> InstanceMetadata:
@@ -91,12 +176,29 @@ def metadata_of(name: str) -> InstanceMetadata:
 def new_provider(config: CloudConfig | None) -> BenchCloud:
     """The factory behind the name `bench`."""
     settings = json.loads(config.data) if config else {}
-    return BenchCloud(settings.get("latencyMs", 0) / 1000, settings.get("batch", True))
+    return BenchCloud(
+        settings.get("latencyMs", 0) / 1000,
+        settings.get("batch", True),
+        gone_prefix=settings.get("gonePrefix", ""),
+        journal=settings.get("journal", ""),
+    )
+
+
+def _status(address: str) -> V1LoadBalancerStatus:
+    from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
+    from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+
+    return V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip=address)])
 
 
 def _name(node: V1Node) -> str:
     assert node.metadata is not None
     return node.metadata.name or ""
+
+
+def _key(service: V1Service) -> str:
+    assert service.metadata is not None
+    return f"{service.metadata.namespace}/{service.metadata.name}"
 
 
 if __name__ == "__main__":

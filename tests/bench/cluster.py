@@ -1,44 +1,47 @@
-"""A real API server filled with nodes for one measurement, and what its audit log says afterwards.
-
-All contenders are timed by the same witness: the audit log of the server, which has microseconds for every request.
-"""
+"""A real API server for one measurement, filled with nodes of 12.8 KB, and the Services that are put into it."""
 
 from __future__ import annotations
 
 import concurrent.futures
-import datetime
 import http.client
 import json
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from attrs import frozen
-
+from tests.bench.ccm import NAME
 from tests.envtest.server import RealAPIServer
-from tests.support.api import API
+from tests.support.api import API, NODES
 from tests.support.nodes import big_node
 
 FILL_THREADS = 8
+SERVICES = "/api/v1/namespaces/default/services"
+
+JSON = dict[str, Any]
 
 
 class BenchCluster:
-    """A fresh API server with `count` nodes of 12.9 KB that carry the uninitialized taint. A context manager."""
+    """A fresh API server with these nodes. A context manager."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, nodes: Sequence[JSON]) -> None:
         self.server = RealAPIServer(audit_level="Metadata")
-        self.count = count
+        self.count = len(nodes)
+        self._nodes = nodes
 
     def __enter__(self) -> BenchCluster:
-        self.server.start()
-        self.api = API(self.server.url, self.server.token, self.server.ca_file)
-        while self.api.find("/api/v1/namespaces/default") is None:
-            time.sleep(0.05)  # a fresh server makes its namespaces by itself; nothing is measured yet
-        self._fill([big_node(f"node-{number:05d}") for number in range(self.count)])
+        try:
+            self.server.start()
+            self.api = API(self.server.url, self.server.token, self.server.ca_file)
+            while self.api.find("/api/v1/namespaces/default") is None:
+                time.sleep(0.05)  # a fresh server makes its namespaces by itself; nothing is measured yet
+            self.create(NODES, self._nodes)
+        except BaseException:
+            self.server.stop()
+            raise
         return self
 
     def __exit__(
@@ -49,116 +52,58 @@ class BenchCluster:
     def kubeconfig(self, folder: Path) -> Path:
         return self.server.write_kubeconfig(folder / "kubeconfig")
 
-    def node(self, name: str) -> dict[str, Any]:
-        return self.api.get(f"/api/v1/nodes/{name}")
+    def node(self, name: str) -> JSON:
+        return self.api.get(f"{NODES}/{name}")
 
-    def _fill(self, nodes: list[dict[str, Any]]) -> None:
+    def create(self, path: str, objects: Sequence[JSON]) -> None:
+        """Create objects over a few connections. Raises RuntimeError where one is refused."""
         local = threading.local()
         context = ssl.create_default_context(cafile=str(self.server.ca_file))
         address = self.server.url.removeprefix("https://")
         headers = {"Authorization": f"Bearer {self.server.token}", "Content-Type": "application/json"}
 
-        def create(node: dict[str, Any]) -> None:
+        def create(body: str) -> None:
             if not hasattr(local, "connection"):
                 local.connection = http.client.HTTPSConnection(address, context=context, timeout=60)
-            local.connection.request("POST", "/api/v1/nodes", json.dumps(node), headers)
+            local.connection.request("POST", path, body, headers)
             answer = local.connection.getresponse()
-            body = answer.read()
+            answered = answer.read()
             if answer.status != 201:
-                raise RuntimeError(f"creating a node: {answer.status} {body[:200]!r}")
+                raise RuntimeError(f"creating in {path}: {answer.status} {answered[:200]!r}")
 
-        with concurrent.futures.ThreadPoolExecutor(FILL_THREADS) as pool:
-            list(pool.map(create, nodes))
-
-
-@frozen
-class Write:
-    """One successful write: when it arrived and when it was answered (Unix seconds), and what it was."""
-
-    began: float
-    ended: float
-    agent: str
-    verb: str
-    resource: str
-    name: str
+        with concurrent.futures.ThreadPoolExecutor(min(FILL_THREADS, len(objects) or 1)) as pool:
+            list(pool.map(create, list(map(json.dumps, objects))))
 
 
-@frozen
-class Seen:
-    """What the audit log holds of one contender's writes."""
-
-    nodes: tuple[Write, ...]
-    events: tuple[Write, ...]
-
-    @property
-    def first(self) -> float:
-        return min(write.began for write in self.nodes)
-
-    @property
-    def last_node(self) -> float:
-        return max(write.ended for write in self.nodes)
-
-    @property
-    def last_event(self) -> float:
-        return max(write.ended for write in self.events)
+def new_nodes(count: int) -> list[JSON]:
+    """Nodes as kubelets register them: they wait for their initialisation."""
+    return [big_node(f"node-{number:05d}") for number in range(count)]
 
 
-class AuditReader:
-    """Follows the audit log from where it stands now, reading only what is new."""
-
-    def __init__(self, log: Path) -> None:
-        self._log = log
-        self._offset = log.stat().st_size if log.exists() else 0
-        self._rest = b""
-        self.writes: list[Write] = []
-
-    def read(self) -> list[Write]:
-        """All writes so far."""
-        with self._log.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read()
-        self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        self.writes += _writes(lines)
-        return self.writes
-
-    def wait(self, enough: Callable[[list[Write]], bool], timeout: float, alive: Callable[[], bool]) -> bool:
-        """Read until `enough`; False when `timeout` seconds passed or the contender died before that."""
-        end = time.monotonic() + timeout
-        while not enough(self.read()):
-            if time.monotonic() > end or not alive():
-                return False
-            time.sleep(0.1)  # the witness must not load the machine that is measured
-        return True
+def known_nodes(names: Iterable[str], *, ready: bool = True) -> list[JSON]:
+    """Nodes that were initialised already."""
+    return [_known(name, ready) for name in names]
 
 
-def seen(writes: Iterable[Write]) -> Seen:
-    """The writes on nodes and the new Events."""
-    found = list(writes)
-    return Seen(
-        tuple(write for write in found if write.resource.startswith("nodes") and write.verb in ("patch", "update")),
-        tuple(write for write in found if write.resource == "events" and write.verb == "create"),
-    )
+def _known(name: str, ready: bool) -> JSON:
+    node = big_node(name)
+    node["spec"] = {"providerID": f"{NAME}://{name}"}
+    for condition in node["status"]["conditions"]:
+        if condition["type"] == "Ready" and not ready:
+            condition["status"] = "Unknown"
+    return node
 
 
-def _writes(lines: Iterable[bytes]) -> Iterable[Write]:
-    for line in lines:
-        if not line:
-            continue
-        event = json.loads(line)
-        reference = event.get("objectRef") or {}
-        if event["verb"] not in ("create", "patch", "update", "delete") or event["responseStatus"]["code"] >= 300:
-            continue
-        resource = "/".join(filter(None, (reference.get("resource", ""), reference.get("subresource", ""))))
-        yield Write(
-            _seconds(event["requestReceivedTimestamp"]),
-            _seconds(event["stageTimestamp"]),
-            event.get("userAgent", ""),
-            event["verb"],
-            resource,
-            reference.get("name", ""),
-        )
+def service(name: str) -> JSON:
+    """A Service that wants a load balancer."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": [{"port": 80, "protocol": "TCP"}]},
+    }
 
 
-def _seconds(stamp: str) -> float:
-    return datetime.datetime.fromisoformat(stamp).timestamp()
+def names(prefix: str, count: int) -> list[str]:
+    """prefix-00000 and so on."""
+    return [f"{prefix}-{number:05d}" for number in range(count)]

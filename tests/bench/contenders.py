@@ -1,15 +1,14 @@
-"""Who is measured: the API server's own limit, our manager, and the Go cloud-controller-manager.
-
-Each is a command that initialises every node of a cluster and stores an Event for each.
-"""
+"""Who is measured: the API server's own limit, our manager, and the Go cloud-controller-manager, as commands."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 from attrs import frozen
 from kubernetes.client.models.v1_node import V1Node
@@ -20,9 +19,17 @@ from tests.bench.cluster import BenchCluster
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-UNCAPPED = ("--kube-api-qps=100000", "--kube-api-burst=100000", "--concurrent-node-syncs=32")
+UNCAPPED = (
+    "--kube-api-qps=100000",
+    "--kube-api-burst=100000",
+    "--concurrent-node-syncs=32",
+    "--concurrent-service-syncs=32",
+)
+GONE = "gone"
+"""Nodes whose names begin so do not exist in the cloud."""
 
 
+@functools.lru_cache
 def build(name: str) -> Path:
     """Build one of the Go programs beside this file into the user's cache; seconds, once the modules are there."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubernetes-cloud-provider" / "bench"
@@ -42,14 +49,21 @@ class Contender:
     """A name for the table, and the command that does the work in a cluster."""
 
     name: str
-    kind: str
-    """ "limit", "ours" or "go"."""
+    kind: Literal["limit", "ours", "go"]
+    controllers: str = "cloud-node"
+    """Value of --controllers; both programs know Go's aliases."""
     latency_ms: int = 0
+    """Of every call to the cloud."""
     batch: bool = True
+    """Whether our cloud offers InstancesBatch, which the Go program does not know."""
     flags: tuple[str, ...] = ()
+    once: bool = False
+    """Slow, and measured once only."""
+    timeout: float = 120.0
+    """Seconds until it is given up."""
 
     def command(self, cluster: BenchCluster, folder: Path) -> list[str]:
-        """The command line; files that it needs are written to `folder`."""
+        """The command line; files that it needs are written to `folder`, and the cloud's journal too."""
         if self.kind == "limit":
             plan = folder / "plan.json"
             plan.write_text(json.dumps(_plan(cluster)))
@@ -58,24 +72,46 @@ class Contender:
                 str(build("limit")), "-server", server.url, "-token", server.token, "-ca", str(server.ca_file),
                 "-plan", str(plan),
             ]  # fmt: skip
-        settings = folder / "cloud.json"
-        settings.write_text(json.dumps({"latencyMs": self.latency_ms, **({"batch": self.batch} if self._ours else {})}))
+        settings = {
+            "latencyMs": self.latency_ms,
+            "batch": self.batch,
+            "gonePrefix": f"{GONE}-",
+            "journal": str(journal(folder)),
+        }
+        (folder / "cloud.json").write_text(json.dumps(settings))
         common = [
             "--cloud-provider=bench",
-            f"--cloud-config={settings}",
+            f"--cloud-config={folder / 'cloud.json'}",
             f"--kubeconfig={cluster.kubeconfig(folder)}",
             "--leader-elect=false",
-            "--controllers=cloud-node-controller" if self._ours else "--controllers=cloud-node",
-            *self.flags,
+            f"--controllers={self.controllers}",
         ]
-        if self._ours:
-            return [sys.executable, "-m", "tests.bench.ccm", *common]
-        port = ["--secure-port=0", "--allocate-node-cidrs=false", "--configure-cloud-routes=false"]
-        return [str(build("goccm")), *common, *port]
+        if self.kind == "ours":
+            return [sys.executable, "-m", "tests.bench.ccm", *common, *self.flags]
+        off = ["--secure-port=0", "--allocate-node-cidrs=false", "--configure-cloud-routes=false"]
+        return [str(build("goccm")), *common, *off, *self.flags]  # of a flag given twice the last one counts
 
-    @property
-    def _ours(self) -> bool:
-        return self.kind == "ours"
+
+def journal(folder: Path) -> Path:
+    """Where the cloud of a contender with this folder writes its calls down."""
+    return folder / "journal"
+
+
+def beside_go(
+    name: str,
+    controllers: str,
+    latency_ms: int,
+    *,
+    flags: tuple[str, ...] = (),
+    uncapped_once: bool = False,
+    timeout: float = 120.0,
+) -> tuple[Contender, Contender, Contender]:
+    """Ours with default flags beside the Go program, uncapped and with its default flags; the last is run once."""
+    go = Contender("Go uncapped", "go", controllers, latency_ms, flags=(*flags, *UNCAPPED), timeout=timeout)
+    default = Contender("Go default", "go", controllers, latency_ms, flags=flags, once=True, timeout=timeout)
+    if uncapped_once:
+        go = Contender(go.name, "go", controllers, latency_ms, flags=go.flags, once=True, timeout=timeout)
+    return Contender(name, "ours", controllers, latency_ms, flags=flags, timeout=timeout), go, default
 
 
 def _plan(cluster: BenchCluster) -> list[dict[str, object]]:

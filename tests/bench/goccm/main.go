@@ -1,5 +1,6 @@
 // Command goccm is the Go reference to measure against: upstream's cloud-controller-manager, built from the public
-// modules, over an in-memory cloud with a set latency per call. Its cloud answers at once for any node name.
+// modules, over an in-memory cloud with a set latency per call. Its cloud answers at once for any node name, and writes
+// down every call as `ccm.py` does for ours.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,14 +29,26 @@ import (
 
 const name = "bench"
 
-// settings is the cloud config file: how long each call takes, and which nodes are gone.
+// settings is the cloud config file: how long each call takes, which nodes are gone, and the file for the journal.
 type settings struct {
 	LatencyMs  int    `json:"latencyMs"`
 	GonePrefix string `json:"gonePrefix"`
+	Journal    string `json:"journal"`
+}
+
+// entry is one line of the journal: a call that ended, in Unix seconds.
+type entry struct {
+	Method string   `json:"method"`
+	Began  float64  `json:"began"`
+	Ended  float64  `json:"ended"`
+	Keys   []string `json:"keys"`
+	Gone   []string `json:"gone,omitempty"`
+	Nodes  int      `json:"nodes,omitempty"`
 }
 
 type cloud struct {
 	settings
+	journal   *os.File
 	mu        sync.Mutex
 	balancers map[string]*v1.LoadBalancerStatus
 	routes    map[string]*cloudprovider.Route
@@ -46,7 +60,12 @@ func init() {
 		if file == nil {
 			return c, nil
 		}
-		return c, json.NewDecoder(file).Decode(&c.settings)
+		if err := json.NewDecoder(file).Decode(&c.settings); err != nil || c.Journal == "" {
+			return c, err
+		}
+		journal, err := os.OpenFile(c.Journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		c.journal = journal
+		return c, err
 	})
 }
 
@@ -72,19 +91,52 @@ func (c *cloud) call(ctx context.Context) error {
 	}
 }
 
+// note writes a call down when it ends; one write a line, so that threads cannot mix.
+func (c *cloud) note(method string, began time.Time, nodes int, key string, gone ...string) {
+	if c.journal == nil {
+		return
+	}
+	line, err := json.Marshal(entry{method, seconds(began), seconds(time.Now()), []string{key}, gone, nodes})
+	if err == nil {
+		_, err = c.journal.Write(append(line, '\n'))
+	}
+	if err != nil {
+		klog.Fatalf("journal: %v", err)
+	}
+}
+
+func seconds(t time.Time) float64 {
+	return float64(t.UnixMicro()) / 1e6
+}
+
+func serviceKey(service *v1.Service) string {
+	return service.Namespace + "/" + service.Name
+}
+
 func (c *cloud) gone(node *v1.Node) bool {
-	return c.GonePrefix != "" && len(node.Name) >= len(c.GonePrefix) && node.Name[:len(c.GonePrefix)] == c.GonePrefix
+	return c.GonePrefix != "" && strings.HasPrefix(node.Name, c.GonePrefix)
 }
 
 func (c *cloud) InstanceExists(ctx context.Context, node *v1.Node) (bool, error) {
-	return !c.gone(node), c.call(ctx)
+	began := time.Now()
+	if err := c.call(ctx); err != nil {
+		return false, err
+	}
+	if c.gone(node) {
+		c.note("instance_exists", began, 0, node.Name, node.Name)
+		return false, nil
+	}
+	c.note("instance_exists", began, 0, node.Name)
+	return true, nil
 }
 
-func (c *cloud) InstanceShutdown(ctx context.Context, _ *v1.Node) (bool, error) {
+func (c *cloud) InstanceShutdown(ctx context.Context, node *v1.Node) (bool, error) {
+	defer c.note("instance_shutdown", time.Now(), 0, node.Name)
 	return false, c.call(ctx)
 }
 
 func (c *cloud) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+	defer c.note("instance_metadata", time.Now(), 0, node.Name)
 	if err := c.call(ctx); err != nil {
 		return nil, err
 	}
@@ -108,6 +160,7 @@ func (c *cloud) GetLoadBalancerName(_ context.Context, _ string, service *v1.Ser
 }
 
 func (c *cloud) GetLoadBalancer(ctx context.Context, cluster string, service *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
+	defer c.note("get_load_balancer", time.Now(), 0, serviceKey(service))
 	err := c.call(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +168,8 @@ func (c *cloud) GetLoadBalancer(ctx context.Context, cluster string, service *v1
 	return status, ok, err
 }
 
-func (c *cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
+func (c *cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
+	defer c.note("ensure_load_balancer", time.Now(), len(nodes), serviceKey(service))
 	if err := c.call(ctx); err != nil {
 		return nil, err
 	}
@@ -131,11 +185,13 @@ func (c *cloud) EnsureLoadBalancer(ctx context.Context, cluster string, service 
 	return c.balancers[key], nil
 }
 
-func (c *cloud) UpdateLoadBalancer(ctx context.Context, _ string, _ *v1.Service, _ []*v1.Node) error {
+func (c *cloud) UpdateLoadBalancer(ctx context.Context, _ string, service *v1.Service, nodes []*v1.Node) error {
+	defer c.note("update_load_balancer", time.Now(), len(nodes), serviceKey(service))
 	return c.call(ctx)
 }
 
 func (c *cloud) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *v1.Service) error {
+	defer c.note("ensure_load_balancer_deleted", time.Now(), 0, serviceKey(service))
 	if err := c.call(ctx); err != nil {
 		return err
 	}
@@ -145,7 +201,8 @@ func (c *cloud) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, s
 	return nil
 }
 
-func (c *cloud) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
+func (c *cloud) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovider.Route, error) {
+	defer c.note("list_routes", time.Now(), 0, cluster)
 	if err := c.call(ctx); err != nil {
 		return nil, err
 	}
@@ -159,6 +216,7 @@ func (c *cloud) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rout
 }
 
 func (c *cloud) CreateRoute(ctx context.Context, _ string, hint string, route *cloudprovider.Route) error {
+	defer c.note("create_route", time.Now(), 0, route.DestinationCIDR)
 	if err := c.call(ctx); err != nil {
 		return err
 	}
@@ -171,6 +229,7 @@ func (c *cloud) CreateRoute(ctx context.Context, _ string, hint string, route *c
 }
 
 func (c *cloud) DeleteRoute(ctx context.Context, _ string, route *cloudprovider.Route) error {
+	defer c.note("delete_route", time.Now(), 0, route.DestinationCIDR)
 	if err := c.call(ctx); err != nil {
 		return err
 	}

@@ -1,0 +1,203 @@
+"""The two witnesses of every benchmark: the API server's audit log and the journal of the in-memory cloud.
+
+Both are files of JSON lines with microseconds of the same clock, written the same way whoever is measured; all times
+are Unix seconds. Read while they grow.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+
+class Tail:
+    """Follows a file of lines from where it ends now (or will begin); reads only what is new."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = path.stat().st_size if path.exists() else 0
+        self._rest = b""
+
+    def read(self) -> list[bytes]:
+        """The lines that were completed since the last reading."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        self._offset += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        return [line for line in lines if line]
+
+
+# ---- the API server
+
+
+@frozen
+class Write:
+    """One successful write: when it arrived and when it was answered, and what it was."""
+
+    began: float
+    ended: float
+    agent: str
+    verb: str
+    resource: str
+    """With its subresource: "nodes/status"."""
+    name: str
+
+
+class AuditReader:
+    """The audit log's successful writes since this reader was made."""
+
+    def __init__(self, log: Path) -> None:
+        self._tail = Tail(log)
+        self.writes: list[Write] = []
+
+    def read(self) -> list[Write]:
+        """All writes so far."""
+        self.writes += _writes(self._tail.read())
+        return self.writes
+
+    def of(self, resource: str, *verbs: str) -> list[Write]:
+        """The writes on a resource so far, of these verbs."""
+        return [write for write in self.read() if write.resource == resource and write.verb in verbs]
+
+
+@frozen
+class Seen:
+    """What the audit log holds of one contender's writes on nodes."""
+
+    nodes: tuple[Write, ...]
+    events: tuple[Write, ...]
+
+    @property
+    def first(self) -> float:
+        return min(write.began for write in self.nodes)
+
+    @property
+    def last_node(self) -> float:
+        return max(write.ended for write in self.nodes)
+
+    @property
+    def last_event(self) -> float:
+        return max(write.ended for write in self.events)
+
+
+def seen(writes: Iterable[Write]) -> Seen:
+    """The writes on nodes and the new Events."""
+    found = list(writes)
+    return Seen(
+        tuple(write for write in found if write.resource.startswith("nodes") and write.verb in ("patch", "update")),
+        tuple(write for write in found if write.resource == "events" and write.verb == "create"),
+    )
+
+
+def _writes(lines: Iterable[bytes]) -> Iterable[Write]:
+    for line in lines:
+        event = json.loads(line)
+        reference = event.get("objectRef") or {}
+        if event["verb"] not in ("create", "patch", "update", "delete") or event["responseStatus"]["code"] >= 300:
+            continue
+        resource = "/".join(filter(None, (reference.get("resource", ""), reference.get("subresource", ""))))
+        yield Write(
+            _seconds(event["requestReceivedTimestamp"]),
+            _seconds(event["stageTimestamp"]),
+            event.get("userAgent", ""),
+            event["verb"],
+            resource,
+            reference.get("name", ""),
+        )
+
+
+def _seconds(stamp: str) -> float:
+    return datetime.datetime.fromisoformat(stamp).timestamp()
+
+
+# ---- the cloud
+
+
+@frozen
+class Call:
+    """One call that the cloud answered."""
+
+    method: str
+    began: float
+    ended: float
+    keys: tuple[str, ...] = field(converter=tuple)
+    """Node names, "namespace/name" of a Service, or a route's destination."""
+    gone: tuple[str, ...] = field(default=(), converter=tuple)
+    """Those of the nodes that it said are gone."""
+    nodes: int = 0
+    """How many nodes a load balancer was given."""
+
+
+class JournalReader:
+    """Every call that the cloud answered."""
+
+    def __init__(self, journal: Path) -> None:
+        self._tail = Tail(journal)
+        self.calls: list[Call] = []
+
+    def read(self) -> list[Call]:
+        """All calls so far, in the order in which they ended."""
+        self.calls += (_call(json.loads(line)) for line in self._tail.read())
+        return self.calls
+
+    def of(self, *methods: str) -> list[Call]:
+        """The calls of these methods so far."""
+        return [call for call in self.read() if call.method in methods]
+
+
+def _call(entry: Mapping[str, Any]) -> Call:
+    return Call(**entry)
+
+
+# ---- what follows from them
+
+
+def learnt(calls: Iterable[Call]) -> dict[str, float]:
+    """When the cloud had first said of each node all there is to say: gone, or else running or shut down."""
+    found: dict[str, float] = {}
+    for call in calls:
+        if call.method in ("instances_state", "instance_shutdown"):
+            names: Sequence[str] = call.keys
+        else:
+            names = call.gone
+        for name in names:
+            found[name] = min(call.ended, found.get(name, call.ended))
+    return found
+
+
+def confirmed(calls: Iterable[Call], answers: int, period: float) -> dict[str, float]:
+    """When each node was confirmed gone: at the answer that makes `answers` in a row.
+
+    Each of them was asked for at least `period` seconds after the one before had come, as the lifecycle controller
+    counts them.
+    """
+    found: dict[str, float] = {}
+    last: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for call in sorted(calls, key=lambda call: call.ended):
+        for name in call.gone:
+            if name in last and call.began - last[name] < period - 1e-3:
+                continue
+            last[name] = call.ended
+            counts[name] = counts.get(name, 0) + 1
+            if counts[name] == answers:
+                found[name] = call.ended
+    return found
+
+
+def per_key(calls: Iterable[Call], wanted: Callable[[Call], bool]) -> dict[str, int]:
+    """How many of the wanted calls each key had."""
+    counts: dict[str, int] = {}
+    for call in calls:
+        if wanted(call):
+            for key in call.keys:
+                counts[key] = counts.get(key, 0) + 1
+    return counts
