@@ -27,6 +27,7 @@ from controllers.app.options import SECTIONS, Options
 
 if TYPE_CHECKING:
     from cloudprovider import CloudConfig, Interface
+    from controllers.app.manager import Manager
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,13 @@ def main(
     logs.setup(given.logging_format, given.verbosity)
     for warning in outcome.warnings:
         log.warning("%s", warning)
-    return _run(outcome.options, catalog)
+    # All that is imported and made on the way to a manager stays: the collector would walk it for nothing.
+    gc.disable()
+    try:
+        manager = _manager(outcome.options, catalog)
+    finally:
+        gc.enable()
+    return FAILED if manager is None else _run(manager)
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -129,12 +136,12 @@ def help_text(program: str, catalog: Sequence[ControllerEntry], default_provider
     return parser.format_help()
 
 
-def _run(options: Options, catalog: Sequence[ControllerEntry]) -> int:
+def _manager(options: Options, catalog: Sequence[ControllerEntry]) -> Manager | None:
+    """Import and build everything; None when that cannot be, which then has been told."""
     from prometheus_client import ProcessCollector
 
     from cloudprovider import CloudProviderError
-    from controllers.app.manager import DRAIN_SECONDS, Manager, ManagerError
-    from controllers.app.process import run_until_signal
+    from controllers.app.manager import Manager, ManagerError
     from controllers.runtime.clients import ClientBuilder, ConfigError
     from controllers.runtime.metrics import Metrics
 
@@ -151,10 +158,16 @@ def _run(options: Options, catalog: Sequence[ControllerEntry]) -> int:
             burst=given.kube_api_burst,
             metrics=metrics,
         )
-        manager = Manager(options, provider, clients, config=config, catalog=catalog, metrics=metrics)
+        return Manager(options, provider, clients, config=config, catalog=catalog, metrics=metrics)
     except (CloudProviderError, ConfigError, ManagerError) as error:
         log.error("%s", error)
-        return FAILED
+        return None
+
+
+def _run(manager: Manager) -> int:
+    from controllers.app.manager import DRAIN_SECONDS
+    from controllers.app.process import run_until_signal
+
     # The caches are made of long-lived objects: at the default threshold the collector walks them for nothing.
     gc.set_threshold(_COLLECT_AFTER, 20, 50)
     return run_until_signal(manager.run, drain=DRAIN_SECONDS)

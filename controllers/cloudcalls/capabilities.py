@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
-from kubernetes.client.models.v1_node import V1Node
-from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
-from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import (
     ClientBuilder,
@@ -31,6 +28,11 @@ from controllers.cloudcalls import validate
 from controllers.cloudcalls.gateway import Ask, Gateway
 from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NORMAL, PRIORITY_SWEEP
 from controllers.runtime.resources import key_of
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+    from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+    from kubernetes.client.models.v1_service import V1Service
 
 __all__ = [
     "ClusterCalls",

@@ -6,20 +6,29 @@ parsed at a time, so that one which does not fit its model costs itself alone (`
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
-from typing import Any, Final, Generic, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar
 from urllib.parse import quote
 
 from attrs import frozen
-from kubernetes.client.models.core_v1_event import CoreV1Event
-from kubernetes.client.models.v1_lease import V1Lease
-from kubernetes.client.models.v1_namespace import V1Namespace
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
-from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
-from kubernetes.client.models.v1_service import V1Service
 
 from controllers.runtime.trimming import trim_metadata, trim_node
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.core_v1_event import CoreV1Event
+    from kubernetes.client.models.v1_lease import V1Lease
+    from kubernetes.client.models.v1_namespace import V1Namespace
+    from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+    from kubernetes.client.models.v1_service import V1Service
+
+    EVENTS: Resource[CoreV1Event]
+    LEASES: Resource[V1Lease]
+    NAMESPACES: Resource[V1Namespace]
+    PERSISTENT_VOLUMES: Resource[V1PersistentVolume]
+    SERVICES: Resource[V1Service]
 
 __all__ = [
     "EVENTS", "LEASES", "NAMESPACES", "NODES", "PERSISTENT_VOLUMES", "SERVICES",
@@ -165,11 +174,32 @@ def _explain(error: Exception) -> str:
     return f"{getattr(error, 'title', 'object')}: {'; '.join(where)}"[:300]
 
 
-NODES: Final = Resource("/api/v1", "nodes", "Node", V1Node, namespaced=False, trim=trim_node)
-SERVICES: Final = Resource("/api/v1", "services", "Service", V1Service, namespaced=True)
-PERSISTENT_VOLUMES: Final = Resource(
-    "/api/v1", "persistentvolumes", "PersistentVolume", V1PersistentVolume, namespaced=False
-)
-EVENTS: Final = Resource("/api/v1", "events", "Event", CoreV1Event, namespaced=True)
-LEASES: Final = Resource("/apis/coordination.k8s.io/v1", "leases", "Lease", V1Lease, namespaced=True)
-NAMESPACES: Final = Resource("/api/v1", "namespaces", "Namespace", V1Namespace, namespaced=False)
+_CORE: Final = "/api/v1"
+
+NODES: Final = Resource(_CORE, "nodes", "Node", V1Node, namespaced=False, trim=trim_node)
+
+_ON_DEMAND: Final = {
+    "SERVICES": (_CORE, "services", "Service", "v1_service.V1Service", True),
+    "PERSISTENT_VOLUMES": (
+        _CORE,
+        "persistentvolumes",
+        "PersistentVolume",
+        "v1_persistent_volume.V1PersistentVolume",
+        False,
+    ),
+    "EVENTS": (_CORE, "events", "Event", "core_v1_event.CoreV1Event", True),
+    "LEASES": ("/apis/coordination.k8s.io/v1", "leases", "Lease", "v1_lease.V1Lease", True),
+    "NAMESPACES": (_CORE, "namespaces", "Namespace", "v1_namespace.V1Namespace", False),
+}
+
+
+def __getattr__(name: str) -> Resource[Any]:
+    """The kinds that not every program reads are made when they are first asked for: their models import in 40 ms."""
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    prefix, plural, kind, home, namespaced = _ON_DEMAND[name]
+    module, _, model = home.partition(".")
+    found = getattr(importlib.import_module(f"kubernetes.client.models.{module}"), model)
+    made: Resource[Any] = Resource(prefix, plural, kind, found, namespaced)
+    globals()[name] = made
+    return made
