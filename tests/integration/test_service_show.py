@@ -1,0 +1,178 @@
+"""A day in the life of load balancers, as processes over both API servers: cluster and cloud agree after everything."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudprovider.testing.fake import Attached, attach
+from tests.integration.conftest import Cluster
+from tests.support.api import EVENTS, NODES
+from tests.support.nodes import small_node
+from tests.support.process import Process, Start
+from tests.support.waiting import eventually
+
+SERVICES = "/api/v1/namespaces/default/services"
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+CHANGING = ("ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted")
+IDLE = float(os.environ.get("SHOW_IDLE_SECONDS", "8"))
+"""How long nothing may be written at the end; a minute, when there is one."""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    made = Start(tmp_path)
+    yield made
+    made.close()
+
+
+def _service(name: str, port: int = 80) -> dict[str, Any]:
+    spec = {"type": "LoadBalancer", "ports": [{"port": port, "protocol": "TCP"}], "selector": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+class Stage:
+    """The cluster, the cloud in a file, and the process between them."""
+
+    def __init__(self, api: Cluster, start: Start, folder: Path) -> None:
+        self.api = api
+        self._start = start
+        self._flags = (
+            f"--kubeconfig={api.kubeconfig}",
+            f"--cloud-config={folder / 'cloud.json'}",
+            "--controllers=service",
+            "--cluster-name=show",
+            "--leader-elect=false",
+            "--load-balancer-node-window=0.2s",
+        )
+        config = {"log": "all", "state": "cloud.sqlite", "on_demand": {"types": ["m-2"]}, "latency": {"*": 0.02}}
+        (folder / "cloud.json").write_text(json.dumps(config))
+        self.state = folder / "cloud.sqlite"
+        self.process: Process = self.begin()
+        eventually(self.state.is_file, 30, message=lambda: self.process.log)
+        eventually(lambda: "service-controller works" in self.process.log, 30, message=lambda: self.process.log)
+        self.cloud: Attached = attach(self.state)
+
+    def begin(self) -> Process:
+        self.process = self._start(*self._flags)
+        return self.process
+
+    def node(self, name: str) -> None:
+        node = small_node(name, taints=[])
+        node["spec"]["providerID"] = f"fake://{name}"
+        self.api.create(NODES, node)
+
+    def ingress(self, name: str) -> list[str]:
+        service = self.api.get(f"{SERVICES}/{name}")
+        return [point["ip"] for point in service["status"].get("loadBalancer", {}).get("ingress", [])]
+
+    def agrees(self) -> None:
+        """Every Service that wants one has exactly its own load balancer, and there is no other."""
+        wanted = {
+            service["metadata"]["uid"]: service
+            for service in self.api.items(SERVICES)
+            if service["spec"]["type"] == "LoadBalancer"
+        }
+        balancers = self.cloud.console.load_balancers()
+        assert sorted(balancer.service_uid for balancer in balancers) == sorted(wanted)
+        nodes = sorted(node["spec"]["providerID"] for node in self.api.items(NODES))
+        for balancer in balancers:
+            service = wanted[balancer.service_uid]
+            assert self.ingress(service["metadata"]["name"]) == list(balancer.ingress) != []
+            assert [port.port for port in balancer.ports] == [port["port"] for port in service["spec"]["ports"]]
+            assert sorted(balancer.backends) == nodes
+            assert service["metadata"]["finalizers"] == [FINALIZER]
+        for service in self.api.items(SERVICES):
+            if service["spec"]["type"] != "LoadBalancer":
+                assert "finalizers" not in service["metadata"]
+                assert "loadBalancer" not in service["status"] or not service["status"]["loadBalancer"]
+
+    def settled(self) -> None:
+        def look() -> bool:
+            self.agrees()
+            return True
+
+        eventually(look, 40, message=lambda: self.process.log)
+
+    def written(self) -> list[tuple[str, str]]:
+        objects = [obj for path in (SERVICES, NODES, EVENTS) for obj in self.api.items(path)]
+        return sorted((obj["metadata"]["uid"], obj["metadata"]["resourceVersion"]) for obj in objects)
+
+
+def test_cluster_and_cloud_agree_after_a_day_of_everything(api: Cluster, start: Start, tmp_path: Path) -> None:
+    stage = Stage(api, start, tmp_path)
+    cloud = stage.cloud
+    for name in ("node-1", "node-2"):
+        stage.node(name)
+    for name in ("a", "b", "c"):
+        api.create(SERVICES, _service(name))
+    stage.settled()
+
+    # An update; a node that joins and one that leaves.
+    api.patch(f"{SERVICES}/a", {"spec": {"ports": [{"port": 8080, "protocol": "TCP"}]}})
+    stage.node("node-3")
+    api.delete(f"{NODES}/node-1")
+    stage.settled()
+
+    # Nodes join and leave while a Service is being deleted, where the Go program leaves an orphan.
+    cloud.faults.add({"action": "hang", "name": "slow", "method": "ensure_load_balancer_deleted", "mode": "soft"})
+    api.delete(f"{SERVICES}/b")
+    eventually(cloud.calls.running)
+    stage.node("node-4")
+    api.delete(f"{NODES}/node-2")
+    eventually(
+        lambda: all(len(one.backends) == 2 for one in cloud.console.load_balancers() if one.service != "default/b")
+    )
+    cloud.faults.remove("slow")
+    stage.settled()
+
+    # Another type and back, and a Service made anew under its name.
+    api.patch(f"{SERVICES}/c", {"spec": {"type": "ClusterIP"}})
+    stage.settled()
+    api.patch(f"{SERVICES}/c", {"spec": {"type": "LoadBalancer"}})
+    api.delete(f"{SERVICES}/a")
+    eventually(lambda: api.find(f"{SERVICES}/a") is None)
+    api.create(SERVICES, _service("a", 81))
+    stage.settled()
+
+    # Killed between the cloud's creation and the status: the successor adopts what it finds.
+    cloud.faults.add(
+        {"action": "hang", "name": "kill", "method": "ensure_load_balancer", "key": "default/late", "when": "after"}
+    )
+    late = api.create(SERVICES, _service("late"))["metadata"]["uid"]
+    [half] = eventually(lambda: [one for one in cloud.console.load_balancers() if one.service_uid == late])
+    assert stage.ingress("late") == []
+    stage.process.signal(signal.SIGKILL)
+    assert stage.process.ended() == -signal.SIGKILL
+    cloud.faults.clear()
+    api.delete(f"{SERVICES}/c")
+    stage.begin()
+    stage.settled()
+    assert stage.ingress("late") == list(half.ingress)
+
+    # A clean restart changes nothing, and then nothing happens any more.
+    stage.process.signal(signal.SIGTERM)
+    assert stage.process.ended() == 0
+    before, calls = stage.written(), len(cloud.calls.log(*CHANGING))
+    stage.begin()
+    eventually(
+        lambda: len(cloud.calls.log("get_load_balancer")) >= 2 and "service-controller works" in stage.process.log
+    )
+    time.sleep(IDLE)
+    assert stage.written() == before
+    assert len(cloud.calls.log(*CHANGING)) == calls
+    stage.agrees()
+
+    assert not cloud.calls.overlaps(unfinished=False)
+    created = [call.keys[0] for call in cloud.calls.log("ensure_load_balancer") if call.effect == "created"]
+    assert len(created) == len(set(created)) + 1, "only c was built twice, once for each of its lives"
+    stage.process.signal(signal.SIGTERM)
+    assert stage.process.ended() == 0
+    cloud.close()
