@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from controllers.app.catalog import CATALOG, Context, Controller, ControllerEntry
     from controllers.app.cli import main
     from controllers.app.config import parse
+    from controllers.app.host import Host, hosting
     from controllers.app.manager import Manager, ManagerError
     from controllers.app.options import ManagerOptions, Options, option
     from controllers.app.process import run_until_signal
@@ -29,6 +30,9 @@ __all__ = [
     "parse",
     "run_until_signal",
     "HealthServer",
+    # one controller in a program of your own
+    "hosting",
+    "Host",
     # controllers of your own
     "CATALOG",
     "ControllerEntry",
@@ -44,6 +48,8 @@ _HOMES = {
     "ManagerOptions": "options",
     "Options": "options",
     "parse": "config",
+    "hosting": "host",
+    "Host": "host",
     "run_until_signal": "process",
     "HealthServer": "serving",
     "CATALOG": "catalog",

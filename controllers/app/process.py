@@ -8,16 +8,20 @@ take signals: the handler only puts a word into a queue that is safe to use ther
 from __future__ import annotations
 
 import logging
+import math
 import os
 import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from cloudprovider import CloudProviderError
 from controllers.app.manager import ManagerError
+from controllers.runtime.clients import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +29,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 GRACE = 5.0
 """Seconds beyond the drain's own bound before the main thread stops believing in a clean end."""
 
+_WAKE = 0.2  # seconds between two looks for signals that did not wake the main thread
 Exit = Callable[[int], None]
 
 
@@ -43,9 +48,10 @@ def run_until_signal(
     """Run `run(stop)` until it ends or a signal comes; returns the exit code.
 
     The first SIGTERM or SIGINT sets `stop` and gives `run` `drain + grace` seconds: 0 when it ends. The second calls
-    `leave(1)` from the handler. A `run` that ends by itself or raises: 1. Threads that would keep the interpreter from
-    ending are not waited for: `leave` is called with the code. To be called in the main thread; elsewhere signals are
-    left as they are.
+    `leave(1)` from the handler. A `run` that ends by itself or raises: 1, and the log says why; of ManagerError,
+    CloudProviderError and ConfigError the text alone. Threads that would keep the interpreter from ending are not
+    waited for: `leave` is called with the code. To be called in the main thread; elsewhere signals are left as they
+    are.
     """
     before = set(threading.enumerate())
     stop = threading.Event()
@@ -62,13 +68,13 @@ def run_until_signal(
     thread = threading.Thread(target=work, name="manager", daemon=True)
     with _handled(mail, leave):
         thread.start()
-        word = mail.get()
+        word = _next(mail)
         asked = isinstance(word, int)
         if isinstance(word, int):
             log.info("%s: draining for at most %g s; a second signal ends the process at once", _name(word), drain)
             stop.set()
             try:
-                word = mail.get(timeout=drain + grace)
+                word = _next(mail, drain + grace)
             except queue.Empty:
                 log.error("the manager did not end within %g s after the signal", drain + grace)
                 leave(1)
@@ -85,9 +91,28 @@ def run_until_signal(
     return code
 
 
+def _next(mail: queue.SimpleQueue[int | BaseException | None], seconds: float = math.inf) -> int | BaseException | None:
+    """The next word; raises queue.Empty after `seconds`.
+
+    Python runs signal handlers in the main thread alone, but the kernel may deliver the signal to any thread, which
+    does not wake the main thread from a wait without end: the signal would be lost. So it wakes by itself.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return mail.get(timeout=max(0.0, min(_WAKE, left)))
+        except queue.Empty:
+            if left <= _WAKE:
+                raise
+
+
 def _code(word: int | BaseException | None, asked: bool) -> int:
     if isinstance(word, ManagerError):
         log.error("%s", word, exc_info=word if word.unexpected else None)
+        return 1
+    if isinstance(word, CloudProviderError | ConfigError):
+        log.error("%s", word)
         return 1
     if isinstance(word, BaseException):
         log.error("the manager failed: a bug in this program", exc_info=word)

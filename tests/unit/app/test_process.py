@@ -8,8 +8,10 @@ import threading
 
 import pytest
 
+from cloudprovider import CloudProviderError
 from controllers.app.manager import ManagerError
 from controllers.app.process import run_until_signal
+from controllers.runtime.clients import ConfigError
 
 
 class Exits:
@@ -40,6 +42,21 @@ def test_a_signal_stops_drains_and_ends_with_0(number: int, caplog: pytest.LogCa
     assert drained == [True]
     assert exits.codes == []
     assert f"{signal.Signals(number).name}: draining for at most 5 s" in caplog.text
+
+
+@pytest.mark.row("M1")
+def test_a_signal_that_another_thread_takes_is_not_lost() -> None:
+    """As the kernel does now and then: the main thread, in which handlers run, is not woken by it."""
+    stopped_in_time = []
+
+    def run(stop: threading.Event) -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+        stopped_in_time.append(stop.wait(5))
+        if not stop.is_set():
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+    assert run_until_signal(run, drain=5, leave=Exits()) == 0
+    assert stopped_in_time == [True]
 
 
 def test_a_second_signal_ends_the_process_at_once_with_1(capfd: pytest.CaptureFixture[str]) -> None:
@@ -80,6 +97,8 @@ def test_a_drain_that_never_ends_is_given_up(caplog: pytest.LogCaptureFixture) -
     [
         (ManagerError("cloud provider x has no cluster ID"), "cloud provider x has no cluster ID", False),
         (ManagerError("node died: KeyError", unexpected=True), "node died: KeyError", True),
+        (CloudProviderError("VPC_ID is not set"), "VPC_ID is not set", False),
+        (ConfigError("no API server to talk to"), "no API server to talk to", False),
         (KeyError("oops"), "a bug in this program", True),
         (SystemExit(0), "a bug in this program", True),
     ],

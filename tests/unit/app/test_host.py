@@ -1,0 +1,99 @@
+"""What a controller runs on without the manager: begun in order, refused with a sentence, ended whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typing_extensions import override
+
+from cloudprovider import ClientBuilder, CloudProviderError, Interface, Listers, StopSignal
+from controllers.app import ManagerError, hosting
+from controllers.cloudcalls import CallsClosed
+from controllers.runtime.clients import ConfigError
+
+
+class Tiny(Interface):
+    def __init__(self, *, tagged: bool = True, error: Exception | None = None) -> None:
+        self.tagged = tagged
+        self.error = error
+        self.clients: ClientBuilder | None = None
+        self.stop: StopSignal | None = None
+        self.listers: Listers | None = None
+
+    @override
+    def provider_name(self) -> str:
+        return "tiny"
+
+    @override
+    def has_cluster_id(self) -> bool:
+        return self.tagged
+
+    @override
+    def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
+        self.clients, self.stop = client_builder, stop
+        if self.error is not None:
+            raise self.error
+
+    def set_informers(self, informers: Listers) -> None:
+        self.listers = informers
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> str:
+    """Of a server that nobody asks."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(
+        '{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}], '
+        '"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}'
+    )
+    return str(path)
+
+
+def test_the_provider_is_started_first_and_stopped_last(kubeconfig: str) -> None:
+    tiny = Tiny()
+    with hosting(tiny, kubeconfig) as host:
+        assert tiny.clients is host.clients
+        assert tiny.listers is not None
+        assert tiny.stop is not None
+        assert not tiny.stop.is_set()
+        assert host.cloud.call("anything", lambda: 7, key="x") == 7
+        assert b"cloudprovider_api_requests_total" in host.metrics.text()
+    assert tiny.stop.is_set()
+    with pytest.raises(CallsClosed):
+        host.cloud.call("anything", lambda: 7, key="x")
+
+
+def test_an_exception_in_its_body_comes_through_and_ends_it_all(kubeconfig: str) -> None:
+    tiny = Tiny()
+    with pytest.raises(KeyError, match="mine"), hosting(tiny, kubeconfig):
+        raise KeyError("mine")
+    assert tiny.stop is not None
+    assert tiny.stop.is_set()
+
+
+@pytest.mark.parametrize("error", [CloudProviderError("no credentials"), RuntimeError("no credentials")])
+def test_a_provider_that_does_not_start_is_told_by_name(kubeconfig: str, error: Exception) -> None:
+    tiny = Tiny(error=error)
+    with (
+        pytest.raises(ManagerError, match=r"cloud provider tiny could not be initialised: .*no credentials"),
+        hosting(tiny, kubeconfig),
+    ):
+        pytest.fail("the body has run")
+    assert tiny.stop is not None
+    assert tiny.stop.is_set()
+
+
+def test_without_its_cluster_id_a_provider_is_not_started_unless_that_is_allowed(kubeconfig: str) -> None:
+    tiny = Tiny(tagged=False)
+    with pytest.raises(ManagerError, match="tiny has no cluster ID"), hosting(tiny, kubeconfig):
+        pytest.fail("the body has run")
+    assert tiny.clients is None
+    with hosting(tiny, kubeconfig, allow_untagged_cloud=True):
+        assert tiny.clients is not None
+
+
+def test_without_an_api_server_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ConfigError), hosting(Tiny()):
+        pytest.fail("the body has run")
