@@ -7,7 +7,6 @@ or alone in a program of your own.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,10 +18,11 @@ from controllers.cloudcalls import CloudCallError, InvalidAnswer
 from controllers.node.changes import InstanceReplaced
 from controllers.node.reconcile import Answer, NodeReconciler
 from controllers.node.triggers import NodeTriggers
-from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.events import EventRecorder
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import NODES
+from controllers.runtime.running import Periodic, run_until
 from controllers.runtime.worker import BatchWorker, Parked
 from controllers.runtime.workqueue import WorkQueue
 
@@ -105,43 +105,24 @@ class CloudNodeController:
         Waits for the informer's first listing before it begins. Keys that still wait when it stops are worked off in
         the drain time; the next manager finds the nodes of those that were left by listing them.
         """
-        registration = self._informer.add_handler(
-            self._triggers.on_add, self._triggers.on_update, self._triggers.on_delete
+        triggers = self._triggers
+        run_until(
+            stop,
+            component=COMPONENT,
+            registrations=lambda: [self._informer.add_handler(triggers.on_add, triggers.on_update, triggers.on_delete)],
+            workers=self._workers,
+            recorder=self._recorder,
+            drain_timeout=self._options.drain_timeout,
+            clock=self._clock,
+            periodic=[Periodic("refresh", self._options.node_status_update_frequency, self._sweep)],
         )
-        ended = ClockEvent(self._clock)
-        ticker = threading.Thread(target=self._tick, args=(ended,), name=f"{COMPONENT}-ticker", daemon=True)
-        try:
-            while not registration.has_synced():
-                if stop.wait(0.01):
-                    return
-            for worker in self._workers:
-                worker.start()
-            ticker.start()
-            log.info("%s works", COMPONENT)
-            stop.wait()
-        finally:
-            ended.set()
-            registration.remove()
-            deadline = self._clock.monotonic() + self._options.drain_timeout
-            for worker in self._workers:
-                if not worker.stop(max(0.0, deadline - self._clock.monotonic())):
-                    log.warning("%s: work under way did not end within the drain time", COMPONENT)
-            self._recorder.stop(max(1.0, deadline - self._clock.monotonic()))
-            if ticker.ident is not None:
-                ticker.join(1.0)
 
     def health(self) -> list[tuple[str, bool, str]]:
         """One (name, healthy, detail) per worker; see `Worker.health`. Thread-safe."""
         return [worker.health() for worker in self._workers]
 
-    def _tick(self, ended: ClockEvent) -> None:
-        while True:
-            try:
-                log.debug("refresh of %d nodes is due", self._triggers.sweep())
-            except Exception:
-                log.exception("%s: the refresh could not be queued; the next one comes in its time", COMPONENT)
-            if ended.wait(self._options.node_status_update_frequency):
-                return
+    def _sweep(self) -> None:
+        log.debug("refresh of %d nodes is due", self._triggers.sweep())
 
     def _worker(
         self,

@@ -7,7 +7,6 @@ the manager, or alone in a program of your own.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,10 +17,11 @@ from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
 from controllers.nodelifecycle.cases import Cases
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
 from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
-from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.events import EventRecorder
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import NODES
+from controllers.runtime.running import Periodic, run_until
 from controllers.runtime.worker import BatchWorker, Result
 from controllers.runtime.workqueue import Backoff, WorkQueue
 
@@ -161,28 +161,17 @@ class NodeLifecycleController:
 
         Waits for the informer's first listing before it begins.
         """
-        registration = self._informer.add_handler(None, self._triggers.on_update, self._triggers.on_delete)
-        ended = ClockEvent(self._clock)
-        ticker = threading.Thread(target=self._tick, args=(ended,), name=f"{COMPONENT}-ticker", daemon=True)
-        try:
-            while not registration.has_synced():
-                if stop.wait(0.01):
-                    return
-            for worker in self._workers:
-                worker.start()
-            ticker.start()
-            log.info("%s works", COMPONENT)
-            stop.wait()
-        finally:
-            ended.set()
-            registration.remove()
-            deadline = self._clock.monotonic() + self._options.drain_timeout
-            for worker in self._workers:
-                if not worker.stop(max(0.0, deadline - self._clock.monotonic())):
-                    log.warning("%s: work under way did not end within the drain time", COMPONENT)
-            self._recorder.stop(max(1.0, deadline - self._clock.monotonic()))
-            if ticker.ident is not None:
-                ticker.join(1.0)
+        triggers = self._triggers
+        run_until(
+            stop,
+            component=COMPONENT,
+            registrations=lambda: [self._informer.add_handler(None, triggers.on_update, triggers.on_delete)],
+            workers=self._workers,
+            recorder=self._recorder,
+            drain_timeout=self._options.drain_timeout,
+            clock=self._clock,
+            periodic=[Periodic("sweep", self._options.node_monitor_period, self._sweep)],
+        )
 
     def health(self) -> list[tuple[str, bool, str]]:
         """One (name, healthy, detail) for each worker and one for the breaker. Thread-safe.
@@ -196,16 +185,10 @@ class NodeLifecycleController:
         """Let deletions through again, counted anew: an operator's word. Returns whether it was open. Thread-safe."""
         return self._reconciler.release_breaker()
 
-    def _tick(self, ended: ClockEvent) -> None:
-        while True:
-            try:
-                survey = self._triggers.survey()
-                self._reconciler.survey(survey)
-                log.debug("%d nodes are looked at", self._triggers.enqueue(survey))
-            except Exception:
-                log.exception("%s: the sweep failed; the next one comes in its time", COMPONENT)
-            if ended.wait(self._options.node_monitor_period):
-                return
+    def _sweep(self) -> None:
+        survey = self._triggers.survey()
+        self._reconciler.survey(survey)
+        log.debug("%d nodes are looked at", self._triggers.enqueue(survey))
 
     def _worker(
         self,

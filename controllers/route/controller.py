@@ -6,7 +6,6 @@ manager, or alone in a program of your own.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.events import EventRecorder
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import NODES
+from controllers.runtime.running import run_until
 from controllers.runtime.worker import Worker
 from controllers.runtime.workqueue import Backoff, WorkQueue
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.clients import ClientBuilder
     from controllers.runtime.informer import InformerFactory
-
-log = logging.getLogger(__name__)
 
 COMPONENT = "route_controller"
 IDENTITY = "route-controller"
@@ -131,23 +129,17 @@ class RouteController:
         Waits for the informer's first listing before it begins. Keys that still wait when it stops are worked off in
         the drain time; the next manager finds the rest by listing.
         """
-        registration = self._informer.add_handler(
-            self._triggers.on_add, self._triggers.on_update, self._triggers.on_delete
+        triggers = self._triggers
+        run_until(
+            stop,
+            component=COMPONENT,
+            registrations=lambda: [self._informer.add_handler(triggers.on_add, triggers.on_update, triggers.on_delete)],
+            workers=[self._worker],
+            recorder=self._recorder,
+            drain_timeout=self._options.drain_timeout,
+            clock=self._clock,
+            begin=lambda: self._queue.add(LIST, LISTING),
         )
-        try:
-            while not registration.has_synced():
-                if stop.wait(0.01):
-                    return
-            self._queue.add(LIST, LISTING)
-            self._worker.start()
-            log.info("%s works", COMPONENT)
-            stop.wait()
-        finally:
-            registration.remove()
-            deadline = self._clock.monotonic() + self._options.drain_timeout
-            if not self._worker.stop(max(0.0, deadline - self._clock.monotonic())):
-                log.warning("%s: work under way did not end within the drain time", COMPONENT)
-            self._recorder.stop(max(1.0, deadline - self._clock.monotonic()))
 
     def health(self) -> list[tuple[str, bool, str]]:
         """(name, healthy, detail) of the worker; see `Worker.health`. Thread-safe."""
