@@ -50,6 +50,7 @@ def test_a_signal_that_another_thread_takes_is_not_lost() -> None:
     stopped_in_time = []
 
     def run(stop: threading.Event) -> None:
+        stop.wait(0.3)  # until the main thread waits
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
         stopped_in_time.append(stop.wait(5))
         if not stop.is_set():
