@@ -113,6 +113,7 @@ class Informer(Generic[T]):
             namespace=namespace,
             options=options,
             rng=rng,
+            read_line=self._cache.read_line,
         )
         self._lock = threading.Lock()  # taken before a Delivery's and the cache's, never after
         self._deliveries: list[Delivery[T]] = []

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar
 from urllib.parse import quote
 
-from attrs import frozen
+from attrs import field, frozen
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 
-from controllers.runtime.trimming import trim_metadata, trim_node
+from controllers.runtime.slim import LeftOut
+from controllers.runtime.trimming import NODE_LEFT_OUT, trim_metadata, trim_node
 
 if TYPE_CHECKING:
     from kubernetes.client.models.core_v1_event import CoreV1Event
@@ -46,6 +47,12 @@ class ApiObject(Protocol):
     @property
     def metadata(self) -> V1ObjectMeta | None: ...
 
+    @property
+    def kind(self) -> str | None: ...
+
+    @property
+    def api_version(self) -> str | None: ...
+
     @classmethod
     def model_validate(cls, obj: Any, *, extra: Literal["ignore"]) -> Self: ...
 
@@ -62,7 +69,8 @@ class Resource(Generic[T]):
     """One kind of object. Immutable and hashable; safe from any thread.
 
     `prefix` is "/api/v1" or "/apis/<group>/<version>", `plural` the path's word ("nodes"). `trim` removes from a raw
-    object, in place, what nobody here reads; it may raise anything on a raw object of the wrong shape.
+    object, in place, what nobody here reads; it may raise anything on a raw object of the wrong shape. `left_out` says
+    what of the same the parser can leave out already (`slim.py`); None where that is not worth a second model.
     """
 
     prefix: str
@@ -71,6 +79,7 @@ class Resource(Generic[T]):
     model: type[T]
     namespaced: bool
     trim: Callable[[Raw], None] = trim_metadata
+    left_out: LeftOut | None = field(default=None, hash=False)
 
     @property
     def api_version(self) -> str:
@@ -176,7 +185,7 @@ def _explain(error: Exception) -> str:
 
 _CORE: Final = "/api/v1"
 
-NODES: Final = Resource(_CORE, "nodes", "Node", V1Node, namespaced=False, trim=trim_node)
+NODES: Final = Resource(_CORE, "nodes", "Node", V1Node, namespaced=False, trim=trim_node, left_out=NODE_LEFT_OUT)
 
 _ON_DEMAND: Final = {
     "SERVICES": (_CORE, "services", "Service", "v1_service.V1Service", True),

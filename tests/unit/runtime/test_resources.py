@@ -266,16 +266,21 @@ class TestCompacting:
         assert len(compactor._strings) < 8192 + 200
 
 
-@pytest.mark.parametrize("by_list", [True, False])
-def test_a_node_of_twelve_kilobytes_weighs_nine_in_the_cache(by_list: bool) -> None:
+@pytest.mark.parametrize("way", ["list", "event", "line"])
+def test_a_node_of_twelve_kilobytes_weighs_nine_in_the_cache(way: str) -> None:
     texts = [json.dumps(big_node(i)) for i in range(200)]
     cache = Cache(NODES, Metrics())
     cache.replace([cache.read(json.loads(texts[0]))], "1")
     gc.collect()
     tracemalloc.start()
     try:
-        if by_list:
+        if way == "list":
             cache.replace([cache.read(json.loads(text)) for text in texts], "9999")
+        elif way == "line":
+            for text in texts[1:]:
+                found = cache.read_line(b'{"type":"ADDED","object":%s}' % text.encode())
+                assert found is not None
+                cache.apply(*found)
         else:
             for text in texts[1:]:
                 cache.apply("ADDED", cache.read(json.loads(text)))
