@@ -57,14 +57,21 @@ class AccessCheck:
         return [Check(f"rights-{rule.resource}", False, rule.fix()) for rule in self._missing]
 
     def _look(self) -> tuple[Rule, ...]:
+        allowed: dict[tuple[str, str, str, str], bool] = {}  # what several rules name is asked once
         missing = []
         for rule in self._rules:
-            denied = tuple(verb for verb in rule.verbs if not self._allowed(rule, verb))
+            denied = []
+            for verb in rule.verbs:
+                right = (verb, rule.group, rule.resource, rule.namespace)
+                if right not in allowed:
+                    allowed[right] = self._ask(rule, verb)
+                if not allowed[right]:
+                    denied.append(verb)
             if denied:
-                missing.append(attrs.evolve(rule, verbs=denied))
-        return tuple(missing)
+                missing.append(attrs.evolve(rule, verbs=tuple(denied)))
+        return _merged(missing)
 
-    def _allowed(self, rule: Rule, verb: str) -> bool:
+    def _ask(self, rule: Rule, verb: str) -> bool:
         resource, _, subresource = rule.resource.partition("/")
         attributes = {"verb": verb, "group": rule.group, "resource": resource}
         if subresource:
@@ -86,3 +93,25 @@ class AccessCheck:
         if self._missing and not missing:
             log.info("all rights are there now")
         self._missing = missing
+
+
+def _merged(missing: Sequence[Rule]) -> tuple[Rule, ...]:
+    """One rule for each resource and place, with the consequences for every controller that needs it.
+
+    A rule for one namespace is part of the one for all namespaces where that names its verbs too.
+    """
+    merged: dict[tuple[str, str, str], Rule] = {}
+    for rule in sorted(missing, key=lambda rule: rule.namespace != ""):  # those for all namespaces first
+        place = rule.namespace
+        everywhere = merged.get((rule.group, rule.resource, ""))
+        if everywhere is not None and set(rule.verbs) <= set(everywhere.verbs):
+            place = ""
+        known = merged.get((rule.group, rule.resource, place))
+        if known is None:
+            merged[rule.group, rule.resource, place] = rule
+            continue
+        consequences = dict.fromkeys([*known.consequence.split("; "), *rule.consequence.split("; ")])
+        merged[rule.group, rule.resource, place] = attrs.evolve(
+            known, verbs=tuple(dict.fromkeys([*known.verbs, *rule.verbs])), consequence="; ".join(consequences)
+        )
+    return tuple(merged.values())

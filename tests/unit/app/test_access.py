@@ -95,6 +95,35 @@ def test_a_missing_right_names_the_rule_and_its_consequence_once(caplog: pytest.
     assert run.check.checks() == []
 
 
+@pytest.mark.row("N7")
+def test_a_right_that_several_controllers_lack_is_told_once_with_all_consequences(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    anywhere = Rule(resource="events", verbs=("create", "patch"), consequence="Services are silent")
+    pruning = Rule(resource="nodes", verbs=("delete", "patch"), consequence="nodes stay")
+    reviewer = Reviewer(("create", "events"), ("patch", "nodes"), ("delete", "nodes"))
+    run = Running(reviewer, NODES, EVENTS, anywhere, pruning)
+    run.looked()
+    assert [record.getMessage() for record in caplog.records] == [
+        "we lack a right, without which no node is initialised; nodes stay: add to the ClusterRole of our service "
+        "account: apiGroups [''], resources [nodes], verbs [patch, delete]",
+        "we lack a right, without which Services are silent; no Events: add to the ClusterRole of our service account: "
+        "apiGroups [''], resources [events], verbs [create]",
+    ]
+    assert len(reviewer.asked) == len({tuple(sorted(asked.items())) for asked in reviewer.asked})
+
+
+def test_a_right_that_one_namespace_alone_lacks_is_told_for_that_namespace() -> None:
+    anywhere = Rule(resource="events", verbs=("patch",), consequence="Services are silent")
+    run = Running(Reviewer(("create", "events"), ("patch", "events")), anywhere, EVENTS)
+    run.looked()
+    fixes = [check.detail for check in run.check.checks()]
+    assert len(fixes) == 2
+    assert "verbs [patch]" in fixes[0]
+    assert "in namespace default" in fixes[1]
+    assert "verbs [create]" in fixes[1]
+
+
 def test_a_namespaced_rule_says_where_it_belongs() -> None:
     assert EVENTS.fix().startswith("add to the Role in namespace default, or ClusterRole")
 
