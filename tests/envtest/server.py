@@ -1,7 +1,8 @@
 """The real kube-apiserver and etcd on free loopback ports: RBAC on, audit log on, data kept over a restart.
 
-Two identities may talk to it: ``token`` is in system:masters, ``manager_token`` is the service account that the shipped
-RBAC manifest binds, so that a test run with it shows that the manifest is enough.
+Three identities may talk to it: ``token`` is in system:masters, ``manager_token`` is the service account that the
+shipped RBAC manifest binds, so that a test run with it shows that the manifest is enough, and ``restricted_token`` has
+no rights but those that a test gives it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.envtest.build import assets
 
 MANAGER_USER = "system:serviceaccount:kube-system:cloud-controller-manager"
+RESTRICTED_USER = "system:serviceaccount:kube-system:restricted-manager"
 
 
 class RealAPIServer:
@@ -39,6 +41,7 @@ class RealAPIServer:
         self.folder = Path(tempfile.mkdtemp(prefix="envtest-"))
         self.token = secrets.token_hex(16)
         self.manager_token = secrets.token_hex(16)
+        self.restricted_token = secrets.token_hex(16)
         self._port, self._etcd_port, self._peer_port = _free_ports(3)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[IO[bytes]] = []
@@ -115,6 +118,7 @@ class RealAPIServer:
         (self.folder / "tokens.csv").write_text(
             f'{self.token},admin,1,"system:masters"\n'
             f'{self.manager_token},{MANAGER_USER},2,"system:serviceaccounts,system:serviceaccounts:kube-system"\n'
+            f'{self.restricted_token},{RESTRICTED_USER},3,"system:serviceaccounts"\n'
         )
         (self.folder / "audit.json").write_text(json.dumps(_audit_policy(self._audit_level)))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,10 @@ from controllers.runtime.clients import ClientBuilder
 from tests.envtest.build import AssetsMissing, assets
 from tests.envtest.server import RealAPIServer
 from tests.support.api import API
+from tests.support.process import Start
+from tests.support.rights import BINDINGS, RBAC, ROLES, SERVICE_ACCOUNTS, Restricted, restricted
 
-RBAC = Path(__file__).parents[2] / "examples" / "manifests" / "rbac.yaml"
-_RBAC_PATHS = {
-    "ServiceAccount": "/api/v1/namespaces/kube-system/serviceaccounts",
-    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-}
+_RBAC_PATHS = {"ServiceAccount": SERVICE_ACCOUNTS, "ClusterRole": ROLES, "ClusterRoleBinding": BINDINGS}
 REAL = pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("real")])
 
 
@@ -48,6 +46,13 @@ class Cluster(API):
         builder = ClientBuilder.from_options(kubeconfig=str(self.kubeconfig))
         self._builders.append(builder)
         return builder
+
+    def lacking(self, verb: str, resource: str, kubeconfig: Path) -> AbstractContextManager[Restricted]:
+        """For the with statement: another identity, which has the manager's rights but this one.
+
+        Its kubeconfig is written to the path given.
+        """
+        return restricted(self, self.server, verb, resource, kubeconfig)
 
     def close(self) -> None:
         for builder in self._builders:
@@ -91,6 +96,14 @@ def api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     yield cluster
     cluster.close()
     cluster.clear()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts the manager as processes in the test's own directory."""
+    made = Start(tmp_path)
+    yield made
+    made.close()
 
 
 def _wait_for_kube_system(admin: API) -> None:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import threading
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,85 +16,10 @@ from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.process import EXAMPLE, MODULE, Start
 from tests.support.waiting import eventually
 
-ROOT = Path(__file__).parents[2]
-MAIN = ROOT / "examples" / "main.py"
 PASSWORD = "correct-horse-battery-staple"
-
-
-class Process:
-    """examples/main.py with some flags; its output is kept."""
-
-    def __init__(self, flags: Sequence[str], cwd: Path, command: Sequence[str] = (sys.executable, str(MAIN))) -> None:
-        environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
-        self._process = subprocess.Popen(
-            [*command, *flags],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=cwd,
-            env=environment,
-        )
-        self._lines: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stderr is not None
-        self._lines.extend(iter(self._process.stderr.readline, ""))
-
-    @property
-    def log(self) -> str:
-        return "".join(self._lines)
-
-    def signal(self, number: int) -> None:
-        self._process.send_signal(number)
-
-    def ended(self, timeout: float = 45) -> int:
-        """Its exit code."""
-        try:
-            code = self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running:\n{self.log}") from None
-        self._reader.join(5)
-        return code
-
-    def output(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.read()
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        self._reader.join(5)
-        for stream in (self._process.stdout, self._process.stderr):
-            assert stream is not None
-            stream.close()
-
-
-class Start:
-    """Starts processes, and ends them with the test."""
-
-    def __init__(self, cwd: Path) -> None:
-        self._cwd = cwd
-        self._made: list[Process] = []
-
-    def __call__(self, *flags: str, **more: Any) -> Process:
-        self._made.append(Process(flags, self._cwd, **more))
-        return self._made[-1]
-
-    def close(self) -> None:
-        for process in self._made:
-            process.close()
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    made = Start(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -290,7 +211,7 @@ def test_health_is_served_on_a_free_port_that_the_log_names(
         assert b"rest_client_requests_total" in answer.read()
 
 
-@pytest.mark.parametrize("command", [(sys.executable, str(MAIN)), (sys.executable, "-m", "controllers.app")])
+@pytest.mark.parametrize("command", [EXAMPLE, MODULE])
 def test_help_and_version_need_nothing(start: Start, command: tuple[str, ...]) -> None:
     process = start("--help", command=command)
     assert process.ended() == 0
@@ -306,4 +227,4 @@ def test_help_and_version_need_nothing(start: Start, command: tuple[str, ...]) -
 
 
 def test_the_example_has_ten_lines() -> None:
-    assert len(MAIN.read_text().splitlines()) <= 12
+    assert len(Path(EXAMPLE[1]).read_text().splitlines()) <= 12

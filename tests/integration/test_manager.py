@@ -209,16 +209,16 @@ def test_nodes_are_initialised_health_tells_and_a_stop_leaves_nothing(api: Clust
 
 @pytest.mark.row("N7")
 def test_a_missing_right_is_named_at_start_and_seen_in_health(
-    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run], caplog: pytest.LogCaptureFixture
+    api: Cluster, tmp_path: Path, runs: list[Run], caplog: pytest.LogCaptureFixture
 ) -> None:
-    embedded.access.add_user("ccm", "system:serviceaccount:kube-system:cloud-controller-manager")
-    embedded.access.deny(user="system:serviceaccount:.*", verb="patch", resource="nodes/status")
-    run = start(runs, embedded.write_kubeconfig(tmp_path / "ccm", token="ccm"))
-    eventually(lambda: "resources [nodes/status], verbs [patch]" in caplog.text)
-    status, text = run.ask("/healthz")
-    assert status == 500
-    assert "[-]rights-nodes/status failed" in text
-    assert run.ask("/livez")[0] == 200  # a restart would not help
+    with api.lacking("patch", "nodes/status", tmp_path / "restricted") as identity:
+        run = start(runs, identity.kubeconfig)
+        eventually(lambda: "resources [nodes/status], verbs [patch]" in caplog.text)
+        status, text = run.ask("/healthz")
+        assert status == 500
+        assert "[-]rights-nodes/status failed" in text
+        assert run.ask("/livez")[0] == 200  # a restart would not help
+        assert run.end() is None
 
 
 def test_without_a_cluster_id_it_does_not_start_unless_told_to(

@@ -1,0 +1,101 @@
+"""An identity that lacks one right of those that the shipped RBAC manifest gives the manager, on both API servers.
+
+The real server decides by RBAC: the identity's ClusterRole is the manifest's without the one verb. The embedded server
+knows no RBAC: there the one right is denied.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from attrs import frozen
+
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from tests.envtest.server import RESTRICTED_USER, RealAPIServer
+from tests.support.api import API
+from tests.support.waiting import eventually
+
+__all__ = ["BINDINGS", "RBAC", "ROLES", "SERVICE_ACCOUNTS", "Restricted", "restricted"]
+
+RBAC = Path(__file__).parents[2] / "examples" / "manifests" / "rbac.yaml"
+SERVICE_ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+@frozen
+class Restricted:
+    """The identity: its `kubeconfig`, and `grant`, which gives it the right that it lacks."""
+
+    kubeconfig: Path
+    grant: Callable[[], None]
+
+
+@contextmanager
+def restricted(
+    admin: API, server: EmbeddedAPIServer | RealAPIServer, verb: str, resource: str, kubeconfig: Path
+) -> Iterator[Restricted]:
+    """The identity for the body of a with statement; it has no rights any more afterwards."""
+    if isinstance(server, RealAPIServer):
+        yield from _by_rbac(admin, server, verb, resource, kubeconfig)
+        return
+    token = secrets.token_hex(16)
+    server.access.add_user(token, RESTRICTED_USER)
+    rule = server.access.deny(user=re.escape(RESTRICTED_USER), verb=verb, resource=resource)
+    yield Restricted(server.write_kubeconfig(kubeconfig, token=token), lambda: server.access.allow_again(rule))
+    server.access.revoke(token)
+
+
+def _by_rbac(admin: API, server: RealAPIServer, verb: str, resource: str, kubeconfig: Path) -> Iterator[Restricted]:
+    own = API(server.url, server.restricted_token, server.ca_file)
+    [full] = [one for one in yaml.safe_load_all(RBAC.read_text()) if one["kind"] == "ClusterRole"]
+    role = copy.deepcopy(full) | {"metadata": {"name": RESTRICTED_USER}}
+    [rule] = [rule for rule in role["rules"] if resource in rule["resources"]]
+    rule["verbs"].remove(verb)
+    if not rule["verbs"]:
+        role["rules"].remove(rule)
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": RESTRICTED_USER},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": RESTRICTED_USER},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER}],
+    }
+
+    def grant() -> None:
+        admin.patch(f"{ROLES}/{RESTRICTED_USER}", {"rules": full["rules"]})
+        _await(own, verb, resource, allowed=True)
+
+    try:
+        admin.create(ROLES, role)
+        admin.create(BINDINGS, binding)
+        # The server's authorizer follows the objects by a watch of its own.
+        _await(own, "list", "nodes", allowed=True)
+        yield Restricted(server.write_kubeconfig(kubeconfig, token=server.restricted_token), grant)
+    finally:
+        admin.delete(f"{BINDINGS}/{RESTRICTED_USER}")
+        admin.delete(f"{ROLES}/{RESTRICTED_USER}")
+        _await(own, "list", "nodes", allowed=False)
+
+
+def _await(own: API, verb: str, resource: str, *, allowed: bool) -> None:
+    eventually(lambda: _may(own, verb, resource) is allowed, message=f"{verb} {resource}: {allowed}")
+
+
+def _may(own: API, verb: str, resource: str) -> bool:
+    name, _, subresource = resource.partition("/")
+    attributes = {"verb": verb, "resource": name, "subresource": subresource}
+    review: dict[str, Any] = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    return bool(own.create(_REVIEWS, review)["status"]["allowed"])
