@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from cloudprovider import OwnedLoadBalancer
+from cloudprovider import CloudProviderError, OwnedLoadBalancer
 from cloudprovider.helpers import has_load_balancer_finalizer, wants_load_balancer
+from controllers.cloudcalls import CloudCallError
 from controllers.runtime.events import Reference
 from controllers.runtime.resources import uid_of
+from controllers.runtime.worker import Parked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,15 +58,17 @@ class OrphanReport:
         self._told: frozenset[OwnedLoadBalancer] = frozenset()
 
     def search(self) -> float | None:
-        """Search, and report what is confirmed and new. Raises what the provider raises.
+        """Search, and report what is confirmed and new.
 
-        Returns the seconds after which to confirm what was seen for the first time; None when nothing was.
+        Returns the seconds after which to search again, where the cloud did not answer, or to confirm what was seen for
+        the first time; else None.
         """
         try:
             owned = self._balancers.owned(self._cluster)
-        except Exception:
+        except (CloudProviderError, CloudCallError, Parked) as error:
             self._measures.orphan_errors.inc()
-            raise
+            log.warning("no search for orphaned load balancers: %s: %s", type(error).__name__, error)
+            return self._confirm_after
         services = self._lister.list()
         found = frozenset(orphans(owned, services))
         confirmed = found & self._suspects

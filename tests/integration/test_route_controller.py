@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
-from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.app.host import Host
+from controllers.cloudcalls import CloudCallOptions
 from controllers.route import RouteController, RouteOptions, parse_cluster_cidrs
-from controllers.runtime.clients import ClientBuilder
-from controllers.runtime.informer import InformerFactory
 from controllers.runtime.metrics import Metrics
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES, STRATEGIC
 from tests.support.nodes import small_node
+from tests.support.running import at_work
 from tests.support.waiting import eventually
 
 CIDRS = "10.244.0.0/16,fd00:10:244::/56"
@@ -40,30 +39,17 @@ def cloud() -> Iterator[FakeCloud]:
         yield made
 
 
-@contextmanager
 def _running(
     kubeconfig: Path, cloud: FakeCloud, options: RouteOptions | None = None, calls: CloudCallOptions | None = None
-) -> Iterator[Metrics]:
-    """The controller at work, as a program of one's own runs it; stopped and drained at the end."""
-    metrics = Metrics()
-    clients = ClientBuilder.from_options(kubeconfig=str(kubeconfig), metrics=metrics)
-    informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics)
-    gateway = CloudCalls(cloud, options=calls, metrics=metrics)
-    controller = RouteController(clients, informers, gateway, options=options or _options(), metrics=metrics)
-    stop = threading.Event()
-    informers.start()
-    thread = threading.Thread(target=controller.run, args=(stop,), name="controller")
-    thread.start()
-    try:
-        yield metrics
-        assert all(ok for _, ok, _ in controller.health())
-    finally:
-        stop.set()
-        thread.join(40)
-        informers.stop()
-        gateway.close()
-        clients.close()
-    assert not thread.is_alive(), "the controller did not drain"
+) -> AbstractContextManager[Metrics]:
+    """The controller at work; stopped and drained at the end."""
+
+    def make(host: Host) -> RouteController:
+        return RouteController(
+            host.clients, host.informers, host.cloud, options=options or _options(), metrics=host.metrics
+        )
+
+    return at_work(make, kubeconfig, cloud, calls)
 
 
 def _add_node(api: Cluster, name: str, *cidrs: str) -> dict[str, Any]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,14 @@ import pytest
 
 from cloudprovider import Interface
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
-from controllers.cloudcalls import CloudCallOptions, CloudCalls
-from controllers.runtime.clients import ClientBuilder
-from controllers.runtime.informer import InformerFactory
+from controllers.app.host import Host
+from controllers.cloudcalls import CloudCallOptions
 from controllers.runtime.metrics import Metrics
 from controllers.service import ServiceController, ServiceOptions
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
+from tests.support.running import at_work
 from tests.support.waiting import eventually
 
 SERVICES = "/api/v1/namespaces/default/services"
@@ -44,30 +43,17 @@ def _options(**settings: Any) -> ServiceOptions:
     return ServiceOptions(**{"cluster_name": "test", "node_sync_window": 0.1, "drift_check_period": 3600.0, **settings})
 
 
-@contextmanager
 def _running(
     kubeconfig: Path, cloud: Interface, options: ServiceOptions | None = None, calls: CloudCallOptions | None = None
-) -> Iterator[Metrics]:
-    """The controller at work, as a program of one's own runs it; stopped and drained at the end."""
-    metrics = Metrics()
-    clients = ClientBuilder.from_options(kubeconfig=str(kubeconfig), metrics=metrics)
-    informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics)
-    gateway = CloudCalls(cloud, options=calls, metrics=metrics)
-    controller = ServiceController(clients, informers, gateway, options=options or _options(), metrics=metrics)
-    stop = threading.Event()
-    informers.start()
-    thread = threading.Thread(target=controller.run, args=(stop,), name="controller")
-    thread.start()
-    try:
-        yield metrics
-        assert all(ok for _, ok, _ in controller.health())
-    finally:
-        stop.set()
-        thread.join(40)
-        informers.stop()
-        gateway.close()
-        clients.close()
-    assert not thread.is_alive(), "the controller did not drain"
+) -> AbstractContextManager[Metrics]:
+    """The controller at work; stopped and drained at the end."""
+
+    def make(host: Host) -> ServiceController:
+        return ServiceController(
+            host.clients, host.informers, host.cloud, options=options or _options(), metrics=host.metrics
+        )
+
+    return at_work(make, kubeconfig, cloud, calls)
 
 
 def _service(name: str, kind: str = "LoadBalancer", **spec: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,9 @@ from attrs import field, frozen
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import Interface
+from controllers.app import hosting
+from controllers.app.catalog import Controller
+from controllers.app.host import Host
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.node import CloudNodeController, CloudNodeOptions
 from controllers.runtime.cache import Lister
@@ -60,3 +63,22 @@ def node_controller(
         cloud.close()
         clients.close()
     assert not thread.is_alive(), "the controller did not drain"
+
+
+@contextmanager
+def at_work(
+    make: Callable[[Host], Controller], kubeconfig: Path, provider: Interface, calls: CloudCallOptions | None = None
+) -> Iterator[Metrics]:
+    """A controller that `make` builds, over `provider`; well to the end, then stopped and drained."""
+    stop = threading.Event()
+    with hosting(provider, str(kubeconfig), calls=calls) as host:
+        controller = make(host)
+        thread = threading.Thread(target=host.run, args=(controller, stop), name="controller")
+        thread.start()
+        try:
+            yield host.metrics
+            assert all(ok for _, ok, _ in controller.health())
+        finally:
+            stop.set()
+            thread.join(40)
+        assert not thread.is_alive(), "the controller did not drain"

@@ -1,0 +1,151 @@
+"""Load balancers under everything at once, over both API servers: afterwards cluster and cloud agree.
+
+Users create, change, flip and delete Services, nodes come and go, the cloud fails before and after it acted, throttles
+and builds halves, the network is cut, and the controller is replaced by its successor. A fixed seed decides. Nobody
+strips finalizers here: a Service that vanishes without one while nobody looks leaves an orphan, which is reported.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from controllers.app.host import Host
+from controllers.service import ServiceController, ServiceOptions
+from tests.envtest.server import RealAPIServer
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES, Refused
+from tests.support.nodes import small_node
+from tests.support.proxy import ChaosProxy
+from tests.support.running import at_work
+from tests.support.waiting import eventually
+
+SERVICES = "/api/v1/namespaces/default/services"
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+NAMES = [f"svc-{number:02d}" for number in range(12)]
+FAULTS: list[dict[str, Any]] = [
+    {"action": "raise", "method": "*_load_balancer*", "probability": 0.15},
+    {"action": "raise", "method": "ensure_load_balancer*", "probability": 0.1, "when": "after"},
+    {"action": "raise", "error": "RetryError", "retry_after": 0.2, "method": "*_load_balancer", "probability": 0.1},
+    {"action": "throttle", "method": "*_load_balancer*", "probability": 0.03, "retry_after": 0.1},
+    {"action": "half-built", "probability": 0.1},
+    {"action": "hang", "method": "ensure_load_balancer*", "probability": 0.03, "seconds": 0.5},
+    {"action": "wrong", "answer": "not-found", "method": "get_load_balancer", "probability": 0.1},
+    {"action": "wrong", "answer": "junk", "method": "ensure_load_balancer", "probability": 0.05},
+]
+
+
+class Users:
+    """What people and machines do to the cluster, as the dice say."""
+
+    def __init__(self, api: Cluster, dice: random.Random) -> None:
+        self.api = api
+        self.dice = dice
+
+    def act(self) -> None:
+        """One thing; that it came too late for the server is their own affair."""
+        try:
+            self.dice.choices((self._create, self._port, self._flip, self._delete, self._node), (4, 3, 3, 3, 3))[0]()
+        except Refused as refused:
+            if refused.status not in (404, 409, 422):
+                raise
+
+    def _path(self) -> str:
+        return f"{SERVICES}/{self.dice.choice(NAMES)}"
+
+    def _create(self) -> None:
+        name = self.dice.choice(NAMES)
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
+        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+        self.api.create(SERVICES, service)
+
+    def _port(self) -> None:
+        ports = [{"port": self.dice.randint(1, 999), "protocol": "TCP"}]
+        self.api.patch(self._path(), {"spec": {"ports": ports}})
+
+    def _flip(self) -> None:
+        kind = self.dice.choice(("LoadBalancer", "ClusterIP", "NodePort"))
+        self.api.patch(self._path(), {"spec": {"type": kind}})
+
+    def _delete(self) -> None:
+        self.api.delete(self._path())
+
+    def _node(self) -> None:
+        name = f"node-{self.dice.randint(1, 6)}"
+        if self.api.find(f"{NODES}/{name}") is not None:
+            self.api.delete(f"{NODES}/{name}")
+            return
+        node = small_node(name, taints=[])
+        node["spec"]["providerID"] = f"fake://{name}"
+        self.api.create(NODES, node)
+
+
+def _disagreement(api: Cluster, cloud: FakeCloud) -> str:
+    """What is wrong between cluster and cloud; empty when nothing is."""
+    services = {service["metadata"]["uid"]: service for service in api.items(SERVICES)}
+    balancers = {balancer.service_uid: balancer for balancer in cloud.console.load_balancers()}
+    nodes = sorted(node["spec"]["providerID"] for node in api.items(NODES))
+    wrong = [
+        f"{one.service} ({one.name}) has no Service" for one in balancers.values() if one.service_uid not in services
+    ]
+    if len(balancers) != len(cloud.console.load_balancers()):
+        wrong.append("a Service has two load balancers")
+    for uid, service in services.items():
+        name, finalizers = service["metadata"]["name"], service["metadata"].get("finalizers", [])
+        if "deletionTimestamp" in service["metadata"]:
+            wrong.append(f"{name} is still there")
+        elif service["spec"]["type"] != "LoadBalancer":
+            if uid in balancers or FINALIZER in finalizers or service["status"].get("loadBalancer"):
+                wrong.append(f"{name} wants none, and has finalizers {finalizers}, status {service['status']}")
+        elif name != "kubernetes":
+            found = balancers.get(uid)
+            shown = [point["ip"] for point in service["status"].get("loadBalancer", {}).get("ingress", [])]
+            if found is None or not shown or shown != list(found.ingress) or finalizers != [FINALIZER]:
+                wrong.append(f"{name} shows {shown}, finalizers {finalizers}, the cloud has {found}")
+            elif [port.port for port in found.ports] != [port["port"] for port in service["spec"]["ports"]]:
+                wrong.append(f"{name} has ports {found.ports}")
+            elif list(found.backends) != nodes:
+                wrong.append(f"{name} has backends {found.backends}, not {nodes}")
+    return "\n".join(wrong)
+
+
+@pytest.mark.row("S3")
+@pytest.mark.row("S13")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_cluster_and_cloud_agree_when_the_storm_is_over(api: Cluster, tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
+    options = ServiceOptions(cluster_name="storm", node_sync_window=0.05, drift_check_period=600.0)
+
+    def make(host: Host) -> ServiceController:
+        return ServiceController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics)
+
+    settings = {"log": "all", "on_demand": {}, "latency": {"*": 0.01}, "seed": seed}
+    with FakeCloud(FakeConfig.model_validate(settings)) as cloud, ChaosProxy(api.url, api.ca_file) as proxy:
+        kubeconfig = proxy.write_kubeconfig(tmp_path / "through-proxy", token)
+        users = Users(api, dice)
+        for _ in range(6):
+            users.act()
+        for fault in FAULTS:
+            cloud.faults.add(fault)
+        for _ in range(3):
+            with at_work(make, kubeconfig, cloud):
+                for step in range(40):
+                    users.act()
+                    if step % 15 == 10:
+                        proxy.cut()
+                    time.sleep(dice.random() * 0.04)
+        cloud.faults.clear()
+        with at_work(make, kubeconfig, cloud):
+            eventually(
+                lambda: not _disagreement(api, cloud), 90, message=lambda: _disagreement(api, cloud) or "it agrees now"
+            )
+            changed = len(cloud.calls.log("ensure_load_balancer", "update_load_balancer"))
+            time.sleep(1.0)
+            assert len(cloud.calls.log("ensure_load_balancer", "update_load_balancer")) == changed, "no rest"
+        assert not cloud.calls.overlaps()
