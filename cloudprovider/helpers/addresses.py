@@ -105,8 +105,11 @@ def add_to_node_addresses(
     addresses: Iterable[V1NodeAddress], more: Iterable[V1NodeAddress] = ()
 ) -> tuple[V1NodeAddress, ...]:
     """Both lists one after the other, without duplicates; the first of each stays."""
+    both = (*addresses, *more)
+    if len({address.type for address in both}) == len(both):
+        return both  # no IP needs to be read
     unique: dict[tuple[str, str | IPAddress], V1NodeAddress] = {}
-    for address in (*addresses, *more):
+    for address in both:
         unique.setdefault(_identity(address), address)
     return tuple(unique.values())
 

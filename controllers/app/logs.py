@@ -40,6 +40,8 @@ class _Formatter(logging.Formatter):
     def message(self, record: logging.LogRecord) -> str:
         """The message on one line: names of users' objects cannot forge a second one."""
         text = redact(record.getMessage())
+        if text.isprintable():
+            return text
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
     def trace(self, record: logging.LogRecord) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from attrs import field, frozen
 
 from controllers.runtime.apierrors import Conflict, Invalid
-from controllers.runtime.restclient import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, RestClient
+from controllers.runtime.restclient import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Response, RestClient
 
 JSON = dict[str, Any]
 T = TypeVar("T")
@@ -175,18 +175,30 @@ def patch(
     """
     if not body:
         return None
+    accept = METADATA_ONLY if metadata_only else "application/json"
+    found: JSON = _send(rest, path, body, content_type, accept, uid, resource_version, timeout).json()
+    return found
+
+
+def _send(
+    rest: RestClient,
+    path: str,
+    body: Mapping[str, Any],
+    content_type: str,
+    accept: str,
+    uid: str | None,
+    resource_version: str | None,
+    timeout: float | None,
+) -> Response:
     preconditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
     if preconditions:
         body = {**body, "metadata": {**body.get("metadata", {}), **preconditions}}
-    accept = METADATA_ONLY if metadata_only else "application/json"
     try:
-        answer = rest.request("PATCH", path, body=body, content_type=content_type, accept=accept, timeout=timeout)
+        return rest.request("PATCH", path, body=body, content_type=content_type, accept=accept, timeout=timeout)
     except Invalid as error:
         if uid and _is_about_uid(error):
             raise ObjectReplaced(f"{path} is no longer the object with UID {uid}") from error
         raise
-    found: JSON = answer.json()
-    return found
 
 
 def apply(
@@ -218,16 +230,20 @@ def apply(
             for place, planned in enumerate(patches):
                 # Once one is bound to the version, so are those before it, whose answers tell the next version.
                 bound = any(later.versioned for later in patches[place:])
-                answer = patch(
+                answer = _send(
                     rest,
                     f"{path}/{planned.subresource}" if planned.subresource else path,
                     planned.body,
                     planned.content_type,
-                    uid=uid,
-                    resource_version=version if bound else None,
-                    timeout=timeout,
+                    METADATA_ONLY,
+                    uid,
+                    version if bound else None,
+                    timeout,
                 )
-                version = _metadata(answer, "resourceVersion")
+                if place + 1 < len(patches):
+                    version = _metadata(answer.json(), "resourceVersion")
+                else:
+                    answer.look()
             return obj
         except Conflict:
             attempts -= 1

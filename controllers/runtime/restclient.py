@@ -38,6 +38,7 @@ DEFAULT_TRIES: Final = 3
 Guard = Callable[[str, str], None]
 """Called with (method, path) right before each write is sent; raises to refuse it."""
 
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _PATH: Final = re.compile(r"/[!-~]*")
 _VALIDATED: Final = frozenset(("POST", "PUT", "PATCH"))
 
@@ -57,8 +58,17 @@ class Response:
         try:
             return json.loads(self.data)
         except ValueError as error:
-            text = self.data[:200].decode("utf-8", "replace")
-            raise ServerError(f"the answer is not JSON: {text!r}", status=self.status) from error
+            raise self._no_json() from error
+
+    def look(self) -> None:
+        """Raise as `json` does when the body is plainly no object, without parsing it: nobody needs its contents."""
+        data = self.data.strip()
+        if not (data.startswith(b"{") and data.endswith(b"}")):
+            raise self._no_json()
+
+    def _no_json(self) -> ServerError:
+        text = self.data[:200].decode("utf-8", "replace")
+        return ServerError(f"the answer is not JSON: {text!r}", status=self.status)
 
 
 class RestClient:
@@ -227,4 +237,4 @@ class RestClient:
 
 
 def _encode(body: object) -> bytes:
-    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+    return _ENCODER.encode(body).encode()

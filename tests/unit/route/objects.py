@@ -16,6 +16,7 @@ from controllers.route.reconcile import RouteReconciler
 from controllers.route.table import RouteTable
 from controllers.runtime.apierrors import from_status
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.restclient import Response
 from controllers.runtime.workqueue import Backoff, WorkQueue
 from tests.support.clock import FakeClock
 
@@ -54,14 +55,6 @@ def addresses(*ips: str) -> tuple[V1NodeAddress, ...]:
     return tuple(V1NodeAddress(type="InternalIP", address=ip) for ip in ips)
 
 
-class Answer:
-    def __init__(self, body: dict[str, Any]) -> None:
-        self.body = body
-
-    def json(self) -> dict[str, Any]:
-        return self.body
-
-
 @define
 class Rest:
     """The API server's nodes; what is asked and written is noted."""
@@ -80,10 +73,10 @@ class Rest:
         body = {"kind": "Status", "reason": "NotFound", "code": 404, "details": details}
         raise from_status(404, {}, json.dumps(body).encode(), method="GET", path=path)
 
-    def request(self, method: str, path: str, *, body: Any, **_: Any) -> Answer:
+    def request(self, method: str, path: str, *, body: Any, **_: Any) -> Response:
         assert method == "PATCH"
         self.patches.append((path.removeprefix(PREFIX), body))
-        return Answer({"metadata": {"resourceVersion": "2"}})
+        return Response(200, {}, b'{"metadata": {"resourceVersion": "2"}}')
 
 
 @define

@@ -27,6 +27,7 @@ class FakeRest:
         self.accepted: list[dict[str, Any]] = []
         self.reads = 0
         self.on_read: Callable[[], None] = lambda: None
+        self.page = b""  # what a proxy answers instead
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -47,7 +48,7 @@ class FakeRest:
         self.version += 1
         self.accepted.append(body)
         self.accept = accept
-        return Response(200, {}, json.dumps(self.raw).encode())
+        return Response(200, {}, self.page or json.dumps(self.raw).encode())
 
     def get(self, path: str, *, timeout: float | None = None) -> Any:
         assert path == PATH
@@ -202,6 +203,16 @@ class TestApply:
         fake.on_read = recreate
         with pytest.raises(ObjectReplaced, match="UID u1"):
             apply(rest_of(fake), PATH, first, lambda _: [label("1")], dict)
+        assert len(fake.sent) == 1
+
+    @pytest.mark.parametrize("page", [b"<html>", b"{", b" "])
+    @pytest.mark.parametrize("patches", [1, 2])
+    def test_an_answer_that_is_no_object_is_no_success(self, page: bytes, patches: int) -> None:
+        fake = FakeRest()
+        fake.page = page
+        plan = [label(str(number), subresource="status" if number else "") for number in range(patches)]
+        with pytest.raises(ServerError, match="not JSON"):
+            apply(rest_of(fake), PATH, fake.raw, lambda _: plan, lambda raw: raw)
         assert len(fake.sent) == 1
 
     @pytest.mark.parametrize("error", [NotFound("x", status=404), ServerError("x", status=500)])
