@@ -21,10 +21,10 @@ _STOP_SECONDS = 60
 
 
 class Unfinished(Exception):
-    """A contender did not do its work; `short` is for the table, the message has the end of its log."""
+    """A contender did not do its work, or not rightly; `short` is for the table, the message has the end of its log."""
 
-    def __init__(self, short: str, log: str) -> None:
-        super().__init__(f"{short}\n{log}")
+    def __init__(self, short: str, log: str = "") -> None:
+        super().__init__(f"{short}\n{log}".rstrip())
         self.short = short
 
 

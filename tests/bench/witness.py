@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 
 class Tail:
@@ -128,9 +129,9 @@ class Call:
     method: str
     began: float
     ended: float
-    keys: tuple[str, ...] = field(converter=tuple)
+    keys: tuple[str, ...]
     """Node names, "namespace/name" of a Service, or a route's destination."""
-    gone: tuple[str, ...] = field(default=(), converter=tuple)
+    gone: tuple[str, ...] = ()
     """Those of the nodes that it said are gone."""
     nodes: int = 0
     """How many nodes a load balancer was given."""
@@ -154,7 +155,7 @@ class JournalReader:
 
 
 def _call(entry: Mapping[str, Any]) -> Call:
-    return Call(**entry)
+    return Call(**{**entry, "keys": tuple(entry["keys"]), "gone": tuple(entry.get("gone", ()))})
 
 
 # ---- what follows from them
@@ -193,11 +194,6 @@ def confirmed(calls: Iterable[Call], answers: int, period: float) -> dict[str, f
     return found
 
 
-def per_key(calls: Iterable[Call], wanted: Callable[[Call], bool]) -> dict[str, int]:
-    """How many of the wanted calls each key had."""
-    counts: dict[str, int] = {}
-    for call in calls:
-        if wanted(call):
-            for key in call.keys:
-                counts[key] = counts.get(key, 0) + 1
-    return counts
+def per_key(calls: Iterable[Call]) -> dict[str, int]:
+    """How many of these calls each key had."""
+    return dict(Counter(key for call in calls for key in call.keys))

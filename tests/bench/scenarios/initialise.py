@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.bench.cluster import BenchCluster, new_nodes
 from tests.bench.contenders import UNCAPPED, Contender
 from tests.bench.scenario import Figure, Figures, Goal, Scenario, alone
-from tests.bench.trial import trial
+from tests.bench.trial import Unfinished, trial
 from tests.bench.witness import Write, seen
 
 LIMIT = "the API server's limit"
@@ -82,4 +82,4 @@ def _check(cluster: BenchCluster, count: int) -> None:
         node = cluster.node(f"node-{number:05d}")
         taints = {taint["key"] for taint in node["spec"].get("taints", ())}
         if "node.cloudprovider.kubernetes.io/uninitialized" in taints or not node["spec"].get("providerID"):
-            raise RuntimeError(f"node {node['metadata']['name']} was not initialised")
+            raise Unfinished(f"node {node['metadata']['name']} was not initialised")

@@ -7,7 +7,7 @@ import time
 from tests.bench.cluster import BenchCluster, known_nodes, names
 from tests.bench.contenders import Contender, beside_go
 from tests.bench.scenario import Figure, Figures, Goal, Scenario, alone
-from tests.bench.scenarios.services import serve
+from tests.bench.scenarios.services import await_addresses, create
 from tests.bench.trial import Trial, trial
 from tests.bench.witness import Call, per_key
 from tests.support.api import NODES
@@ -46,7 +46,8 @@ def joining(scale: float) -> Scenario:
 def _measure(contender: Contender, count: int, joins: int) -> Figures:
     wanted = names("service", count)
     with BenchCluster(known_nodes(names("node", FIRST_NODES))) as cluster, trial(contender, cluster) as run:
-        serve(cluster, run, wanted)
+        create(cluster, wanted)
+        await_addresses(cluster, run, wanted)
         _quiet(run)
         began = time.time()
         _join(cluster, joins)
@@ -54,7 +55,7 @@ def _measure(contender: Contender, count: int, joins: int) -> Figures:
         _quiet(run)
         joined = max(write.ended for write in run.audit.of("nodes", "create") if write.name.startswith(JOINING))
         calls = _since(run, began)
-        counts = per_key(calls, lambda call: True)
+        counts = per_key(calls)
         return {
             "most": max(counts.values()),
             "mean": sum(counts.values()) / count,

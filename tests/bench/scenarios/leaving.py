@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.bench.cluster import BenchCluster, known_nodes, names
 from tests.bench.contenders import GONE, Contender, beside_go
 from tests.bench.scenario import Figure, Figures, Goal, Scenario, alone
-from tests.bench.trial import trial
+from tests.bench.trial import Unfinished, trial
 from tests.bench.witness import confirmed
 
 LATENCY_MS = 50
@@ -46,10 +46,10 @@ def _measure(contender: Contender, left: list[str], gone: list[str]) -> Figures:
         deleted = {write.name: write.ended for write in run.audit.of("nodes", "delete")}
         remaining = {node["metadata"]["name"] for node in cluster.api.items("/api/v1/nodes")}
     if set(deleted) != set(gone) or remaining != set(left):
-        raise RuntimeError("other nodes were deleted than those that are gone")
+        raise Unfinished("other nodes were deleted than those that are gone")
     known = confirmed(calls, CONFIRMATIONS[contender.kind], MONITOR_PERIOD)
     if set(known) != set(gone):
-        raise RuntimeError(f"only {len(known)} of the deleted nodes were confirmed gone")
+        raise Unfinished(f"only {len(known)} of the deleted nodes were confirmed gone")
     last = max(deleted.values())
     return {
         "since_gone": last - run.started,

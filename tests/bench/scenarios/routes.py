@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.bench.cluster import JSON, BenchCluster, known_nodes, names
 from tests.bench.contenders import Contender, beside_go
 from tests.bench.scenario import Figure, Figures, Goal, Scenario, alone
-from tests.bench.trial import trial
+from tests.bench.trial import Unfinished, trial
 
 LATENCY_MS = 50
 FLAGS = ("--allocate-node-cidrs=true", "--configure-cloud-routes=true", "--cluster-cidr=10.128.0.0/9")
@@ -56,7 +56,7 @@ def _measure(contender: Contender, count: int) -> Figures:
         for name in (names("node", count)[number] for number in (0, count // 2, count - 1)):
             conditions = {one["type"]: one["status"] for one in cluster.node(name)["status"]["conditions"]}
             if conditions.get("NetworkUnavailable") != "False":
-                raise RuntimeError(f"node {name} has no network: {conditions}")
+                raise Unfinished(f"node {name} has no network: {conditions}")
     first = min(call.began for call in calls)
     last_route = max(call.ended for call in calls if call.method == "create_route")
     last = max(last_route, *(write.ended for write in told))

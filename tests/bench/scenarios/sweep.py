@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tests.bench.cluster import BenchCluster, known_nodes, names
 from tests.bench.contenders import Contender, beside_go
 from tests.bench.scenario import Figure, Figures, Goal, Measure, Scenario
-from tests.bench.trial import trial
+from tests.bench.trial import Unfinished, trial
 from tests.bench.witness import learnt
 
 CONTROLLERS = "cloud-node-lifecycle"
@@ -54,7 +54,7 @@ def _measure(contender: Contender, cluster: BenchCluster, lost: list[str]) -> Fi
         calls = run.journal.read()
     found = learnt(calls)
     if set(found) != set(lost):
-        raise RuntimeError("the cloud was asked about other nodes than those that are not ready")
+        raise Unfinished("the cloud was asked about other nodes than those that are not ready")
     last, first = max(found.values()), min(call.began for call in calls)
     return {
         "sweep": last - first,
