@@ -74,6 +74,10 @@ class Context:
     drain: float
     """Seconds that a controller may take to finish its work when it is told to stop."""
 
+    def build(self, kind: Callable[..., Controller], options: object) -> Controller:
+        """A controller of ours: all take the same."""
+        return kind(self.clients, self.informers, self.cloud, options=options, metrics=self.metrics, clock=self.clock)
+
 
 @attrs.frozen(kw_only=True)
 class ControllerEntry:
@@ -132,14 +136,7 @@ def _node(context: Context) -> Controller:
         node_status_update_frequency=flags.node_status_update_frequency,
         drain_timeout=context.drain,
     )
-    return CloudNodeController(
-        context.clients,
-        context.informers,
-        context.cloud,
-        options=options,
-        metrics=context.metrics,
-        clock=context.clock,
-    )
+    return context.build(CloudNodeController, options)
 
 
 _LIFECYCLE_RULES = (

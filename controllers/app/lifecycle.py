@@ -158,11 +158,4 @@ def node_lifecycle_controller(context: Context) -> Controller:
         concurrent_node_lifecycle_syncs=flags.concurrent_syncs,
         drain_timeout=context.drain,
     )
-    return NodeLifecycleController(
-        context.clients,
-        context.informers,
-        context.cloud,
-        options=options,
-        metrics=context.metrics,
-        clock=context.clock,
-    )
+    return context.build(NodeLifecycleController, options)

@@ -92,11 +92,4 @@ def route_controller(context: Context) -> Controller | None:
         route_reconciliation_period=flags.route_reconciliation_period,
         drain_timeout=context.drain,
     )
-    return RouteController(
-        context.clients,
-        context.informers,
-        context.cloud,
-        options=options,
-        metrics=context.metrics,
-        clock=context.clock,
-    )
+    return context.build(RouteController, options)

@@ -101,11 +101,4 @@ def service_controller(context: Context) -> Controller | None:
         ready_nodes_only=flags.load_balancer_ready_nodes_only,
         drain_timeout=context.drain,
     )
-    return ServiceController(
-        context.clients,
-        context.informers,
-        context.cloud,
-        options=options,
-        metrics=context.metrics,
-        clock=context.clock,
-    )
+    return context.build(ServiceController, options)
