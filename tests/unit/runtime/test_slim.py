@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_node import V1Node
 
@@ -87,6 +87,7 @@ class TestEqualToTheLongWay:
         assert node.status is not None
         assert node.status.volumes_in_use is None
 
+    @settings(deadline=None)
     @given(
         labels=st.dictionaries(TEXT, TEXT, max_size=4),
         annotations=st.none() | st.dictionaries(TEXT, TEXT, max_size=4),

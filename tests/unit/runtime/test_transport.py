@@ -221,12 +221,44 @@ class TestDeadConnections:
 
 
 class TestTime:
-    def test_a_silent_server_costs_the_timeout(self) -> None:
-        with Server(answer_none) as server:
-            transport = transport_to(server.url)
+    @pytest.mark.parametrize("tls", [False, True])
+    def test_a_silent_server_costs_the_timeout(self, tls: bool, authority: Authority) -> None:
+        with Server(answer_none, tls=authority.server_context() if tls else None) as server:
+            transport = transport_to(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)
             with pytest.raises(Unreachable, match="timed out") as caught:
                 send(transport, seconds=0.05)
             assert caught.value.sent
+            transport.close()
+
+    @pytest.mark.parametrize("tls", [False, True])
+    def test_a_server_that_does_not_read_costs_the_timeout(self, tls: bool, authority: Authority) -> None:
+        done = threading.Event()
+
+        def read_nothing(peer: Peer) -> None:
+            done.wait(10)
+
+        with Server(read_nothing, tls=authority.server_context() if tls else None) as server:
+            transport = transport_to(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)
+            with pytest.raises(Unreachable, match="timed out") as caught:
+                transport.exchange("POST", "/", b"x" * 50_000_000, transport.clock.monotonic() + 0.2)
+            assert not caught.value.sent
+            done.set()
+            transport.close()
+
+    @pytest.mark.parametrize("tls", [False, True])
+    def test_each_request_has_a_time_of_its_own(self, tls: bool, authority: Authority) -> None:
+        answered = iter([True, False])
+
+        def answer_once(peer: Peer) -> None:
+            while peer.request():
+                if next(answered):
+                    peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+        with Server(answer_once, tls=authority.server_context() if tls else None) as server:
+            transport = transport_to(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)
+            send(transport, seconds=60)
+            with pytest.raises(Unreachable, match="timed out"):
+                send(transport, seconds=0.05)
             transport.close()
 
     def test_a_dripping_server_does_not_stretch_it(self) -> None:
