@@ -64,7 +64,7 @@ class Ask(Generic[R]):
     about: str = ""
     """For people, where `key` is empty."""
     counted: bool = True
-    """Whether it shows in the metrics; accessors that do no work don't."""
+    """Whether it shows in the metrics and keeps to the rate; accessors that do no work don't."""
 
 
 @frozen
@@ -163,6 +163,7 @@ class Gateway:
             priority=ask.priority,
             clock=self.clock,
             patience=patience,
+            limited=ask.counted,
         )
         self._pool.submit(job)
         return job
@@ -192,17 +193,17 @@ class Gateway:
     def health(self) -> CallHealth:
         """How the calls are doing. Cheap."""
         now = self.clock.monotonic()
-        overdue = sorted(
-            (OverdueCall(job.method, job.key or job.work.about, now - job.started) for job in self._pool.overdue()),
-            key=lambda call: -call.seconds,
-        )
+        jobs = sorted(self._pool.overdue(), key=lambda job: job.started)
+        overdue = {job: OverdueCall(job.method, job.key or job.work.about, now - job.started) for job in jobs}
         fatal = self._pool.fatal()
         message = fatal
         if not fatal:
-            shown = ", ".join(f"{c.method} for {c.key} since {c.seconds:.0f} s" for c in overdue[:3])
+            blamed = sorted(jobs, key=lambda job: not job.key)[:3]  # of a batch, hardly anyone is to blame
+            calls = [overdue[job] for job in blamed]
+            shown = ", ".join(f"{c.method} for {c.key} since {c.seconds:.0f} s" for c in calls)
             more = f" and {len(overdue) - 3} more" if len(overdue) > 3 else ""
             message = f"overdue: {shown}{more}" if overdue else "ok"
-        return CallHealth(not overdue and not fatal, bool(fatal), message, tuple(overdue))
+        return CallHealth(not overdue and not fatal, bool(fatal), message, tuple(overdue.values()))
 
     def in_flight(self) -> int:
         """Calls under way, overdue ones not counted."""

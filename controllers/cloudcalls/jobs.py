@@ -109,6 +109,7 @@ class Job:
         "fate",
         "inbox",
         "key",
+        "limited",
         "method",
         "outcome",
         "patience",
@@ -131,6 +132,7 @@ class Job:
         priority: int,
         clock: Clock,
         patience: float = math.inf,
+        limited: bool = True,
     ) -> None:
         self.work = work
         self.method = method
@@ -141,6 +143,8 @@ class Job:
         self.priority = priority
         self.patience = min(patience, timeout)
         """Seconds after its start when the inbox's thread wants to look at it."""
+        self.limited = limited
+        """Whether the limiter is asked; not for what never reaches the cloud."""
         self.cancelled = Cancellation(clock)
         # ----
         self.state = JobState.QUEUED

@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -60,7 +61,7 @@ class VendorPool:
         self._on_fatal = on_fatal
 
         self._lock = threading.Lock()
-        self._queue: list[tuple[int, int, Job]] = []
+        self._queue: list[tuple[float, int, Job]] = []
         self._order = itertools.count()
         self._busy = 0  # slots in use: running jobs, and overdue ones beyond max_abandoned
         self._running: set[Job] = set()
@@ -85,7 +86,8 @@ class VendorPool:
                 refused = True
             else:
                 refused = False
-                heapq.heappush(self._queue, (-job.priority, next(self._order), job))
+                rank = -job.priority if job.limited else -math.inf  # nobody waits behind the rate for what is free
+                heapq.heappush(self._queue, (rank, next(self._order), job))
                 self._dispatch()
         if refused:
             self._refuse(job)
@@ -228,7 +230,7 @@ class VendorPool:
                 heapq.heappop(self._queue)
                 continue
             now = self._clock.monotonic()
-            wait = self._limiter.start(now)
+            wait = self._limiter.start(now) if job.limited else 0.0
             if wait > 0:
                 self._resume(now + wait)
                 return None

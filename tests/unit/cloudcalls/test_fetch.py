@@ -350,7 +350,10 @@ def test_a_batch_hung_by_one_node_answers_all_the_others() -> None:
         assert isinstance(overdue, CallOverdue)
         assert set(w.calls.parked()) == {"node/n17"}
         assert len(w.calls.health().overdue) == 4
-        assert "100 nodes (n0, n1, n2, ...)" in w.calls.health().message
+        message = w.calls.health().message
+        assert message.startswith("overdue: instances_metadata for node/n17 since "), "the one to blame goes first"
+        assert "100 nodes (n0, n1, n2, ...)" in message
+        assert message.endswith(" and 1 more")
         assert batch.count("instances_metadata") == 13
         hang.release()
         overdue.until.result(LIMIT)

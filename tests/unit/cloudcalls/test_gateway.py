@@ -31,7 +31,7 @@ from controllers.cloudcalls import (
     InvalidAnswer,
 )
 from controllers.runtime.worker import Parked
-from tests.unit.cloudcalls.support import LIMIT, Hang, Provider, Task, World, node, world
+from tests.unit.cloudcalls.support import LIMIT, Capability, Hang, Provider, Task, World, metadata, node, world
 
 
 def later(w: World, fn: Callable[..., Any], *args: Any, key: str, method: str = "m", **how: Any) -> Task[Any]:
@@ -376,6 +376,20 @@ def test_two_hundred_parallel_calls_go_through_the_bucket() -> None:
         assert starts[-1] - begin == pytest.approx(19.5, abs=0.2)
         for i in range(200 - 15):
             assert starts[i + 15] - starts[i] >= 1.0 - 1e-6, "never more than burst + rate in a second"
+
+
+def test_accessors_neither_use_up_the_rate_nor_wait_for_it() -> None:
+    v2 = Capability(instance_metadata=lambda one: metadata(one.metadata.name))
+    with world(Provider(instances_v2=v2), qps=1, burst=2) as w:
+        assert w.calls.has_instances
+        assert w.calls.max_batch == 1
+        assert w.fetch([node("a")]).good() == {"a"}  # no time passed: its prefixes and the question took the burst
+        waiting = later(w, lambda: None, key="k", priority=PRIORITY_DELETE)
+        w.clock.wait_for_timeout(1)
+        assert w.calls.load_balancers is None
+        assert not waiting.done()
+        w.clock.advance(1)
+        waiting.result()
 
 
 def test_throttling_slows_everyone_down_and_the_delay_is_obeyed() -> None:
