@@ -58,10 +58,10 @@ def _by_rbac(admin: API, server: RealAPIServer, verb: str, resource: str, kubeco
     own = API(server.url, server.restricted_token, server.ca_file)
     [full] = [one for one in yaml.safe_load_all(RBAC.read_text()) if one["kind"] == "ClusterRole"]
     role = copy.deepcopy(full) | {"metadata": {"name": RESTRICTED_USER}}
-    [rule] = [rule for rule in role["rules"] if resource in rule["resources"]]
-    rule["verbs"].remove(verb)
-    if not rule["verbs"]:
-        role["rules"].remove(rule)
+    for rule in role["rules"]:
+        if resource in rule["resources"]:
+            rule["verbs"] = [other for other in rule["verbs"] if other != verb]
+    role["rules"] = [rule for rule in role["rules"] if rule["verbs"]]
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",

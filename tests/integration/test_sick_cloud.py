@@ -1,0 +1,146 @@
+"""The manager as a process over a sick cloud: it hangs on one node, raises on another, returns junk on a third,
+throttles.
+
+Everything is seen as an operator sees it: nodes and Events in the API server, health and metrics over HTTP. The cloud
+is the fake one in a file, so that the test can break and mend it from outside.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cloudprovider.testing.fake import attach
+from tests.integration.conftest import Cluster
+from tests.support.api import EVENTS, NODES
+from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.process import MODULE, Process, Start
+from tests.support.waiting import eventually
+
+HUNG, RAISING, JUNK = SICK = ("node-0003", "node-0017", "node-0042")
+EARLY = [f"node-{number:04d}" for number in range(50)]
+LATE = [f"node-{number:04d}" for number in range(50, 60)]
+THROTTLED_SECONDS = 10.0
+CLOUD = """
+state: cloud.sqlite
+generate: [{count: 60, types: [small], zones: [zone-a]}]
+log: all
+faults:
+- {name: hang, action: hang, mode: hard, method: "instance*_metadata", key: node-0003}
+- {name: raise, action: raise, error: RuntimeError, method: "instance*_metadata", key: node-0017}
+- {name: junk, action: wrong, answer: junk, junk: addresses, method: "instance*_metadata", key: node-0042}
+"""
+
+
+def _ready(api: Cluster) -> set[str]:
+    """The nodes without the taint."""
+    key = UNINITIALIZED["key"]
+    return {
+        node["metadata"]["name"]
+        for node in api.items(NODES)
+        if key not in [taint["key"] for taint in node["spec"].get("taints", ())]
+    }
+
+
+def _synced(api: Cluster) -> set[str]:
+    """The nodes of which an Event says that they are initialised."""
+    return {event["involvedObject"]["name"] for event in api.items(EVENTS) if event["reason"] == "Synced"}
+
+
+def _told(api: Cluster, name: str) -> dict[str, str]:
+    """The Events of a node: message by reason."""
+    return {event["reason"]: event["message"] for event in api.events_of(name)}
+
+
+def _join(api: Cluster, names: Iterable[str]) -> None:
+    for name in names:
+        api.create(NODES, small_node(name))
+
+
+def _start(start: Start, api: Cluster, folder: Path, capabilities: list[str]) -> Process:
+    """The manager over the sick cloud, with the 50 nodes there."""
+    (folder / "cloud.yaml").write_text(yaml.safe_dump(yaml.safe_load(CLOUD) | {"capabilities": capabilities}))
+    _join(api, EARLY)
+    return start(
+        "--cloud-provider=fake",
+        f"--cloud-config={folder / 'cloud.yaml'}",
+        f"--kubeconfig={api.kubeconfig}",
+        "--leader-elect=false",
+        "--health-bind-address=127.0.0.1:0",
+        "--cloud-api-timeout=2s",
+        command=MODULE,
+    )
+
+
+def _see_the_three(api: Cluster, process: Process, method: str, counter: str) -> None:
+    """All others are initialised at once, and of the three tell Events, health and metrics."""
+    eventually(lambda: _ready(api) == set(EARLY) - set(SICK), 30, lambda: (_ready(api), process.log))
+    eventually(lambda: "CloudCallOverdue" in _told(api, HUNG), 20, lambda: process.log)
+    eventually(lambda: "FailedToInitializeNode" in _told(api, RAISING), 20, lambda: process.log)
+    eventually(lambda: "InvalidInstanceMetadata" in _told(api, JUNK), 20, lambda: process.log)
+    assert f"injected into {method} by the fault raise" in _told(api, RAISING)["FailedToInitializeNode"]
+    assert "not-an-address" in _told(api, JUNK)["InvalidInstanceMetadata"]
+    assert all("the node stays tainted until this succeeds" in " ".join(_told(api, name).values()) for name in SICK)
+    status, text = process.ask("/healthz")
+    assert status == 500
+    assert "[-]cloud-calls failed: overdue: " in text
+    assert f"{method} for node/{HUNG} since" in text
+    assert text.count("[-]") == 1
+    assert process.ask("/livez") == (200, "ok")
+    assert process.ask("/readyz") == (200, "ok")
+    assert process.metric("cloudprovider_api_requests_parked", provider="fake") == 1
+    assert process.metric("cloudprovider_api_requests_overdue", provider="fake") >= 1
+    assert process.metric("cloudprovider_api_requests_total", method=method, outcome="overdue") >= 1
+    assert process.metric("cloudprovider_api_request_duration_seconds_count", method=method) >= 1
+    assert process.metric(counter, method=method, outcome="error") >= 1
+    assert process.metric(counter, method=method, outcome="invalid") >= 1
+    assert _ready(api) == set(EARLY) - set(SICK)
+
+
+def _see_all_well(api: Cluster, process: Process, names: Iterable[str]) -> None:
+    """Each of these nodes is initialised and said to be, health is good again, and a stop leaves nothing behind."""
+    wanted = set(names)
+    eventually(lambda: _ready(api) >= wanted, 40, lambda: (wanted - _ready(api), process.log))
+    eventually(lambda: _synced(api) >= wanted, 20, lambda: (wanted - _synced(api), process.log))
+    eventually(lambda: process.ask("/healthz") == (200, "ok"))
+    eventually(lambda: process.metric("cloudprovider_api_requests_overdue") == 0)
+    assert process.metric("cloudprovider_api_requests_parked") == 0
+    process.signal(signal.SIGTERM)
+    assert process.ended() == 0
+    assert "nothing left behind" in process.log
+    assert "Traceback" not in process.log
+
+
+@pytest.mark.row("N5", "N8", "M3", "M6")
+def test_a_sick_cloud_costs_only_its_victims_and_everyone_is_told(api: Cluster, start: Start, tmp_path: Path) -> None:
+    process = _start(start, api, tmp_path, ["instances_batch", "instances_v2"])
+    _see_the_three(api, process, "instances_metadata", "cloudprovider_api_batch_items_total")
+    with attach(tmp_path / "cloud.sqlite") as cloud:
+        # The three may recover, but now the cloud throttles everyone, just when more nodes join.
+        throttle = {"name": "throttle", "action": "throttle", "method": "instance*", "retry_after": 1.0}
+        began = time.monotonic()
+        cloud.faults.add({**throttle, "stop": THROTTLED_SECONDS})
+        for name in ("hang", "raise", "junk"):
+            cloud.faults.remove(name)
+        _join(api, LATE)
+        eventually(lambda: process.metric("cloudprovider_api_requests_total", outcome="throttled") >= 2)
+        assert 0 < process.metric("cloudprovider_api_throttle_rate") < 100
+        eventually(lambda: process.ask("/healthz")[0] == 200)  # a cloud that asks for patience is not ill
+        tainted = not _ready(api) & {*SICK, *LATE}
+        assert tainted or time.monotonic() - began >= THROTTLED_SECONDS
+        _see_all_well(api, process, [*EARLY, *LATE])
+        assert 2 <= cloud.faults.struck("throttle") <= 2 * THROTTLED_SECONDS, "asked again once a second, not more"
+
+
+@pytest.mark.row("N5", "N8", "M3", "M6")
+def test_so_it_is_with_a_cloud_that_is_asked_node_by_node(api: Cluster, start: Start, tmp_path: Path) -> None:
+    process = _start(start, api, tmp_path, ["instances_v2"])
+    _see_the_three(api, process, "instance_metadata", "cloudprovider_api_requests_total")
+    with attach(tmp_path / "cloud.sqlite") as cloud:
+        cloud.faults.clear()
+    _see_all_well(api, process, EARLY)
