@@ -86,9 +86,13 @@ def main(
     gc.disable()
     try:
         manager = _manager(outcome.options, catalog)
+        gc.freeze()  # nor later
     finally:
         gc.enable()
-    return FAILED if manager is None else _run(manager)
+    try:
+        return FAILED if manager is None else _run(manager)
+    finally:
+        gc.unfreeze()
 
 
 class _Formatter(argparse.HelpFormatter):
