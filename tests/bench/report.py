@@ -23,7 +23,7 @@ WIDTH = 140
 def block(scenario: Scenario, outcomes: Sequence[Outcome], load: float) -> str:
     """One scenario's heading, table, goals, and how it was measured."""
     repetitions = max((len(one.runs) for one in outcomes), default=0)
-    once = ", ".join(one.contender.name for one in outcomes if one.contender.once)
+    once = "; ".join(one.contender.name for one in outcomes if one.contender.once)
     runs = f"minimum / median of {repetitions}" if repetitions > 1 else "one run each"
     lines = [
         f"### {scenario.title}",
@@ -54,7 +54,9 @@ def sentence(goal: Goal, figures: Sequence[Figure], outcomes: Sequence[Outcome])
     """A goal, and whether it was reached."""
     figure = next(figure for figure in figures if figure.key == goal.figure)
     values, others = _of(goal.contender, goal.figure, outcomes), _of(goal.of, goal.figure, outcomes)
-    most = f"{goal.at_most:g}" + (f" times that of {goal.of}" if goal.of else "")
+    most = f"{goal.at_most:g}"
+    if goal.of:
+        most = f"{most} times that of {goal.of}" if goal.at_most != 1 else f"that of {goal.of}"
     text = f"Goal for {goal.contender}: {figure.heading} <= {most}: "
     if not values or (goal.of and not others):
         return text + "not measured"
