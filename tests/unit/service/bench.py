@@ -1,0 +1,204 @@
+"""The controller's parts over dicts, without threads or waits: a test delivers events, works off the queues and moves
+the clock."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Generic, TypeVar, cast
+
+from attrs import define, field
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_service import V1Service
+
+from controllers.cloudcalls import CloudCallError
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.resources import NODES, SERVICES
+from controllers.runtime.settling import Settler
+from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.service.cluster import CacheBehind, ServiceAPI
+from controllers.service.measures import Measures
+from controllers.service.nodesync import NodeSync
+from controllers.service.reconcile import ServiceReconciler
+from controllers.service.records import Records
+from controllers.service.targets import TargetSet, describe
+from controllers.service.triggers import REFRESH, NodeTriggers, ServiceTriggers
+from tests.support.clock import FakeClock
+from tests.unit.service.objects import CLUSTER, Cloud, Server, raw_node, raw_service
+
+T = TypeVar("T")
+
+
+@define
+class Recorder:
+    events: list[tuple[str, str, str]] = field(factory=list)
+    about: list[Any] = field(factory=list)
+
+    def event(self, obj: Any, type: str, reason: str, message: str) -> None:
+        self.about.append(obj)
+        self.events.append((type, reason, message))
+
+    def reasons(self) -> list[str]:
+        return [reason for _, reason, _ in self.events]
+
+
+@define
+class Lister(Generic[T]):
+    objects: dict[str, T] = field(factory=dict)
+
+    def get(self, key: str) -> T | None:
+        return self.objects.get(key)
+
+    def list(self) -> list[T]:
+        return list(self.objects.values())
+
+
+class Bench:
+    """The controller without threads. The server's changes reach its cache by `see`; `work` runs what waits."""
+
+    def __init__(
+        self,
+        *nodes: str,
+        drift_period: float = 1800.0,
+        ready_only: bool = False,
+        window: float = 1.0,
+        longest: float = 5.0,
+    ) -> None:
+        self.clock = FakeClock()
+        self.server, self.cloud = Server(), Cloud()
+        self.identity: list[str | None] = ["cluster-1"]
+        self.settings = {"drift_period": drift_period, "ready_only": ready_only, "window": window, "longest": longest}
+        for name in nodes:
+            self.server.put(raw_node(name, f"10.0.0.{len(self.server.nodes) + 1}"))
+        self.start()
+
+    def start(self) -> None:
+        """A new process: all that it knows is what its first listings show."""
+        clock, settings = self.clock, self.settings
+        self.metrics, self.recorder, self.records = Metrics(), Recorder(), Records()
+        self.services: Lister[V1Service] = Lister()
+        self.nodes: Lister[V1Node] = Lister()
+        self.queue: WorkQueue[str] = WorkQueue(
+            "service", clock=clock, metrics=self.metrics, backoff=Backoff(1.0, 60.0), floor=0.2, chance=lambda: 0.0
+        )
+        self.node_queue: WorkQueue[str] = WorkQueue("node", clock=clock, metrics=self.metrics)
+        measures = Measures(self.metrics, self.records)
+        self.targets = TargetSet(cast(Any, self.nodes), bool(settings["ready_only"]))
+        self.sync = NodeSync(
+            self.node_queue,
+            self.queue,
+            self.records,
+            self.targets,
+            window=settings["window"],
+            longest=settings["longest"],
+            priority=REFRESH,
+            latency=measures.nodesync_latency,
+            clock=clock,
+        )
+        self.triggers = ServiceTriggers(self.queue, self.records)
+        self.node_triggers = NodeTriggers(self.targets, self.sync)
+        self.api = ServiceAPI(cast(Any, self.server), bool(settings["ready_only"]), clock)
+        self.reconciler = ServiceReconciler(
+            self.api,
+            cast(Any, self.services),
+            cast(Any, self.cloud),
+            self.targets.current,
+            self.records,
+            self.queue,
+            cast(Any, self.recorder),
+            self.sync,
+            cluster_name=CLUSTER,
+            identity=lambda: self.identity[-1],
+            drift_period=settings["drift_period"],
+            measures=measures,
+            clock=clock,
+            chance=lambda: 1.0,
+        )
+        expected = (CloudCallError, CacheBehind)
+        self._settler = Settler(self.queue, on_error=None, expected=expected, metrics=self.metrics, clock=clock)
+        self._node_settler = Settler(self.node_queue, on_error=None, metrics=self.metrics, clock=clock)
+        self.server.log.clear()
+        for name, raw in sorted(self.server.nodes.items()):
+            self.nodes.objects[name] = listed = NODES.parse(copy.deepcopy(raw))
+            self.node_triggers.on_add(listed, True)
+        for key, raw in sorted(self.server.services.items()):
+            self.services.objects[key] = found = SERVICES.parse(copy.deepcopy(raw))
+            self.triggers.on_add(found, True)
+
+    def see(self, number: int | None = None) -> None:
+        """The cache takes the oldest `number` changes that it has not seen; all of them by default."""
+        for _ in range(len(self.server.log) if number is None else min(number, len(self.server.log))):
+            plural, key, raw = self.server.log.popleft()
+            if plural == "nodes":
+                _take(self.nodes, self.node_triggers, key, None if raw is None else NODES.parse(raw))
+            else:
+                _take(self.services, self.triggers, key, None if raw is None else SERVICES.parse(raw))
+
+    def work(self, most: int = 1000) -> list[str]:
+        """Run what waits now, without any change seen meanwhile; returns the Services' keys."""
+        ran: list[str] = []
+        for _ in range(most):
+            if (key := self.node_queue.get(timeout=0)) is not None:
+                self._node_settler.run(key, self.sync.sync, key)
+            elif (key := self.queue.get(timeout=0)) is not None:
+                ran.append(key)
+                self._settler.run(key, self.reconciler.reconcile, key)
+            else:
+                return ran
+        return ran
+
+    def settle(self, rounds: int = 6, step: float = 1.0) -> list[str]:
+        """See and work, `rounds` times, `step` seconds apart."""
+        ran: list[str] = []
+        for _ in range(rounds):
+            self.see()
+            ran += self.work()
+            self.clock.advance(step)
+        return ran
+
+    def serve(self, name: str = "web", **fields: Any) -> str:
+        """A Service is created and served; the calls for it are forgotten. Returns its key."""
+        raw = raw_service(name, **fields)
+        self.server.put(raw)
+        self.settle()
+        self.forget()
+        return f"{raw['metadata']['namespace']}/{name}"
+
+    def forget(self) -> None:
+        """What was called, written and told so far."""
+        self.cloud.calls.clear()
+        self.cloud.priorities.clear()
+        self.cloud.given.clear()
+        self.server.patches.clear()
+        self.server.lists.clear()
+        self.recorder.events.clear()
+        self.recorder.about.clear()
+
+    def waiting(self) -> list[str]:
+        """The Services' keys that would run now, taken off the queue."""
+        keys = []
+        while (key := self.queue.get(timeout=0)) is not None:
+            keys.append(key)
+            self.queue.done(key)
+        return keys
+
+    def wanted_nodes(self) -> list[str]:
+        """What a load balancer is to have, by the server's nodes."""
+        ready_only = bool(self.settings["ready_only"])
+        lister: Lister[V1Node] = Lister(
+            {name: NODES.parse(copy.deepcopy(raw)) for name, raw in self.server.nodes.items()}
+        )
+        return [*map(describe, TargetSet(cast(Any, lister), ready_only).current().nodes)]
+
+
+def _take(lister: Lister[Any], triggers: Any, key: str, new: Any) -> None:
+    old = lister.objects.get(key)
+    if new is None:
+        if old is not None:
+            del lister.objects[key]
+            triggers.on_delete(old)
+        return
+    lister.objects[key] = new
+    if old is None:
+        triggers.on_add(new, False)
+    else:
+        triggers.on_update(old, new)

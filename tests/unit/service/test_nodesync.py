@@ -1,0 +1,174 @@
+"""How changes of nodes are gathered, and which load balancers they reach: rows S6, S11, S13."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controllers.runtime.worker import DONE, Result
+from controllers.service.nodesync import ALL_NODES
+from controllers.service.records import Record
+from tests.unit.service.bench import Bench
+from tests.unit.service.objects import node, raw_node, service
+
+KEY = "default/web"
+
+
+def _record(bench: Bench, name: str = "web", nodes: str = "", **fields: Any) -> None:
+    made = service(name)
+    bench.records.put(f"default/{name}", Record(service=made, uid=f"uid-{name}", nodes=nodes, **fields))
+
+
+def _run(bench: Bench) -> Result | None:
+    """What is due in the queue of nodes, and what came of it."""
+    result: Result | None = None
+    while (key := bench.node_queue.get(timeout=0)) is not None:
+        assert key == ALL_NODES
+        result = bench.sync.sync(key)
+        if result.requeue_after is not None:
+            bench.node_queue.add_after(key, result.requeue_after)
+        bench.node_queue.done(key)
+    return result
+
+
+@pytest.mark.row("S6")
+def test_what_changes_within_the_window_is_one_sync() -> None:
+    bench = Bench(window=1.0, longest=5.0)
+    _record(bench)
+    for _ in range(3):
+        bench.sync.changed()
+        bench.clock.advance(0.75)
+        _run(bench)
+        assert bench.waiting() == []
+    bench.clock.advance(0.125)
+    assert _run(bench) is None
+    bench.clock.advance(0.125)
+    assert _run(bench) == DONE
+    assert bench.waiting() == [KEY]
+    bench.clock.advance(60)
+    assert _run(bench) is None
+
+
+@pytest.mark.row("S6")
+def test_a_stream_of_changes_holds_it_back_only_so_long() -> None:
+    bench = Bench(window=1.0, longest=5.0)
+    _record(bench)
+    for _ in range(9):
+        bench.sync.changed()
+        bench.clock.advance(0.5)
+        _run(bench)
+        assert bench.waiting() == []
+    bench.sync.changed()
+    bench.clock.advance(0.5)
+    assert _run(bench) == DONE
+    assert bench.waiting() == [KEY]
+    # The next gathering has its own beginning.
+    bench.sync.changed()
+    assert bench.sync.sync(ALL_NODES) == Result(requeue_after=1.0)
+
+
+@pytest.mark.row("S6", "S13")
+def test_only_load_balancers_that_lag_behind_are_queued() -> None:
+    bench = Bench("n1")
+    present = bench.targets.current().digest
+    _record(bench, "lags", "0" * 16)
+    _record(bench, "unsure", "")
+    _record(bench, "has-them", present)
+    _record(bench, "not-ours", "", elsewhere=True)
+    _record(bench, "gone", "", gone=True)
+    bench.sync.sync(ALL_NODES)
+    assert sorted(bench.waiting()) == ["default/lags", "default/unsure"]
+
+
+@pytest.mark.row("S6")
+def test_nodes_that_change_there_and_back_cost_nothing() -> None:
+    bench = Bench("n1")
+    bench.serve()
+    bench.server.put(raw_node("n2"))
+    bench.see()
+    bench.server.delete("n2")
+    bench.see()
+    bench.settle()
+    assert bench.cloud.calls == []
+
+
+@pytest.mark.row("S6")
+def test_fifty_nodes_that_join_together_cost_each_load_balancer_one_update() -> None:
+    bench = Bench("n0")
+    for name in ("a", "b", "c"):
+        bench.serve(name)
+    bench.forget()
+    for number in range(1, 51):
+        bench.server.put(raw_node(f"n{number}", f"10.0.1.{number}"))
+        bench.see()
+        bench.work()
+        bench.clock.advance(0.05)
+    bench.settle()
+    assert sorted(bench.cloud.calls) == [("update", "default/a"), ("update", "default/b"), ("update", "default/c")]
+    assert all(balancer.nodes == bench.wanted_nodes() for balancer in bench.cloud.balancers.values())
+
+
+@pytest.mark.row("S13")
+def test_a_change_that_was_never_told_is_found_with_the_next_one() -> None:
+    bench = Bench("n1")
+    bench.serve()
+    bench.server.put(raw_node("n2"))
+    bench.server.log.clear()  # its event is lost; only the cache has it
+    bench.nodes.objects["n2"] = node("n2")
+    bench.server.put(raw_node("n3"))
+    bench.settle()
+    (balancer,) = bench.cloud.balancers.values()
+    assert balancer.nodes == bench.wanted_nodes()
+    assert len(balancer.nodes) == 3
+
+
+def _latency(bench: Bench) -> tuple[float | None, float | None]:
+    name = "service_controller_nodesync_latency_seconds"
+    return bench.metrics.value(f"{name}_count"), bench.metrics.value(f"{name}_sum")
+
+
+def test_the_latency_is_that_of_the_last_load_balancer_from_the_first_change_on() -> None:
+    bench = Bench(window=1.0)
+    _record(bench, "a")
+    _record(bench, "b")
+    bench.sync.changed()
+    bench.clock.advance(0.5)
+    bench.sync.changed()
+    bench.clock.advance(1)
+    bench.sync.sync(ALL_NODES)
+    bench.clock.advance(2)
+    bench.sync.finished("default/a")
+    bench.sync.finished("default/other")
+    assert _latency(bench) == (0, 0)
+    bench.clock.advance(4)
+    bench.sync.finished("default/b")
+    assert _latency(bench) == (1, 7.5)
+    bench.sync.finished("default/b")
+    assert _latency(bench) == (1, 7.5)
+
+
+def test_a_sync_that_begins_before_the_former_one_ended_counts_from_that_ones_beginning() -> None:
+    bench = Bench(window=0.0)
+    _record(bench, "a")
+    bench.sync.changed()
+    bench.sync.sync(ALL_NODES)
+    bench.clock.advance(10)
+    bench.sync.changed()
+    bench.sync.sync(ALL_NODES)
+    bench.clock.advance(1)
+    bench.sync.finished("default/a")
+    assert _latency(bench) == (1, 11)
+
+
+@pytest.mark.row("S11")
+def test_a_service_deleted_meanwhile_is_not_waited_for() -> None:
+    bench = Bench("n1")
+    key = bench.serve()
+    bench.server.put(raw_node("n2"))
+    bench.see()
+    bench.clock.advance(1)
+    bench.server.delete(key)
+    bench.settle()
+    assert bench.cloud.methods() == ["delete"]
+    assert _latency(bench)[0] == 1

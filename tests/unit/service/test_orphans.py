@@ -1,0 +1,162 @@
+"""Load balancers without a Service are reported, and nothing else happens to them: row S10."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cloudprovider import CloudProviderError, OwnedLoadBalancer
+from controllers.runtime.metrics import Metrics
+from controllers.service.measures import Measures
+from controllers.service.orphans import KUBE_SYSTEM, OrphanReport, orphans
+from controllers.service.records import Records
+from tests.unit.service.bench import Lister, Recorder
+from tests.unit.service.objects import CLUSTER, FINALIZER, Cloud, service
+
+pytestmark = pytest.mark.row("S10")
+
+GAUGE = "service_controller_orphaned_load_balancers"
+ERRORS = "service_controller_orphan_check_errors_total"
+
+
+def _owned(name: str, uid: str | None = None) -> OwnedLoadBalancer:
+    return OwnedLoadBalancer(f"lb-{name}", f"default/{name}", f"uid-{name}" if uid is None else uid)
+
+
+class Desk:
+    def __init__(self, *owned: OwnedLoadBalancer) -> None:
+        self.cloud, self.recorder, self.metrics = Cloud(owned_answer=owned), Recorder(), Metrics()
+        self.lister: Lister[Any] = Lister()
+        measures = Measures(self.metrics, Records())
+        self.report = OrphanReport(
+            cast(Any, self.lister), cast(Any, self.cloud), cast(Any, self.recorder), CLUSTER, measures, 60.0
+        )
+
+    def search(self) -> float | None:
+        wait = self.report.search()
+        assert self.cloud.calls == [], "it only asks"
+        return wait
+
+    def told(self) -> list[str]:
+        messages = [message for _, _, message in self.recorder.events]
+        self.recorder.events.clear()
+        return messages
+
+
+@pytest.mark.parametrize(
+    ("owned", "fields", "expected"),
+    [
+        (_owned("web"), {}, False),
+        (_owned("web"), {"uid": "other"}, True),
+        (_owned("web"), {"type": "ClusterIP"}, True),
+        (_owned("web"), {"type": "ClusterIP", "finalizers": [FINALIZER]}, False),
+        (_owned("web"), {"finalizers": [FINALIZER], "deleted": True}, False),
+        (_owned("web"), {"loadBalancerClass": "example.com/x"}, True),
+        (_owned("web", uid=""), {"uid": "any"}, False),
+        (_owned("web", uid=""), {"namespace": "other"}, True),
+        (_owned("old-name", uid="uid-web"), {}, False),
+        (OwnedLoadBalancer("lb", "", ""), {}, True),
+    ],
+)
+def test_an_orphan_has_no_service_that_asks_for_it_or_holds_our_finalizer(
+    owned: OwnedLoadBalancer, fields: dict[str, Any], expected: bool
+) -> None:
+    assert (orphans([owned], [service(**fields)]) == [owned]) is expected
+
+
+@given(st.sets(st.sampled_from("abcdef")), st.sets(st.sampled_from("abcdef")))
+def test_they_are_what_the_services_leave(owned: set[str], services: set[str]) -> None:
+    found = orphans([_owned(name) for name in sorted(owned)], [service(name) for name in services])
+    assert found == [_owned(name) for name in sorted(owned - services)]
+
+
+def test_one_is_told_when_a_second_search_confirms_it_and_once() -> None:
+    desk = Desk(_owned("a"), _owned("b"))
+    desk.lister.objects["default/b"] = service("b")
+    assert desk.search() == 60.0
+    assert desk.told() == []
+    assert desk.metrics.value(GAUGE) == 0
+    assert desk.search() is None
+    (message,) = desk.told()
+    assert "lb-a (Service default/a)" in message
+    assert "lb-b" not in message
+    assert f"{CLUSTER!r}" in message
+    assert desk.recorder.about == [KUBE_SYSTEM]
+    assert desk.metrics.value(GAUGE) == 1
+    assert desk.search() is None
+    assert desk.told() == []
+
+
+def test_what_comes_and_goes_is_never_told() -> None:
+    desk = Desk(_owned("a"))
+    desk.search()
+    desk.cloud.owned_answer = [_owned("b")]
+    assert desk.search() == 60.0
+    desk.cloud.owned_answer = [_owned("a")]
+    desk.search()
+    assert desk.told() == []
+    assert desk.metrics.value(GAUGE) == 0
+
+
+def test_a_service_that_the_cache_shows_late_is_no_orphans() -> None:
+    desk = Desk(_owned("a"))
+    desk.search()
+    desk.lister.objects["default/a"] = service("a")
+    assert desk.search() is None
+    assert desk.told() == []
+
+
+def test_a_new_one_is_told_with_the_others_and_an_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk(_owned("a"))
+    desk.search()
+    desk.search()
+    desk.told()
+    desk.cloud.owned_answer = [_owned("a"), _owned("b")]
+    desk.search()
+    assert desk.told() == []
+    desk.search()
+    assert "2 load balancers" in desk.told()[0]
+    desk.cloud.owned_answer = []
+    with caplog.at_level(logging.INFO):
+        assert desk.search() is None
+    assert "no load balancer is without its Service" in caplog.text
+    assert desk.metrics.value(GAUGE) == 0
+    # One that comes back is news again.
+    desk.cloud.owned_answer = [_owned("a")]
+    desk.search()
+    desk.search()
+    assert len(desk.told()) == 1
+
+
+def test_many_are_counted_and_some_named() -> None:
+    desk = Desk(*(_owned(f"{number:02}") for number in reversed(range(13))))
+    desk.search()
+    desk.search()
+    (message,) = desk.told()
+    assert "13 load balancers" in message
+    assert "and 3 more" in message
+    assert "lb-09 " in message
+    assert "lb-10" not in message
+
+
+def test_one_without_a_name_of_its_service_is_told_by_the_uid() -> None:
+    desk = Desk(OwnedLoadBalancer("lb", "", "uid-x"))
+    desk.search()
+    desk.search()
+    assert "lb (Service uid-x)" in desk.told()[0]
+
+
+def test_a_search_that_fails_is_counted_raised_and_proves_nothing() -> None:
+    desk = Desk(_owned("a"))
+    desk.search()
+    desk.cloud.owned_answer = CloudProviderError("a page is missing")
+    with pytest.raises(CloudProviderError):
+        desk.search()
+    assert desk.metrics.value(ERRORS) == 1
+    desk.cloud.owned_answer = [_owned("a")]
+    desk.search()
+    assert len(desk.told()) == 1

@@ -1,0 +1,60 @@
+"""What a process remembers of load balancers, and that it forgets: row S11."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controllers.runtime.metrics import Metrics
+from controllers.service.measures import Measures
+from controllers.service.records import Record, Records
+from tests.unit.service.objects import service
+
+
+def _record(**fields: Any) -> Record:
+    return Record(service=service(), uid="uid-web", **fields)
+
+
+@pytest.mark.row("S11")
+def test_what_is_dropped_is_gone() -> None:
+    records = Records()
+    record = records.put("default/web", _record())
+    assert records.get("default/web") is record
+    assert "default/web" in records
+    records.drop("default/web")
+    records.drop("default/web")
+    assert records.get("default/web") is None
+    assert "default/web" not in records
+    assert records.outdated("0" * 16) == []
+    assert len(records) == 0
+
+
+def test_a_fresh_record_is_sure_of_nothing() -> None:
+    record = _record()
+    assert (record.spec, record.nodes, record.status, record.due) == ("", "", None, 0.0)
+    assert (record.elsewhere, record.gone, record.released) == (False, False, False)
+
+
+def test_outdated_are_those_with_other_targets() -> None:
+    records = Records()
+    records.put("a", _record(nodes="x"))
+    records.put("b", _record(nodes="y"))
+    records.put("c", _record())
+    records.put("d", _record(elsewhere=True))
+    records.put("e", _record(gone=True))
+    assert records.outdated("x") == ["b", "c"]
+
+
+@pytest.mark.row("S11")
+def test_the_gauge_counts_load_balancers_that_are_there() -> None:
+    metrics, records = Metrics(), Records()
+    Measures(metrics, records)
+    name = "service_controller_load_balancers"
+    assert metrics.value(name) == 0
+    records.put("a", _record())
+    records.put("b", _record(gone=True))
+    assert metrics.value(name) == 1
+    assert "b" in records
+    records.drop("a")
+    assert metrics.value(name) == 0

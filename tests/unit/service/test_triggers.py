@@ -1,0 +1,175 @@
+"""Which events ask for work, and how urgently: rows S1, S5, S6, S8, S9, S11."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kubernetes.client.models.v1_service import V1Service
+
+from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS
+from controllers.service.records import Record
+from controllers.service.triggers import CHANGED, DELETED, DRIFT, NEW, REFRESH, urgency
+from tests.unit.service.bench import Bench
+from tests.unit.service.objects import FINALIZER, node, service
+
+POINT = {"ip": "192.0.2.1"}
+KEY = "default/web"
+PLAIN: dict[str, Any] = {"type": "ClusterIP"}
+OURS: dict[str, Any] = {"finalizers": [FINALIZER]}
+CLASSED: dict[str, Any] = {"loadBalancerClass": "example.com/other"}
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def _known(bench: Bench) -> None:
+    bench.records.put(KEY, Record(service=service(), uid="uid-web"))
+
+
+@pytest.mark.row("S8")
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, [KEY]),
+        (PLAIN, []),
+        (CLASSED, []),
+        ({**CLASSED, **OURS}, [KEY]),
+        ({**PLAIN, **OURS}, [KEY]),
+        ({**OURS, "deleted": True}, [KEY]),
+    ],
+)
+def test_services_that_want_a_load_balancer_or_may_have_one(
+    bench: Bench, fields: dict[str, Any], expected: list[str]
+) -> None:
+    bench.triggers.on_add(service(**fields), True)
+    assert bench.waiting() == expected
+    bench.clock.advance(1)
+    bench.triggers.on_delete(service(**fields))
+    assert bench.waiting() == expected
+    bench.clock.advance(1)
+    bench.triggers.on_update(service(**fields), service(**fields | {"uid": "other"}))
+    assert bench.waiting() == expected
+
+
+@pytest.mark.row("S11")
+def test_one_that_we_remember_is_looked_at_whatever_it_is_now(bench: Bench) -> None:
+    _known(bench)
+    bench.triggers.on_add(service(**PLAIN), False)
+    assert bench.waiting() == [KEY]
+    bench.clock.advance(1)
+    bench.triggers.on_delete(service(**PLAIN))
+    assert bench.waiting() == [KEY]
+    bench.clock.advance(1)
+    bench.triggers.on_update(service(**PLAIN), service(**PLAIN, uid="other"))
+    assert bench.waiting() == [KEY]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (service(), service(version="2", selector={"app": "x"}), []),
+        (service(), service(port=81), [KEY]),
+        (service(), service(annotations={"a": "b"}), [KEY]),
+        (service(), service(ingress=[POINT]), [KEY]),
+        (service(**OURS), service(), [KEY]),
+        (service(), service(**PLAIN), [KEY]),
+        (service(**PLAIN), service(), [KEY]),
+        (service(**OURS), service(**OURS, deleted=True), [KEY]),
+        (service(**OURS), service(**OURS, **CLASSED), [KEY]),
+        (service(**PLAIN), service(**PLAIN, port=81), []),
+        (service(**PLAIN, finalizers=["x"]), service(**PLAIN, finalizers=["x"], deleted=True), []),
+    ],
+)
+def test_updates_do_when_something_relevant_changed(
+    bench: Bench, old: V1Service, new: V1Service, expected: list[str]
+) -> None:
+    bench.triggers.on_update(old, new)
+    assert bench.waiting() == expected
+
+
+@pytest.mark.row("S7")
+def test_a_resync_does_not(bench: Bench) -> None:
+    same = service()
+    bench.triggers.on_update(same, same)
+    assert bench.waiting() == []
+
+
+@pytest.mark.row("S5")
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, NEW),
+        ({"ingress": [POINT]}, CHANGED),
+        ({**OURS, "ingress": [POINT], "deleted": True}, DELETED),
+        ({**OURS, **PLAIN}, DELETED),
+        ({**OURS, **CLASSED}, DELETED),
+        (PLAIN, DELETED),
+    ],
+)
+def test_how_urgent_an_event_is(fields: dict[str, Any], expected: int) -> None:
+    assert urgency(service(**fields)) == expected
+
+
+@pytest.mark.row("S5")
+def test_deleted_and_new_services_come_before_changes_and_refreshes(bench: Bench) -> None:
+    assert DELETED > NEW > CHANGED > REFRESH > DRIFT
+    bench.queue.add("default/refresh", REFRESH)
+    bench.triggers.on_update(service("changed", ingress=[POINT], port=81), service("changed", ingress=[POINT], port=82))
+    bench.triggers.on_add(service("new"), False)
+    bench.triggers.on_delete(service("gone", ingress=[POINT]))
+    assert bench.waiting() == ["default/gone", "default/new", "default/changed", "default/refresh"]
+
+
+# ---- nodes
+
+
+def _gathering(bench: Bench) -> bool:
+    bench.clock.advance(1)
+    return bench.node_queue.get(timeout=0) is not None
+
+
+@pytest.mark.row("S6")
+def test_a_change_of_the_targets_begins_a_gathering_and_touches_no_load_balancer(bench: Bench) -> None:
+    _known(bench)
+    bench.node_triggers.on_add(node(), False)
+    assert bench.waiting() == []
+    assert len(bench.node_queue) == 0
+    assert _gathering(bench)
+
+
+@pytest.mark.row("S1")
+def test_so_do_removal_and_every_change_that_counts(bench: Bench) -> None:
+    bench.node_triggers.on_delete(node())
+    assert _gathering(bench)
+    bench = Bench()
+    bench.node_triggers.on_update(node(), node(labels={LABEL_EXCLUDE_BALANCERS: ""}))
+    assert _gathering(bench)
+
+
+def test_but_no_other_change_nor_a_resync(bench: Bench) -> None:
+    same = node()
+    bench.node_triggers.on_update(same, same)
+    bench.node_triggers.on_update(node(), node(ready="False", version="2"))
+    bench.node_triggers.on_add(node(deleted=True), False)
+    assert not _gathering(bench)
+
+
+@pytest.mark.row("S6")
+def test_the_first_listing_is_no_change_but_is_seen(bench: Bench) -> None:
+    assert bench.targets.current().nodes == ()
+    bench.nodes.objects["n1"] = node()
+    bench.node_triggers.on_add(node(), True)
+    assert not _gathering(bench)
+    assert bench.targets.current().nodes == (node(),)
+
+
+@pytest.mark.row("S1")
+def test_after_a_change_the_targets_are_the_new_ones(bench: Bench) -> None:
+    bench.nodes.objects["n1"] = node()
+    assert bench.targets.current().nodes == (node(),)
+    bench.nodes.objects["n2"] = node("n2")
+    bench.node_triggers.on_add(node("n2"), False)
+    assert bench.targets.current().nodes == (node(), node("n2"))
