@@ -8,7 +8,9 @@ import attrs
 import pytest
 
 from controllers import nodelifecycle
+from controllers.app.catalog import Context
 from controllers.app.lifecycle import NodeLifecycleFlags, node_lifecycle_controller
+from controllers.app.options import ManagerOptions, Options
 from controllers.nodelifecycle import NodeLifecycleController, NodeLifecycleOptions
 
 
@@ -28,13 +30,18 @@ def built(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(nodelifecycle, "NodeLifecycleController", controller)
 
     def build(flags: NodeLifecycleFlags) -> NodeLifecycleOptions:
-        class Context:
-            options = type("Options", (), {"of": staticmethod(lambda _: flags)})
-            clients = informers = cloud = metrics = clock = None
-            drain = 30.0
-
+        nothing = cast(Any, None)
+        context = Context(
+            options=Options(ManagerOptions(cloud_provider="fake"), {NodeLifecycleFlags: flags}),
+            clients=nothing,
+            informers=nothing,
+            cloud=nothing,
+            metrics=nothing,
+            clock=nothing,
+            drain=30.0,
+        )
         with pytest.raises(_Caught) as caught:
-            node_lifecycle_controller(cast(Any, Context()))
+            node_lifecycle_controller(context)
         return caught.value.options
 
     return build
