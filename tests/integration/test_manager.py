@@ -393,4 +393,5 @@ def test_controllers_get_what_they_are_built_from(embedded: EmbeddedAPIServer, t
     assert context.cloud.provider_name == "tiny"
     limits = context.cloud.options
     assert (limits.timeout, limits.concurrency, limits.qps, limits.burst) == (7.0, 3, 2.0, 5)
+    assert limits.cache_ttl == 5.0  # one poll of the lifecycle controller
     assert 0 < context.drain < 30

@@ -85,6 +85,7 @@ def _see_the_three(api: Cluster, process: Process, method: str, counter: str) ->
     eventually(lambda: "InvalidInstanceMetadata" in _told(api, JUNK), 20, lambda: process.log)
     assert f"injected into {method} by the fault raise" in _told(api, RAISING)["FailedToInitializeNode"]
     assert "not-an-address" in _told(api, JUNK)["InvalidInstanceMetadata"]
+    assert not [event for event in api.items(EVENTS) if "not answered for a batch" in event["message"]], "no one else's"
     assert all("the node stays tainted until this succeeds" in " ".join(_told(api, name).values()) for name in SICK)
     status, text = process.ask("/healthz")
     assert status == 500
