@@ -246,8 +246,9 @@ class ServiceReconciler:
     def _remove(self, key: str, service: V1Service, record: Record | None) -> None:
         if record is not None and record.released:
             if not has_load_balancer_finalizer(service):
-                self._records.drop(key)
-                return
+                if service.metadata is not None and service.metadata.deletion_timestamp is None:
+                    self._records.drop(key)
+                return  # until it is gone, lest its deletion be taken for one without cleaning up
             if is_newer(version_of(service), record.version) is not True:
                 return  # the cache is behind our own write
             record = None  # somebody put the finalizer back

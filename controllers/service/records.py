@@ -63,6 +63,11 @@ class Records:
             self._records[key] = record
         return record
 
+    def put_if_absent(self, key: str, record: Record) -> None:
+        """Remember it, unless something is remembered already."""
+        with self._lock:
+            self._records.setdefault(key, record)
+
     def drop(self, key: str) -> None:
         """Forget it; does nothing where there is none."""
         with self._lock:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from cloudprovider.helpers import needs_cleanup, wants_load_balancer
-from controllers.runtime.resources import key_of
+from controllers.runtime.resources import key_of, uid_of
 from controllers.service.changes import ingress, relevant, status_of
+from controllers.service.records import Record, Records
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from controllers.runtime.workqueue import WorkQueue
     from controllers.service.nodesync import NodeSync
-    from controllers.service.records import Records
     from controllers.service.targets import TargetSet
 
 DELETED: Final = 30
@@ -50,13 +50,20 @@ class ServiceTriggers:
         if old is new or relevant(old) == relevant(new):
             return
         key = key_of(new)
+        if not wants_load_balancer(new) or uid_of(new) != uid_of(old):
+            self._leaves(old)
         if wants_load_balancer(new) or wants_load_balancer(old) or needs_cleanup(new) or key in self._records:
             self._queue.add(key, urgency(new))
 
     def on_delete(self, service: V1Service) -> None:
-        # Also without a record: its ensure may be under way.
-        if wants_load_balancer(service) or needs_cleanup(service) or key_of(service) in self._records:
+        self._leaves(service)
+        if key_of(service) in self._records:
             self._queue.add(key_of(service), DELETED)
+
+    def _leaves(self, service: V1Service) -> None:
+        """A former process may have built for it, and this one not have come to it: so it is remembered now."""
+        if wants_load_balancer(service) or needs_cleanup(service):
+            self._records.put_if_absent(key_of(service), Record(service=service, uid=uid_of(service)))
 
 
 def urgency(service: V1Service) -> int:
