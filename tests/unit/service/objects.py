@@ -210,7 +210,7 @@ class Server:
     def request(self, method: str, path: str, *, body: Raw, content_type: str, **_: Any) -> _Answer:
         assert method == "PATCH"
         assert content_type == "application/strategic-merge-patch+json"
-        namespace, _, name, *subresource = path.partition("/namespaces/")[2].split("/")
+        namespace, _plural, name, *subresource = path.partition("/namespaces/")[2].split("/")
         self.patches.append(("/".join([name, *subresource]), copy.deepcopy(body)))
         fault = self.faults.popleft() if self.faults else None
         if fault is not None and not fault.after:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloudprovider import CloudProviderError, OwnedLoadBalancer
+from controllers.cloudcalls import AnswerMissing
 from controllers.runtime.metrics import Metrics
 from controllers.service.measures import Measures
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport, orphans
@@ -150,13 +151,14 @@ def test_one_without_a_name_of_its_service_is_told_by_the_uid() -> None:
     assert "lb (Service uid-x)" in desk.told()[0]
 
 
-def test_a_search_that_fails_is_counted_raised_and_proves_nothing() -> None:
+@pytest.mark.parametrize("error", [CloudProviderError("a page is missing"), AnswerMissing("none")])
+def test_a_search_that_fails_is_counted_proves_nothing_and_comes_again_soon(error: Exception) -> None:
     desk = Desk(_owned("a"))
     desk.search()
-    desk.cloud.owned_answer = CloudProviderError("a page is missing")
-    with pytest.raises(CloudProviderError):
-        desk.search()
+    desk.cloud.owned_answer = error
+    assert desk.search() == 60.0
     assert desk.metrics.value(ERRORS) == 1
+    assert desk.told() == []
     desk.cloud.owned_answer = [_owned("a")]
     desk.search()
     assert len(desk.told()) == 1

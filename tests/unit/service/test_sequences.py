@@ -1,0 +1,305 @@
+"""Whatever happens to Services, nodes, cloud, API server and process, in whatever order: in the end the cloud has what
+the Services ask for, and nothing else. Rows S1-S4, S7-S9, S11 and S13, by random sequences.
+
+The cloud's, the server's and the process's faults strike before and after a call had its effect. What must hold
+throughout is checked while calls are under way; what must hold in the end after the faults are over.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kubernetes.client.models.v1_service import V1Service
+
+from cloudprovider import CloudProviderError, RetryError, Throttled
+from cloudprovider.helpers import load_balancer_status_equal
+from controllers.cloudcalls import CallFailed
+from controllers.runtime.apierrors import Conflict, ServerError, Unreachable
+from controllers.runtime.resources import SERVICES, key_of, uid_of
+from controllers.service import changes
+from controllers.service.changes import APPLIED, Note, Scope
+from controllers.service.targets import targets
+from tests.unit.service.bench import Bench
+from tests.unit.service.objects import (
+    CLUSTER,
+    FINALIZER,
+    Crash,
+    Fault,
+    Raw,
+    content_of,
+    excluded,
+    raw_node,
+    raw_service,
+)
+
+NAMES = ("a", "b")
+KEYS = tuple(f"default/{name}" for name in NAMES)
+NODES = ("n1", "n2", "n3")
+
+Step = tuple[Any, ...]
+"""The name of a method of World, and its arguments: one thing that happens."""
+
+
+class World:
+    """A bench with people, faults and accidents, and what must hold at every call to the cloud."""
+
+    def __init__(self, drift_period: float) -> None:
+        self.bench = Bench("n1", drift_period=drift_period)
+        self.bench.cloud.during = self._check
+        self.born = 0
+        self.left: set[str] = set()
+        """UIDs of load balancers that nobody can know of any more."""
+        self.wrongs: list[str] = []
+        self.create("a", "LoadBalancer")
+
+    def _check(self, method: str, service: V1Service) -> None:
+        key, uid = key_of(service), uid_of(service)
+        if self.bench.queue.oldest_running().key != key:
+            self.wrongs.append(f"{method} of {key}, which is not its turn")
+        if method in ("ensure", "update"):
+            if not changes.keeps(service):
+                self.wrongs.append(f"{method} of {key}, which is being deleted or wants none")
+            here = {other for other, balancer in self.bench.cloud.balancers.items() if balancer.key == key}
+            if not here <= {uid} | self.left:
+                self.wrongs.append(f"{method} of {key} beside the load balancer of a former Service of that name")
+        raw = self.bench.server.services.get(key, {"metadata": {"uid": ""}})
+        unheld = FINALIZER not in raw["metadata"].get("finalizers", ())
+        if method == "ensure" and raw["metadata"]["uid"] == uid and unheld and "stripped" not in raw["spec"]:
+            self.wrongs.append(f"ensure of {key} without the finalizer before it")
+
+    # ---- what may happen
+
+    def create(self, name: str, type: str) -> None:
+        if f"default/{name}" not in self.bench.server.services:
+            self.born += 1
+            self.bench.server.put(raw_service(name, uid=f"uid-{name}-{self.born}", type=type))
+
+    def edit(self, key: str, change: Callable[[Raw], object]) -> None:
+        if key in self.bench.server.services:
+            self.bench.server.edit(key, change)
+
+    def port(self, key: str, port: int) -> None:
+        self.edit(key, lambda raw: raw["spec"].update(ports=[{"port": port}]))
+
+    def annotate(self, key: str, name: str, value: str) -> None:
+        self.edit(key, lambda raw: raw["metadata"].update(annotations={**raw["metadata"]["annotations"], name: value}))
+
+    def lose_status(self, key: str) -> None:
+        self.edit(key, lambda raw: raw.update(status={"loadBalancer": {}}))
+
+    def set_type(self, key: str, type: str) -> None:
+        if key in self.bench.server.services:
+            self.bench.server.set_type(key, type)
+
+    def delete(self, key: str) -> None:
+        if key in self.bench.server.services:
+            self.bench.server.delete(key)
+
+    def strip(self, key: str) -> None:
+        """Somebody takes our finalizer off by force."""
+
+        def change(raw: Raw) -> None:
+            raw["metadata"]["finalizers"] = []
+            raw["spec"]["stripped"] = "once"
+
+        self.edit(key, change)
+
+    def put_node(self, name: str, ip: str) -> None:
+        self.bench.server.put(raw_node(name, ip))
+
+    def exclude_node(self, name: str) -> None:
+        self.bench.server.put(excluded(name))
+
+    def remove_node(self, name: str) -> None:
+        if name in self.bench.server.nodes:
+            self.bench.server.delete(name)
+
+    def cloud_fault(self, error: BaseException, after: bool) -> None:
+        self.bench.cloud.faults.append(Fault(error, after))
+
+    def server_fault(self, error: BaseException, after: bool) -> None:
+        self.bench.server.faults.append(Fault(error, after))
+
+    def elsewhere(self, key: str) -> None:
+        self.bench.cloud.elsewhere.add(key)
+
+    def drop_balancer(self, key: str) -> None:
+        balancers = self.bench.cloud.balancers
+        for uid in [uid for uid, balancer in balancers.items() if balancer.key == key]:
+            del balancers[uid]
+
+    def spoil_balancer(self, key: str) -> None:
+        for balancer in self.bench.cloud.balancers.values():
+            if balancer.key == key:
+                balancer.nodes, balancer.content = ["spoilt"], {}
+
+    def see(self, number: int) -> None:
+        self.bench.see(number)
+
+    def work(self, most: int) -> None:
+        """Some keys are served. The process may die of it."""
+        try:
+            self.bench.work(most)
+        except Crash:
+            self.restart()
+
+    def time(self, seconds: float) -> None:
+        self.bench.clock.advance(seconds)
+
+    def live(self, rounds: int) -> None:
+        """Everything at once, as it goes for most of the time."""
+        for _ in range(rounds):
+            self.see(100)
+            self.work(100)
+            self.time(1.25)
+
+    def restart(self) -> None:
+        servers = self.bench.server.services.values()
+        held = {raw["metadata"]["uid"] for raw in servers if FINALIZER in raw["metadata"]["finalizers"]}
+        wanted = {raw["metadata"]["uid"] for raw in servers if changes.keeps(parsed(raw))}
+        self.left |= self.bench.cloud.balancers.keys() - held - wanted
+        self.bench.start()
+
+    def settle(self, seconds: float) -> None:
+        """The faults are over, and time passes."""
+        self.bench.cloud.faults.clear()
+        self.bench.server.faults.clear()
+        self.bench.settle(rounds=30, step=seconds / 30)
+
+
+def parsed(raw: Raw) -> V1Service:
+    return SERVICES.parse(copy.deepcopy(raw))
+
+
+keys = st.sampled_from(KEYS)
+names = st.sampled_from(NAMES)
+nodes = st.sampled_from(NODES)
+types = st.sampled_from(["LoadBalancer", "LoadBalancer", "ClusterIP"])
+errors: st.SearchStrategy[BaseException] = st.sampled_from(
+    [
+        RetryError("building", 7.0),
+        RetryError("soon", 90.0),
+        Throttled("slow down"),
+        CloudProviderError("quota"),
+        CallFailed("bang"),
+        Crash(),
+    ]
+)
+refusals: st.SearchStrategy[BaseException] = st.sampled_from(
+    [Conflict("busy", status=409), ServerError("down", status=500), Unreachable("reset"), Crash()]
+)
+when = st.booleans()
+
+
+def _step(name: str, *args: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.tuples(st.just(name), *args)
+
+
+by_people = (
+    _step("create", names, types),
+    _step("port", keys, st.integers(1, 3)),
+    _step("annotate", keys, st.just("example.com/size"), st.sampled_from("xy")),
+    _step("annotate", keys, st.just(APPLIED), st.just("nonsense")),
+    _step("lose_status", keys),
+    _step("set_type", keys, types),
+    _step("delete", keys),
+    _step("strip", keys),
+    _step("put_node", nodes, st.sampled_from(["10.0.0.1", "10.0.0.2"])),
+    _step("exclude_node", nodes),
+    _step("remove_node", nodes),
+)
+by_chance = (
+    _step("cloud_fault", errors, when),
+    _step("server_fault", refusals, when),
+    _step("elsewhere", keys),
+    _step("restart"),
+)
+by_us = (
+    _step("see", st.sampled_from([1, 2, 100])),
+    _step("see", st.just(100)),
+    _step("work", st.sampled_from([1, 2, 100])),
+    _step("work", st.just(100)),
+    _step("time", st.sampled_from([0.25, 1.0, 10.0])),
+    _step("live", st.sampled_from([1, 3, 10])),
+    _step("live", st.just(3)),
+    _step("live", st.just(3)),
+)
+by_hand = (_step("drop_balancer", keys), _step("spoil_balancer", keys))
+
+
+def _run(steps: list[Step], drift_period: float, seconds: float) -> World:
+    world = World(drift_period)
+    for name, *args in steps:
+        getattr(world, name)(*args)
+    if drift_period:
+        world.bench.cloud.elsewhere.clear()
+    world.settle(seconds)
+    _check_end(world)
+    return world
+
+
+def _check_end(world: World) -> None:
+    """Cloud and Services agree."""
+    assert world.wrongs == []
+    bench = world.bench
+    cloud, server = bench.cloud, bench.server
+    scope = Scope(CLUSTER, "cluster-1", "r1")
+    digest = targets(bench.nodes.list(), False).digest
+    wanted = set()
+    for key, raw in server.services.items():
+        service = parsed(raw)
+        if not changes.keeps(service):
+            assert FINALIZER not in raw["metadata"]["finalizers"], key
+            assert changes.note_of(service) is None or "stripped" in raw["spec"], key
+            continue
+        wanted.add(uid_of(service))
+        if key in cloud.elsewhere:
+            continue
+        assert FINALIZER in raw["metadata"]["finalizers"]
+        balancer = cloud.balancers[uid_of(service)]
+        assert balancer.content == content_of(service)
+        assert balancer.nodes == bench.wanted_nodes()
+        assert load_balancer_status_equal(changes.status_of(service), balancer.status)
+        assert changes.note_of(service) == Note(changes.fingerprint(service, scope), digest)
+    known = {uid for uid, balancer in cloud.balancers.items() if balancer.key not in cloud.elsewhere}
+    assert known - world.left == {uid for uid in wanted if uid in known}
+    assert set(cloud.balancers) - world.left <= wanted
+    assert {record.uid for key in KEYS if (record := bench.records.get(key)) is not None} == wanted
+
+
+def _check_rest(world: World) -> None:
+    """Nothing is left to do, for this process nor for the next one."""
+    bench = world.bench
+    for restarted in (False, True):
+        if restarted:
+            bench.start()
+        bench.forget()
+        for key in KEYS:
+            bench.queue.add(key)
+        bench.settle()
+        calls = [(method, key) for method, key in bench.cloud.calls if key not in bench.cloud.elsewhere]
+        assert [call for call in calls if call[0] != "get"] == []
+        ours = {key.partition("/")[2] for key in KEYS} - {key.partition("/")[2] for key in bench.cloud.elsewhere}
+        assert [patch for patch in bench.server.patches if patch[0].partition("/")[0] in ours] == []
+
+
+FEW = settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.mark.row("S1", "S3", "S4", "S7", "S8", "S9", "S11", "S13")
+@FEW
+@given(st.lists(st.one_of(*by_people, *by_chance, *by_us), min_size=5, max_size=60))
+def test_in_the_end_all_is_as_asked_without_looking_for_drift(steps: list[Step]) -> None:
+    _check_rest(_run(steps, drift_period=0.0, seconds=1200.0))
+
+
+@pytest.mark.row("S2")
+@FEW
+@given(st.lists(st.one_of(*by_people, *by_chance, *by_us, *by_hand), min_size=5, max_size=60))
+def test_what_was_changed_by_hand_is_repaired_too(steps: list[Step]) -> None:
+    _run(steps, drift_period=600.0, seconds=4000.0)
