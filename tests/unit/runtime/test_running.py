@@ -1,0 +1,127 @@
+"""A controller's life: nothing before the caches are filled, everything stopped at the end, whatever happened."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any, cast
+
+import pytest
+
+from controllers.runtime.running import Periodic, run_until
+from tests.support.clock import FakeClock
+
+
+class _Part:
+    """A registration, a worker and a recorder in one; what is done to it is kept."""
+
+    def __init__(self, did: list[str], synced: bool = True, drains: bool = True) -> None:
+        self.did, self.synced, self.drains = did, synced, drains
+        self.timeouts: list[float] = []
+
+    def has_synced(self) -> bool:
+        return self.synced
+
+    def remove(self) -> None:
+        self.did.append("remove")
+
+    def start(self) -> None:
+        self.did.append("start")
+
+    def stop(self, timeout: float) -> bool:
+        self.did.append("stop")
+        self.timeouts.append(timeout)
+        return self.drains
+
+
+class _Stop:
+    """Set after it was waited for `waits` times."""
+
+    def __init__(self, waits: int) -> None:
+        self._left = waits
+
+    def is_set(self) -> bool:
+        return self._left <= 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._left -= 1
+        return self.is_set() or timeout is None
+
+
+def _run(part: _Part, stop: Any, **more: Any) -> None:
+    run_until(
+        stop,
+        component="part",
+        registrations=lambda: [cast(Any, part)],
+        workers=[part],
+        recorder=cast(Any, part),
+        drain_timeout=7.0,
+        clock=FakeClock(),
+        **more,
+    )
+
+
+def test_it_begins_when_the_caches_are_filled_and_ends_in_order() -> None:
+    did: list[str] = []
+    part = _Part(did)
+    _run(part, _Stop(1), begin=lambda: did.append("begin"))
+    assert did == ["begin", "start", "remove", "stop", "stop"]
+    assert part.timeouts == [7.0, 7.0]
+
+
+def test_told_to_stop_before_the_caches_are_filled_it_starts_nothing() -> None:
+    did: list[str] = []
+    _run(_Part(did, synced=False), _Stop(3), begin=lambda: did.append("begin"))
+    assert did == ["remove", "stop", "stop"]
+
+
+def test_a_beginning_that_fails_leaves_nothing_running() -> None:
+    did: list[str] = []
+    with pytest.raises(ZeroDivisionError):
+        _run(_Part(did), _Stop(1), begin=lambda: 1 // 0)
+    assert did == ["remove", "stop", "stop"]
+
+
+def test_work_that_does_not_end_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        _run(_Part([], drains=False), _Stop(1))
+    assert "did not end within the drain time" in caplog.text
+
+
+class _Ended:
+    """Stands in for the event that ends a periodic action: keeps the waits, ends after some of them."""
+
+    def __init__(self, rounds: int) -> None:
+        self.waits: list[float] = []
+        self._rounds = rounds
+
+    def wait(self, seconds: float) -> bool:
+        self.waits.append(seconds)
+        return len(self.waits) >= self._rounds
+
+
+def test_a_periodic_action_names_its_next_time_and_survives_failures(caplog: pytest.LogCaptureFixture) -> None:
+    answers: list[float | None] = [None, 5.0, 1.0]
+
+    def action() -> float | None:
+        answer = answers.pop(0)
+        if answer == 1.0:
+            raise RuntimeError("no luck")
+        return answer
+
+    ended = _Ended(3)
+    Periodic("look", 60.0, action).run(cast(Any, ended))
+    assert ended.waits == [60.0, 5.0, 60.0]
+    assert "look failed; it comes again in 60 s" in caplog.text
+
+
+def test_periodic_actions_run_beside_the_work_and_end_with_it() -> None:
+    ran, stop = threading.Event(), threading.Event()
+
+    def action() -> None:
+        ran.set()
+        stop.set()
+
+    _run(_Part([]), stop, periodic=[Periodic("act", 60.0, action)])
+    assert ran.is_set()
+    assert not [thread for thread in threading.enumerate() if thread.name == "part-act"]
