@@ -2,6 +2,8 @@
 
 A test names its rows by ``@pytest.mark.row("N5", "M3")``, on itself, its class or its module. A row counts as proved
 when a test of it passed and none failed. The rows travel in the reports, so the line is the same under xdist.
+
+Hypothesis does not judge by the clock: how long an example takes on a busy machine says nothing about the code.
 """
 
 import re
@@ -9,6 +11,10 @@ from collections.abc import Generator
 
 import pytest
 from _pytest.terminal import TerminalReporter
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 _PROPERTY = "row"
 _ROW = re.compile(r"([A-Z]+)(\d+)")

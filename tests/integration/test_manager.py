@@ -329,7 +329,7 @@ def test_a_wedged_controller_shows_in_health_and_liveness(
 ) -> None:
     idle = Idle()
     run = start(runs, tmp_path / "kubeconfig", controllers=[idle])
-    eventually(lambda: run.ask("/livez")[0] == 200)
+    eventually(lambda: "[+]idle-0-queue ok" in run.ask("/livez?verbose")[1])
     idle.ill = True
     for path in ("/healthz", "/livez"):
         status, text = run.ask(path)

@@ -202,6 +202,8 @@ class LoadBalancerConfig(Model):
     """A pattern with {name}: load balancers are then reached by this DNS name, and the status shows no address."""
     names: Literal["uid", "cluster-namespace-name"] = "uid"
     """How they are named: from the Service's UID, or readably, which two clusters of one name can clash over."""
+    revision: str = ""
+    """What `load_balancer_revision` says."""
     quota: Count | None = None
     """So many in the whole cloud."""
     provisioning: Duration = 0.0

@@ -56,6 +56,10 @@ class FakeLoadBalancers(LoadBalancer):
         self._gate.count("get_load_balancer_name")
         return self._name(cluster_name, service)
 
+    def load_balancer_revision(self) -> str:
+        self._gate.count("load_balancer_revision")
+        return self._settings.revision
+
     def get_load_balancer(self, cluster_name: str, service: V1Service) -> V1LoadBalancerStatus | None:
         name = self._name(cluster_name, service)
 

@@ -69,6 +69,7 @@ _METHODS = (
     Method("get_zone_by_node_name", "zones", Answer.ZONE),
     Method("get_load_balancer", "load_balancer", Answer.BALANCER),
     Method("get_load_balancer_name", "load_balancer", Answer.TEXT),
+    Method("load_balancer_revision", "load_balancer", Answer.TEXT),
     Method("ensure_load_balancer", "load_balancer", Answer.NEW_BALANCER, mutating=True),
     Method("update_load_balancer", "load_balancer", Answer.NOTHING, mutating=True),
     Method("ensure_load_balancer_deleted", "load_balancer", Answer.NOTHING, mutating=True),
