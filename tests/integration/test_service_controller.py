@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from itertools import pairwise
@@ -241,10 +242,11 @@ def test_nodes_that_join_together_cost_one_update_per_load_balancer(api: Cluster
     _add_node(api, "node-0")
     for number in range(3):
         api.create(SERVICES, _service(f"web-{number}"))
-    with _running(api.kubeconfig, cloud, _options(node_sync_window=1.0, node_sync_longest=10.0)) as metrics:
+    with _running(api.kubeconfig, cloud, _options(node_sync_window=2.0, node_sync_longest=20.0)) as metrics:
         eventually(lambda: all(_ingress(api, f"web-{number}") for number in range(3)))
         for number in range(1, 6):
             _add_node(api, f"node-{number}")
+            time.sleep(0.3)  # longer than a Service rests between two calls, shorter than the window
         eventually(lambda: all(len(one.backends) == 6 for one in cloud.console.load_balancers()))
         assert _count(cloud, "update_load_balancer") == 3
         count = "service_controller_nodesync_latency_seconds_count"
