@@ -121,8 +121,10 @@ class ServiceReconciler:
 
     def _keep(self, key: str, service: V1Service, record: Record | None) -> None:
         wanted = changes.fingerprint(service, self._scope())
-        if record is None or record.gone:
+        if record is None:
             record = self._records.put(key, self._recall(service, wanted))
+        elif record.gone:  # whatever the cloud may still show of it, and a note say
+            record = self._records.put(key, Record(service=service, uid=uid_of(service)))
         if record.spec != wanted:
             self._ensure(key, service)
         elif record.due <= self._clock.monotonic():
@@ -154,7 +156,7 @@ class ServiceReconciler:
 
     def _check(self, key: str, service: V1Service, record: Record) -> None:
         """Repair what was deleted or changed by hand."""
-        missing = not record.elsewhere and self._look(service, PRIORITY_SWEEP) is None
+        missing = not record.elsewhere and self._is_missing(service, PRIORITY_SWEEP)
         if missing:
             log.warning("the load balancer of Service %s is missing in the cloud; it is built anew", key)
         self._ensure(key, service, drift=not missing)
@@ -165,7 +167,8 @@ class ServiceReconciler:
         self._not_too_early(former, f"ensure {changes.fingerprint(service, self._scope())}")
         new = not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
-        service = self._api.write(key, service, changes.begun(service, keep_note=drift))
+        same_targets = former is not None and former.nodes == targets.digest
+        service = self._api.write(key, service, changes.begun(service, keep_note=drift and same_targets))
         if not changes.keeps(service):
             return  # changed on the server meanwhile; the event is on its way
         wanted = changes.fingerprint(service, self._scope())
@@ -200,7 +203,7 @@ class ServiceReconciler:
         targets = self._api.confirmed(self._targets(), may_be_empty=False)
         attempt = f"update {targets.digest}"
         self._not_too_early(record, attempt)
-        record = self._records.put(key, evolve(record, service=service, nodes="", attempt=attempt))
+        record = self._records.put(key, evolve(record, service=service, nodes="", attempt=attempt, not_before=0.0))
         self._measures.syncs.inc()
         began = self._clock.monotonic()
         try:
@@ -214,8 +217,10 @@ class ServiceReconciler:
             return
         except _CLOUD as error:
             self._measures.update_errors.inc()
+            if not isinstance(error, CallsClosed):  # half of it may be done, so the note is true no longer
+                service = self._api.write(key, service, changes.begun(service, keep_note=False))
             # What was deleted by hand cannot be updated, and is built anew.
-            if isinstance(error, _PATIENT) or self._look(service, PRIORITY_NORMAL) is not None:
+            if isinstance(error, _PATIENT) or not self._is_missing(service, PRIORITY_NORMAL):
                 self._failed(service, "UpdateLoadBalancerFailed", "Error updating load balancer with new hosts", error)
                 raise
             self._ensure(key, service)
@@ -272,7 +277,7 @@ class ServiceReconciler:
         """Have the cloud delete; returning means that it confirmed."""
         self._not_too_early(record, "delete")
         service = record.service
-        record = self._records.put(key, evolve(record, spec="", nodes="", attempt="delete"))
+        record = self._records.put(key, evolve(record, spec="", nodes="", attempt="delete", not_before=0.0))
         self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         try:
             with self._delays(key, record):
@@ -313,6 +318,13 @@ class ServiceReconciler:
         except _CLOUD as error:
             self._failed(service, "SyncLoadBalancerFailed", "Error syncing load balancer: failed to look at it", error)
             raise
+
+    def _is_missing(self, service: V1Service, priority: int) -> bool:
+        """Whether the cloud answered that it has none. A provider that cannot tell has not said so."""
+        try:
+            return self._look(service, priority) is None
+        except (ImplementedElsewhere, NotImplementedByProvider):
+            return False
 
     def _scope(self) -> Scope:
         with self._lock:

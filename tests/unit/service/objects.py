@@ -278,6 +278,8 @@ class Cloud:
     can_list_owned: bool = True
     during: Callable[[str, V1Service], object] = field(default=lambda method, service: None)
     unfinished: bool = False
+    outdated: V1LoadBalancerStatus | None = None
+    """What `get` shows where nothing is: a list in the cloud that lags behind."""
 
     def _enter(self, method: str, cluster: str, service: V1Service, priority: int = 0) -> Fault | None:
         assert cluster == CLUSTER
@@ -309,7 +311,7 @@ class Cloud:
         fault = self._enter("get", cluster_name, service, priority)
         self._leave(fault)
         found = self.balancers.get(uid_of(service))
-        return None if found is None else found.status
+        return self.outdated if found is None else found.status
 
     def ensure(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = 0
