@@ -231,22 +231,29 @@ class ClientBuilder:
         return configuration
 
     def cluster_identity(self) -> str | None:
-        """The UID of the namespace kube-system, asked for once; None when it may not be read. Other ApiErrors pass."""
+        """The UID of the namespace kube-system, kept once read; None when it may not be read. Other ApiErrors pass.
+
+        The request is made without a lock: a slow answer holds up this call alone. Callers that come before the first
+        answer each ask themselves.
+        """
         with self._lock:
-            if self._identity is None:
-                try:
-                    namespace = self.rest("cluster-identity").get("/api/v1/namespaces/kube-system")
-                except (Forbidden, NotFound) as error:
-                    if not self._identity_warned:
-                        log.warning(
-                            "The cluster's identity is unknown, so clusters of the same name cannot be told apart: %s. "
-                            "Add the rule: apiGroups [''], resources [namespaces], resourceNames [kube-system], "
-                            "verbs [get]",
-                            error,
-                        )
-                    self._identity_warned = True
-                    return None
-                self._identity = str(namespace["metadata"]["uid"])
+            if self._identity is not None:
+                return self._identity
+        try:
+            namespace = self.rest("cluster-identity").get("/api/v1/namespaces/kube-system")
+        except (Forbidden, NotFound) as error:
+            with self._lock:
+                warned, self._identity_warned = self._identity_warned, True
+            if not warned:
+                log.warning(
+                    "The cluster's identity is unknown, so clusters of the same name cannot be told apart: %s. "
+                    "Add the rule: apiGroups [''], resources [namespaces], resourceNames [kube-system], "
+                    "verbs [get]",
+                    error,
+                )
+            return None
+        with self._lock:
+            self._identity = str(namespace["metadata"]["uid"])
             return self._identity
 
     def hurry(self) -> None:

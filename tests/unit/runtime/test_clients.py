@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -522,6 +523,28 @@ class TestIdentity:
             assert len(warnings) == 1
             assert "resources [namespaces]" in warnings[0]
             assert "verbs [get]" in warnings[0]
+
+    @pytest.mark.row("K15")
+    def test_a_slow_answer_holds_up_nobody_else(self) -> None:
+        asked, answer = threading.Event(), threading.Event()
+
+        def serve(peer: Peer) -> None:
+            while peer.request():
+                asked.set()
+                answer.wait(2 * LIMIT)
+                peer.answer(200, {"metadata": {"uid": "u-1"}})
+
+        with Server(serve) as server, builder_for(server) as clients:
+            identity = Call(clients.cluster_identity)
+            assert asked.wait(5)
+            others = [Call(lambda: clients.rest("leader-election")), Call(lambda: clients.client("vendor"))]
+            try:
+                for other in others:
+                    other.outcome()
+                assert not answer.is_set()
+            finally:
+                answer.set()
+            assert identity.outcome() == "u-1"
 
     def test_a_passing_failure_is_not_taken_for_an_answer(self) -> None:
         with Answers((500, {})).server as server, builder_for(server) as clients, pytest.raises(ServerError):
