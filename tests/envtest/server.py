@@ -1,8 +1,9 @@
 """The real kube-apiserver and etcd on free loopback ports: RBAC on, audit log on, data kept over a restart.
 
-Three identities may talk to it: ``token`` is in system:masters, ``manager_token`` is the service account that the
-shipped RBAC manifest binds, so that a test run with it shows that the manifest is enough, and ``restricted_token`` has
-no rights but those that a test gives it.
+These identities may talk to it: ``token`` is in system:masters, ``manager_token`` is the service account that the
+shipped RBAC manifest binds, so that a test run with it shows that the manifest is enough, ``restricted_token`` has no
+rights but those that a test gives it, and ``kubelet_tokens`` are the kubelets of a few nodes: what they may do is
+decided by the Node authorizer and the NodeRestriction admission, as in a cluster.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from tests.envtest.build import assets
 
 MANAGER_USER = "system:serviceaccount:kube-system:cloud-controller-manager"
 RESTRICTED_USER = "system:serviceaccount:kube-system:restricted-manager"
+KUBELET_NODES = ("node-0000", "node-0001")
+"""The nodes whose kubelets have a token."""
 
 
 class RealAPIServer:
@@ -42,6 +45,7 @@ class RealAPIServer:
         self.token = secrets.token_hex(16)
         self.manager_token = secrets.token_hex(16)
         self.restricted_token = secrets.token_hex(16)
+        self.kubelet_tokens = {name: secrets.token_hex(16) for name in KUBELET_NODES}
         self._port, self._etcd_port, self._peer_port = _free_ports(3)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[IO[bytes]] = []
@@ -115,10 +119,13 @@ class RealAPIServer:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         (self.folder / "sa.key").write_bytes(private)
+        kubelets = "".join(
+            f'{token},system:node:{name},kubelet-{name},"system:nodes"\n' for name, token in self.kubelet_tokens.items()
+        )
         (self.folder / "tokens.csv").write_text(
             f'{self.token},admin,1,"system:masters"\n'
             f'{self.manager_token},{MANAGER_USER},2,"system:serviceaccounts,system:serviceaccounts:kube-system"\n'
-            f'{self.restricted_token},{RESTRICTED_USER},3,"system:serviceaccounts"\n'
+            f'{self.restricted_token},{RESTRICTED_USER},3,"system:serviceaccounts"\n' + kubelets
         )
         (self.folder / "audit.json").write_text(json.dumps(_audit_policy(self._audit_level)))
 
@@ -145,11 +152,12 @@ class RealAPIServer:
             "--bind-address=127.0.0.1",
             f"--cert-dir={folder / 'certs'}",
             f"--token-auth-file={folder / 'tokens.csv'}",
-            "--authorization-mode=RBAC",
+            "--authorization-mode=Node,RBAC",
             f"--service-account-key-file={folder / 'sa.key'}",
             f"--service-account-signing-key-file={folder / 'sa.key'}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.96.0.0/16",
+            "--enable-admission-plugins=NodeRestriction",
             "--disable-admission-plugins=ServiceAccount",
             "--allow-privileged=true",
             f"--audit-policy-file={folder / 'audit.json'}",

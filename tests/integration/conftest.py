@@ -8,6 +8,7 @@ process (all its tests share one worker); where it cannot be had the tests are s
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -46,6 +47,19 @@ class Cluster(API):
         builder = ClientBuilder.from_options(kubeconfig=str(self.kubeconfig))
         self._builders.append(builder)
         return builder
+
+    def kubelet(self, name: str) -> API:
+        """The API as the kubelet of a node sees it: user system:node:NAME in the group system:nodes.
+
+        On the real server the Node authorizer and the NodeRestriction admission decide what it may do; it has a token
+        for the nodes in KUBELET_NODES. The embedded server imitates neither: there it may do everything, so tests of
+        refusals look at `is_real`.
+        """
+        if isinstance(self.server, RealAPIServer):
+            return API(self.url, self.server.kubelet_tokens[name], self.ca_file)
+        token = secrets.token_hex(16)
+        self.server.access.add_user(token, f"system:node:{name}", groups=("system:nodes",))
+        return API(self.url, token, self.ca_file)
 
     def lacking(self, verb: str, resource: str, kubeconfig: Path) -> AbstractContextManager[Restricted]:
         """For the with statement: another identity, which has the manager's rights but this one.
