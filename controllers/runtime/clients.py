@@ -21,6 +21,7 @@ from controllers.runtime.kubeconfig import Access, ConfigError
 from controllers.runtime.linestream import LineStream
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.ratelimit import TokenBucket, Waits
+from controllers.runtime.reachability import Reachability
 from controllers.runtime.requestmetrics import RequestMetrics
 from controllers.runtime.restclient import (
     DEFAULT_TIMEOUT,
@@ -152,6 +153,11 @@ class ClientBuilder:
     def server(self) -> str:
         """The API server's URL."""
         return self._transport.endpoint.url
+
+    @property
+    def reachability(self) -> Reachability:
+        """Whether the server answers, as the requests of all RestClients saw it; tells when it answers again."""
+        return self._transport.reachability
 
     @property
     def transport(self) -> Transport:

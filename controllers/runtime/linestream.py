@@ -143,6 +143,7 @@ class LineStream:
             try:
                 connection.send(data)
                 answer = connection.reader.answer("GET")
+                self._transport.reachability.answered(answer.status)
                 if answer.status != 200:
                     refusal = answer.body()
                     self._opened(str(answer.status), clock.monotonic() - began)
@@ -196,4 +197,5 @@ class LineStream:
         if isinstance(error, TimeoutError) and self._answer is not None:
             text = f"{self._transport.endpoint.url}: nothing came for {self._read_timeout:g} s"
             return Unreachable(text, method="GET", path=self._path)
-        return self._transport.unreachable(error, sent=True, method="GET", path=self._path)
+        answered = self._answer is not None
+        return self._transport.unreachable(error, sent=True, method="GET", path=self._path, answered=answered)

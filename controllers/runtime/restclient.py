@@ -22,6 +22,7 @@ from controllers.runtime.credentials import Credentials
 from controllers.runtime.http1 import Answer
 from controllers.runtime.linestream import LineStream
 from controllers.runtime.ratelimit import TokenBucket
+from controllers.runtime.reachability import Reachability
 from controllers.runtime.requestmetrics import RequestMetrics
 from controllers.runtime.transport import READS, Transport
 
@@ -106,6 +107,11 @@ class RestClient:
         if transport.proxy_authorization:
             lines.append(("Proxy-Authorization", transport.proxy_authorization))
         self._fixed = "".join(f"{header}: {value}\r\n" for header, value in lines)
+
+    @property
+    def reachability(self) -> Reachability:
+        """Whether the server answers, from all clients' requests: shared by every client of one ClientBuilder."""
+        return self._transport.reachability
 
     def request(
         self,

@@ -19,6 +19,7 @@ from controllers.runtime.apierrors import ApiError, ClientClosed, CredentialsUna
 from controllers.runtime.connection import Connection, Endpoint, Interrupted
 from controllers.runtime.http1 import ProtocolError
 from controllers.runtime.ratelimit import Waits
+from controllers.runtime.reachability import Reachability
 from controllers.runtime.tls import TLSFiles
 
 READS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -49,6 +50,7 @@ class Transport:
         self.endpoint = endpoint
         self.waits = waits or Waits()
         self.clock = self.waits.clock
+        self.reachability = Reachability(self.clock)
         # Plain HTTP goes through a proxy by naming the whole URL; HTTPS through a tunnel.
         through = endpoint.proxy if endpoint.proxy and not endpoint.tls else None
         self.target_prefix = (f"http://{endpoint.authority}" if through else "") + endpoint.base_path
@@ -95,6 +97,7 @@ class Transport:
             except BaseException:
                 self.discard(connection)
                 raise
+            self.reachability.answered(answer.status)
             connection.requests += 1
             if answer.keep_alive and not connection.reader.pending:
                 self._give_back(connection)
@@ -132,8 +135,11 @@ class Transport:
         for connection in idle:
             connection.close()
 
-    def unreachable(self, error: Exception, *, sent: bool, method: str, path: str) -> ApiError:
-        """Say what a failure of a connection means to the caller of a request."""
+    def unreachable(self, error: Exception, *, sent: bool, method: str, path: str, answered: bool = False) -> ApiError:
+        """Say what a failure of a connection means to the caller of a request.
+
+        It is reported to `reachability`, unless the server had `answered` this request before.
+        """
         if self.closed:
             return ClientClosed("the client is closed", sent=sent, method=method, path=path)
         where = self.endpoint.url
@@ -145,6 +151,8 @@ class Transport:
             text = f"{where}: {error.strerror or error}"
         else:
             text = f"{where}: {error}" if str(error) else f"{where}: connection ended"
+        if not answered:
+            self.reachability.failed(text)
         return Unreachable(text, sent=sent, method=method, path=path)
 
     def _take(self, deadline: float) -> Connection | None:

@@ -1,0 +1,100 @@
+"""Whether the API server answers: told to those who wait before they try again."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from controllers.runtime.apierrors import ApiError, Unreachable
+from controllers.runtime.reachability import Reachability
+from tests.support.clock import FakeClock
+from tests.unit.runtime.loopback import Peer, Server
+from tests.unit.runtime.test_clients import builder_for
+
+
+class TestReachability:
+    def test_the_first_answer_after_a_failure_is_told_once(self) -> None:
+        told: list[int] = []
+        reachability = Reachability()
+        reachability.subscribe(lambda: told.append(reachability.returns))
+        reachability.answered(200)
+        assert told == []
+        reachability.failed("connection refused")
+        reachability.failed("connection refused again")
+        assert (told, reachability.error) == ([], "connection refused again")
+        reachability.answered(404)
+        reachability.answered(200)
+        assert (told, reachability.error) == ([1], "")
+
+    def test_the_time_of_the_first_failure_is_kept(self) -> None:
+        clock = FakeClock()
+        reachability = Reachability(clock)
+        reachability.failed("refused")
+        began = clock.monotonic()
+        clock.advance(5)
+        reachability.failed("refused")
+        assert reachability.down_since == began
+        reachability.answered(200)
+        assert reachability.down_since is None
+
+    @pytest.mark.parametrize("status", [502, 503, 504])
+    def test_what_a_load_balancer_says_for_a_dead_server_is_no_answer(self, status: int) -> None:
+        reachability = Reachability()
+        reachability.failed("refused")
+        reachability.answered(status)
+        assert (reachability.returns, reachability.error) == (0, f"status {status}")
+
+    def test_one_bad_listener_does_not_harm_the_others(self, caplog: pytest.LogCaptureFixture) -> None:
+        told: list[str] = []
+
+        def bad() -> None:
+            raise ValueError("oh")
+
+        reachability = Reachability()
+        reachability.subscribe(bad)
+        unsubscribe = reachability.subscribe(lambda: told.append("x"))
+        with caplog.at_level(logging.ERROR):
+            reachability.failed("refused")
+            reachability.answered(200)
+        assert told == ["x"]
+        assert "listener" in caplog.text
+        unsubscribe()
+        unsubscribe()  # a second time does nothing
+        reachability.failed("refused")
+        reachability.answered(200)
+        assert told == ["x"]
+
+
+class TestReports:
+    def test_any_clients_answer_ends_the_wait_of_all(self) -> None:
+        answers = iter((False, True))
+
+        def sometimes(peer: Peer) -> None:
+            if peer.request() and next(answers):
+                peer.answer()
+
+        told: list[str] = []
+        with Server(sometimes) as server, builder_for(server) as builder:
+            one, other = builder.rest("one"), builder.rest("other")
+            one.reachability.subscribe(lambda: told.append("back"))
+            with pytest.raises(Unreachable):
+                one.request("PATCH", "/a", body={})
+            assert builder.reachability.down_since is not None
+            other.request("PATCH", "/a", body={})
+            assert told == ["back"]
+            assert builder.reachability.down_since is None
+
+    def test_a_watchs_opening_counts_and_its_end_does_not(self) -> None:
+        def broken_off(peer: Peer) -> None:
+            if peer.request():
+                peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab")
+
+        with Server(broken_off) as server, builder_for(server) as builder:
+            builder.reachability.failed("refused")
+            with builder.rest("watcher").stream("/a", read_timeout=5) as stream:
+                stream.open()
+                assert builder.reachability.returns == 1
+                with pytest.raises(ApiError):
+                    next(stream)
+            assert builder.reachability.down_since is None
