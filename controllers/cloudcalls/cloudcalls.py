@@ -32,6 +32,7 @@ from controllers.cloudcalls.gateway import Ask, CallHealth, Gateway, OverdueCall
 from controllers.cloudcalls.instances import Program, Question
 from controllers.cloudcalls.limits import PRIORITY_NORMAL
 from controllers.cloudcalls.options import CloudCallOptions
+from controllers.cloudcalls.outage import Outage
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import key_of
@@ -189,6 +190,11 @@ class CloudCalls:
         return self._gateway.call(ask)
 
     # ---- health and end
+
+    @property
+    def outage(self) -> Outage:
+        """The `recall` of workers: brings the keys back that failed while the cloud answered nobody."""
+        return self._gateway.outage
 
     def health(self) -> CallHealth:
         """Whether calls are overdue, which ones, and whether the process should end."""

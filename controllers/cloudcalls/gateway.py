@@ -33,6 +33,7 @@ from controllers.cloudcalls.jobs import Inbox, Job, JobState
 from controllers.cloudcalls.limits import PRIORITY_NORMAL, Limiter
 from controllers.cloudcalls.measures import CallMeasures
 from controllers.cloudcalls.options import CloudCallOptions
+from controllers.cloudcalls.outage import FAILED, Outage
 from controllers.cloudcalls.pool import VendorPool
 from controllers.cloudcalls.snapshots import Snapshots
 from controllers.cloudcalls.validate import BatchAnswer
@@ -44,6 +45,11 @@ __all__ = ["Ask", "CallHealth", "Gateway", "OverdueCall"]
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+_TROUBLE_AFTER = 5.0  # seconds of failures without one answer until health says so
+_SILENT = frozenset(
+    (REFUSED, SUPERSEDED, "throttled", "cancelled")
+)  # outcomes that tell nothing about the cloud's health
 
 
 @define(eq=False)
@@ -83,7 +89,7 @@ class CallHealth:
     """How the calls to the cloud are doing."""
 
     ok: bool
-    """False while any call is overdue."""
+    """False while any call is overdue, or the cloud has answered none for a while."""
     fatal: bool
     """More threads are lost than allowed: the process should end with 1. Never turns back."""
     message: str
@@ -108,6 +114,7 @@ class Gateway:
         self.options = options
         self.clock = clock
         self.measures = CallMeasures(provider, metrics)
+        self.outage = Outage(clock)
         self._provider = provider
         self._guard = guard
         self._snapshots = Snapshots(options.snapshots, self._mutated)
@@ -196,14 +203,24 @@ class Gateway:
         jobs = sorted(self._pool.overdue(), key=lambda job: job.started)
         overdue = {job: OverdueCall(job.method, job.key or job.work.about, now - job.started) for job in jobs}
         fatal = self._pool.fatal()
+        trouble = self.outage.trouble()
+        if trouble is not None and now - trouble.since < _TROUBLE_AFTER:
+            trouble = None
         message = fatal
         if not fatal:
             blamed = sorted(jobs, key=lambda job: not job.key)[:3]  # of a batch, hardly anyone is to blame
             calls = [overdue[job] for job in blamed]
             shown = ", ".join(f"{c.method} for {c.key} since {c.seconds:.0f} s" for c in calls)
             more = f" and {len(overdue) - 3} more" if len(overdue) > 3 else ""
-            message = f"overdue: {shown}{more}" if overdue else "ok"
-        return CallHealth(not overdue and not fatal, bool(fatal), message, tuple(overdue.values()))
+            problems = [f"overdue: {shown}{more}"] if overdue else []
+            if trouble is not None:
+                problems.append(
+                    f"every call has failed for {now - trouble.since:.0f} s ({trouble.calls} calls), the last one:"
+                    f" {trouble.last}"
+                )
+            message = "; ".join(problems) or "ok"
+        ok = not overdue and trouble is None and not fatal
+        return CallHealth(ok, bool(fatal), message, tuple(overdue.values()))
 
     def in_flight(self) -> int:
         """Calls under way, overdue ones not counted."""
@@ -291,7 +308,8 @@ class Gateway:
         else:
             outcome = job.fate
         if outcome == OVERDUE:
-            log.warning(
+            # Whoever asked tells it, once for many; see `runtime/failurelog.py`.
+            log.debug(
                 "cloud provider %r: %s for %s has not answered after %.1f s and was given up; its thread is lost until"
                 " it returns",
                 self._provider,
@@ -301,6 +319,23 @@ class Gateway:
             )
         if ask.counted:
             self.measures.ended(ask.method, outcome, seconds)
+            self._tell_outage(job, outcome, seconds)
+
+    def _tell_outage(self, job: Job, outcome: str, seconds: float) -> None:
+        ask: Ask[Any] = job.work
+        if outcome in (SUCCESS, PARTIAL) and isinstance(job.answer, BatchAnswer) and job.answer.values:
+            values = job.answer.values.values()
+            errors = [v for v in values if isinstance(v, Exception) and outcome_of(v) in FAILED]
+            if len(errors) == len(values):
+                self.outage.call_failed(ask.key, f"{ask.method}: {text_of(errors[-1])}")
+            else:
+                self.outage.call_answered(len(values) - len(errors))
+        elif outcome in FAILED:
+            error = job.error
+            what = f"no answer after {seconds:.0f} s" if error is None else text_of(error)
+            self.outage.call_failed(ask.key, f"{ask.method}: {what}")
+        elif outcome not in _SILENT:
+            self.outage.call_answered()
 
     def _add_gauges(self) -> None:
         pool, gauge = self._pool, self.measures.gauge

@@ -142,6 +142,8 @@ class CloudNodeController:
             fetchers=_BATCH_FETCHERS if batched else cloud.concurrency,
             threads=threads,
             on_error=self._failed,
+            noun="node",
+            recall=cloud.outage,
             expected=(CloudCallError, NodeIPError, InstanceReplaced),
             metrics=self._metrics,
             clock=self._clock,

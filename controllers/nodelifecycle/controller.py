@@ -208,6 +208,8 @@ class NodeLifecycleController:
             fetchers=_BATCH_FETCHERS if batched else cloud.concurrency,
             threads=threads,
             expected=(CloudCallError,),
+            noun="node",
+            recall=cloud.outage,
             metrics=self._metrics,
             clock=self._clock,
         )

@@ -119,6 +119,8 @@ class RouteController:
             reconciler.reconcile,
             threads=options.concurrent_route_syncs,
             expected=(CloudCallError, RouteConflict),
+            noun="route",
+            recall=cloud.outage,
             metrics=metrics,
             clock=clock,
         )

@@ -19,17 +19,19 @@ import logging
 import math
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from typing import Any, Generic, ParamSpec, TypeGuard, TypeVar
+from functools import partial
+from typing import Any, Generic, ParamSpec, Protocol, TypeGuard, TypeVar
 
 from attrs import field, frozen
 
 from cloudprovider.errors import CloudProviderError
 from controllers.runtime.apierrors import ApiError
 from controllers.runtime.clock import Clock
+from controllers.runtime.failurelog import FailureLog, seconds_text
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.workqueue import WorkQueue
 
-__all__ = ["DONE", "Aborted", "Parked", "Result", "Settler", "TerminalError", "aborted", "one_line"]
+__all__ = ["DONE", "Aborted", "Parked", "Recall", "Result", "Settler", "TerminalError", "aborted", "one_line"]
 
 logger = logging.getLogger(__name__)
 
@@ -75,13 +77,27 @@ class Aborted(Exception):
     """A run ended with something that is meant to end a thread or the process (SystemExit and its like)."""
 
 
+class Recall(Protocol):
+    """Whoever knows when a key that failed may come back before its time: the cloud answers again, say."""
+
+    def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
+        """The work known as `token` failed and waits for its back-off, which `bring_back()` ends.
+
+        Returns seconds after which it shall come back at the latest; None leaves it to its back-off.
+        """
+
+    def settled(self, token: Hashable) -> None:
+        """It waits no longer, or not for this."""
+
+
 class Settler(Generic[K]):
     """Runs reconciles and settles what comes of them. Thread-safe.
 
     `on_error(key, error)` is called for every exception, Parked and TerminalError among them, while the key is still
     closed to others; what it raises is logged. Exceptions of the classes in `expected` (besides ApiError,
-    CloudProviderError, TerminalError and OSError) are logged in one line; others with their stack, as they look like
-    mistakes in the code.
+    CloudProviderError, TerminalError and OSError) are logged without their stack; others with it, as they look like
+    mistakes in the code. What fails again and again is told in few lines (`failurelog.py`), where `noun` says what the
+    keys are. `recall` may bring keys back before their back-off ends.
     """
 
     def __init__(
@@ -92,10 +108,14 @@ class Settler(Generic[K]):
         expected: tuple[type[Exception], ...] = (),
         metrics: Metrics,
         clock: Clock,
+        noun: str = "key",
+        recall: Recall | None = None,
     ) -> None:
         self._queue = queue
         self._name = queue.name
         self._on_error = on_error
+        self._failures: FailureLog[K] = FailureLog(queue.name, logger, clock=clock, noun=noun)
+        self._recall = recall
         self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *expected)
         self._clock = clock
         self.last_settled = clock.monotonic()
@@ -150,6 +170,9 @@ class Settler(Generic[K]):
 
     def _succeeded(self, key: K, result: Result) -> None:
         self._queue.forget(key)
+        self._failures.succeeded(key)
+        if self._recall is not None:
+            self._recall.settled((self._name, key))
         if result.requeue_after is None:
             self._runs["success"].inc()
         else:
@@ -158,8 +181,8 @@ class Settler(Generic[K]):
 
     def _failed(self, key: K, error: Exception, stack: bool) -> None:
         """Requeue the key first, then count, log and report: nothing that happens there may lose it."""
-        attempt = self._queue.num_requeues(key) + 1
         level, result = logging.WARNING, "error"
+        delay: float | None = None
         if isinstance(error, Parked):
             self._queue.park(key)
             result, fate = "parked", "parked until its call ends"
@@ -168,44 +191,50 @@ class Settler(Generic[K]):
             level, result, fate = logging.ERROR, "terminal", "not tried again before its next event"
         elif (delay := _retry_after(error)) is not None:
             self._queue.add_after(key, delay)
-            level, result, fate = logging.INFO, "retry_after", f"again in {delay:.3g} s as asked"
+            level, result, fate = logging.INFO, "retry_after", f"retrying in {seconds_text(delay)} as asked"
         else:
-            fate = f"again in {self._queue.add_rate_limited(key):.3g} s"
+            delay = self._back_off(key, error)
+            fate = f"retrying in {seconds_text(delay)}"
         if self._queue.shutting_down and result != "parked":
             fate = "not tried again, as this controller stops"
         try:
             self._runs[result].inc()
             if result in ("error", "terminal"):
                 self._errors.inc()
+            if self._recall is not None and result != "error":
+                self._recall.settled((self._name, key))
             expected = result == "retry_after" or isinstance(error, self.expected)
-            self._log(level if expected else logging.ERROR, key, attempt, fate, error, expected, stack)
+            self._tell(level if expected else logging.ERROR, key, fate, delay, error, expected, stack)
             self._report(key, error)
         finally:
             if isinstance(error, Parked):
-                error.until.add_done_callback(lambda _: self._unpark(key))
+                error.until.add_done_callback(lambda _: self._unpark(key, error))
                 self._parked.inc()
 
-    def _unpark(self, key: K) -> None:
+    def _back_off(self, key: K, error: Exception) -> float:
+        """Requeue the key, and return the seconds until it can run."""
+        self._queue.add_rate_limited(key)
+        if self._recall is not None:
+            soon = self._recall.failed((self._name, key), error, partial(self._queue.hasten, key))
+            if soon is not None:
+                self._queue.add_after(key, soon)
+        return self._queue.next_run(key)
+
+    def _unpark(self, key: K, error: Parked) -> None:
         """The call of a parked key ended. Runs in the thread that ended it."""
         self._parked.dec()
         try:
-            self._queue.add_rate_limited(key)
+            self._back_off(key, error)
         finally:
             self._queue.done(key)
-        logger.info("%s: %s: the overdue call has ended, the key is tried again", self._name, key)
+        logger.debug("%s: %s: the overdue call has ended, the key is tried again", self._name, key)
 
-    def _log(self, level: int, key: K, attempt: int, fate: str, error: Exception, expected: bool, stack: bool) -> None:
-        logger.log(
-            level,
-            "%s: %s: attempt %d failed, %s: %s: %s",
-            self._name,
-            key,
-            attempt,
-            fate,
-            type(error).__name__,
-            one_line(error),
-            exc_info=error if stack and not expected else None,
-        )
+    def _tell(
+        self, level: int, key: K, fate: str, delay: float | None, error: Exception, expected: bool, stack: bool
+    ) -> None:
+        fields = {} if delay is None else {"retry_in": round(delay, 3)}
+        words = one_line(error)
+        self._failures.failed(key, fate, error, words, level=level, stack=stack and not expected, fields=fields)
         if expected and stack and logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s: %s: the stack of this failure", self._name, key, exc_info=error)
 

@@ -13,7 +13,17 @@ from prometheus_client import Counter
 from controllers.runtime.answers import Answers, Batch
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.settling import DONE, Aborted, Parked, Result, Settler, TerminalError, aborted, one_line
+from controllers.runtime.settling import (
+    DONE,
+    Aborted,
+    Parked,
+    Recall,
+    Result,
+    Settler,
+    TerminalError,
+    aborted,
+    one_line,
+)
 from controllers.runtime.threads import LoopThreads
 from controllers.runtime.workqueue import Running, ShutDown, WorkQueue
 
@@ -126,7 +136,8 @@ class _Working(Generic[K]):
 class Worker(_Working[K]):
     """`threads` threads that run ``reconcile(key)`` for the keys of a queue; never two at once for one key.
 
-    For `on_error` and `expected` see `settling.Settler`. `stall_after` (seconds) is when `health` turns bad.
+    For `on_error`, `expected`, `noun` and `recall` see `settling.Settler`. `stall_after` (seconds) is when `health`
+    turns bad.
     """
 
     def __init__(
@@ -138,10 +149,14 @@ class Worker(_Working[K]):
         on_error: Callable[[K, Exception], None] | None = None,
         expected: tuple[type[Exception], ...] = (),
         stall_after: float = STALL_AFTER,
+        noun: str = "key",
+        recall: Recall | None = None,
         metrics: Metrics,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        settler = Settler(queue, on_error=on_error, expected=expected, metrics=metrics, clock=clock)
+        settler = Settler(
+            queue, on_error=on_error, expected=expected, metrics=metrics, clock=clock, noun=noun, recall=recall
+        )
         super().__init__(queue, settler, stall_after, clock)
         self._reconcile = reconcile
         restarts = _restarts(metrics).labels(queue.name)
@@ -181,6 +196,8 @@ class BatchWorker(_Working[K], Generic[K, A]):
         on_error: Callable[[K, Exception], None] | None = None,
         expected: tuple[type[Exception], ...] = (),
         stall_after: float = STALL_AFTER,
+        noun: str = "key",
+        recall: Recall | None = None,
         metrics: Metrics,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -190,7 +207,10 @@ class BatchWorker(_Working[K], Generic[K, A]):
             max_answers = 2 * max(max_batch, threads)
         elif max_answers < 1:
             raise ValueError(f"{queue.name}: max_answers must be at least 1")
-        settler = Settler(queue, on_error=on_error, expected=(NotAnswered, *expected), metrics=metrics, clock=clock)
+        expected = (NotAnswered, *expected)
+        settler = Settler(
+            queue, on_error=on_error, expected=expected, metrics=metrics, clock=clock, noun=noun, recall=recall
+        )
         super().__init__(queue, settler, stall_after, clock)
         self._fetch = fetch
         self._reconcile = reconcile

@@ -111,7 +111,7 @@ class WorkQueue(Generic[K]):
                 self._add_after(self._item(key), delay, priority, now)
 
     def add_rate_limited(self, key: K, priority: int | None = None) -> float:
-        """Have the key run after its backoff, count one more failure of it, and return the delay in seconds."""
+        """Have the key run after its backoff, count one more failure, and return the backoff (see also `next_run`)."""
         with self._lock:
             now = self._catch_up()
             item = self._item(key)
@@ -129,6 +129,26 @@ class WorkQueue(Generic[K]):
                 now = self._catch_up()
                 item.failures = 0
                 self._release(item, now)
+
+    def hasten(self, key: K) -> bool:
+        """End the key's delay now, as if its time had come; False when it has none."""
+        with self._lock:
+            now = self._catch_up()
+            item = self._items.get(key)
+            if self._closed or item is None or not self._timers.end_delay(item):
+                return False
+            self._mark(item, item.due_priority, now, now)
+            return True
+
+    def next_run(self, key: K) -> float:
+        """The seconds until the key can run again: its delay, or its floor if that is longer. inf: it need not run."""
+        with self._lock:
+            now = self._catch_up()
+            item = self._items.get(key)
+            if item is None or not (item.dirty or item.due is not None):
+                return math.inf
+            due = now if item.dirty or item.due is None else item.due
+            return max(due, now + self._floor if item.running else item.free_at) - now
 
     def num_requeues(self, key: K) -> int:
         """How often the key was added rate limited since it was last forgotten."""

@@ -147,6 +147,8 @@ class ServiceController:
                 reconciler.reconcile,
                 threads=options.concurrent_service_syncs,
                 expected=(CloudCallError, CacheBehind),
+                noun="service",
+                recall=cloud.outage,
                 metrics=metrics,
                 clock=clock,
             ),

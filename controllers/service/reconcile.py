@@ -346,6 +346,6 @@ class ServiceReconciler:
         if isinstance(error, CallsClosed):
             return
         if isinstance(error, RetryError):
-            log.info("Service %s: %s: %s", uid_of(service), what, error)
+            log.debug("Service %s: %s: %s", uid_of(service), what, error)
             return
         self._recorder.event(service, "Warning", reason, f"{what}: {error}")

@@ -211,7 +211,7 @@ class TestBadManners:
         bench.clock.advance(1.0)
         assert bench.reported.get(timeout=LIMIT)[0] == "b"
         bench.clock.wait_for_timeout(2.0)
-        assert "Nodes: b: attempt 2 failed, again in 2 s" in caplog.text
+        assert "Nodes: b failed (attempt 2), retrying in 2 s" in caplog.text
 
     def test_a_second_answer_is_dropped(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         def fetch(keys: Sequence[str], deliver: Deliver) -> None:

@@ -282,13 +282,27 @@ class TestLog:
     def test_an_expected_error_is_one_line(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         bench.run(InstanceNotFound("no instance\n  of that name"))
         assert bench.next_run() == 1.0
-        bench.run(InstanceNotFound("no instance"))
+        bench.run(InstanceNotFound("no instance of that name"))
         lines = [record for record in caplog.records if record.levelno >= logging.INFO]
         assert [record.getMessage() for record in lines] == [
-            "Nodes: a: attempt 1 failed, again in 1 s: InstanceNotFound: no instance of that name",
-            "Nodes: a: attempt 2 failed, again in 2 s: InstanceNotFound: no instance",
+            "Nodes: a failed (attempt 1), retrying in 1 s: InstanceNotFound: no instance of that name",
+            "Nodes: a failed (attempt 2), retrying in 2 s: InstanceNotFound: no instance of that name",
         ]
         assert all(record.levelno == logging.WARNING and not record.exc_info for record in lines)
+
+    @pytest.mark.row("K16")
+    def test_the_delay_told_is_the_true_one(self, caplog: pytest.LogCaptureFixture) -> None:
+        clock = FakeClock()
+        queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=Metrics(), floor=1.0)
+        settler = Settler(queue, on_error=None, metrics=Metrics(), clock=clock)
+        queue.add("a")
+        queue.get(0)
+        settler.settle("a", InstanceNotFound("no instance"))
+        assert "a failed (attempt 1), retrying in 1 s: InstanceNotFound" in caplog.text
+        clock.advance(0.99)
+        assert queue.get(0) is None
+        clock.advance(0.01)
+        assert queue.get(0) == "a"
 
     def test_its_stack_is_there_for_those_who_debug(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.DEBUG):
@@ -313,7 +327,7 @@ class TestLog:
             bench.run(RetryError("being built", retry_after=7.0))
         [record] = caplog.records
         assert record.levelno == logging.INFO
-        assert "again in 7 s as asked" in record.getMessage()
+        assert "retrying in 7 s as asked" in record.getMessage()
 
     def test_whoever_names_a_time_was_expected(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         class ComeAgain(Exception):

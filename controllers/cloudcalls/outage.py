@@ -1,0 +1,130 @@
+"""Whether the cloud answers at all (stage 5, cloud call), and who comes back when it does so again.
+
+The gateway reports how its calls ended; the settlers (stage 4) report the keys that wait because a call failed. An
+outage is a run of failed calls without one answer between. While it lasts, one key at a time is a scout and comes back
+soon, although its back-off has grown; the first answer ends the back-off of the others. They come back gently: a few,
+and two more for every further answer, so that a cloud that has just returned is asked as fast as it answers, within the
+gateway's own limits. Without this, keys would wait for up to a minute after the cloud's return.
+
+One object of a user proves nothing: a Service that the cloud refuses, in a cluster where nothing else happens, is no
+outage. Nor is a cloud that throttles, or says "not found": it answers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from attrs import frozen
+
+from cloudprovider import CloudProviderError
+from controllers.cloudcalls.errors import OVERDUE, CloudCallError, outcome_of
+from controllers.runtime.clock import Clock
+from controllers.runtime.worker import Parked
+
+__all__ = ["FAILED", "Outage", "Trouble"]
+
+FAILED: Final = frozenset(("error", "aborted", OVERDUE))
+"""Outcomes after which it is open whether the cloud answers at all."""
+
+_RUN = 3  # failed calls in a row that make an outage
+_SCOUT = 5.0  # seconds between two scouts, at first
+_SCOUT_SHARE = 1 / 12  # later so much of the outage's age
+_SCOUT_LONGEST = 60.0
+_FIRST = 8  # keys that the first answer brings back
+_EACH = 2  # and each further one
+
+
+@frozen
+class Trouble:
+    """A run of failed calls that still goes on."""
+
+    since: float
+    """By the clock's `monotonic`."""
+    calls: int
+    last: str
+    """How the last one failed."""
+
+
+class Outage:
+    """See the module. Thread-safe. It is the `Recall` of the workers whose keys ask the cloud."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._calls = 0  # failed ones in a row
+        self._since = 0.0
+        self._last = ""
+        self._about: set[str] = set()
+        self._scout_due = 0.0
+        self._waiting: OrderedDict[Hashable, Callable[[], object]] = OrderedDict()
+        self._returning: OrderedDict[Hashable, Callable[[], object]] = OrderedDict()
+
+    # ---- by the gateway
+
+    def call_answered(self, items: int = 1) -> None:
+        """The cloud answered a call, with an answer about so many keys."""
+        if not self._calls and not self._returning:
+            return
+        back: list[Callable[[], object]] = []
+        with self._lock:
+            number = _EACH * items
+            if self._is_on():
+                number = max(number, _FIRST)
+                self._returning.update(self._waiting)
+                self._waiting.clear()
+            self._calls = 0
+            self._about.clear()
+            while self._returning and len(back) < number:
+                back.append(self._returning.popitem(last=False)[1])
+        for bring_back in back:
+            bring_back()
+
+    def call_failed(self, key: str, text: str) -> None:
+        """A call for this key ("" for many) failed in a way that says nothing about the key."""
+        now = self._clock.monotonic()
+        with self._lock:
+            if not self._calls:
+                self._since = now
+            self._calls += 1
+            self._last = text
+            if len(self._about) < _RUN:
+                self._about.add(key)
+
+    def trouble(self) -> Trouble | None:
+        """The outage, while there is one."""
+        with self._lock:
+            return Trouble(self._since, self._calls, self._last) if self._is_on() else None
+
+    # ---- by the settlers
+
+    def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
+        """The work known as `token` failed; returns the seconds after which it is wanted back as a scout."""
+        if not isinstance(error, CloudProviderError | CloudCallError | Parked) or outcome_of(error) not in FAILED:
+            self.settled(token)
+            return None
+        now = self._clock.monotonic()
+        with self._lock:
+            self._returning.pop(token, None)
+            self._waiting[token] = bring_back
+            if not self._is_on() or now < self._scout_due:
+                return None
+            pause = min(max(_SCOUT, (now - self._since) * _SCOUT_SHARE), _SCOUT_LONGEST)
+            self._scout_due = now + pause
+            return pause
+
+    def settled(self, token: Hashable) -> None:
+        """The work waits no longer for the cloud."""
+        if token in self._waiting or token in self._returning:
+            with self._lock:
+                self._waiting.pop(token, None)
+                self._returning.pop(token, None)
+
+    # ---- inside, with the lock held
+
+    def _is_on(self) -> bool:
+        if self._calls < _RUN:
+            return False
+        return len(self._about) > 1 or not any(key.startswith("service/") for key in self._about)

@@ -1,0 +1,191 @@
+"""Stage 4, its words: the one place that tells repeated failures. What fails a thousand times is a few lines.
+
+The settler (and whoever else does work again and again) says here what failed and what succeeded; lines go to the log.
+Failures are alike when their exceptions have one class and one text, names and numbers aside. Of each kind is told:
+
+- the first failure, at once;
+- of a single key the attempts 1, 2, 4, 8 ...; of many keys one line whenever attempts or keys have doubled, with the
+  counts, and never two within `window` seconds;
+- the end, when every key that failed so has succeeded.
+
+What is not told is in the log at -v=4.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import threading
+from collections.abc import Hashable, Mapping
+from typing import Any, Final, Generic, TypeVar
+
+from controllers.runtime.clock import Clock
+
+__all__ = ["FailureLog", "seconds_text"]
+
+K = TypeVar("K", bound=Hashable)
+
+WINDOW: Final = 3.0
+"""Seconds between two lines about one kind of failure that concerns several keys."""
+
+_KINDS: Final = 8  # of one class of exceptions; what differs still more is one kind
+_WORD: Final = re.compile(r"[\w.:-]+")
+
+
+class _Kind:
+    """What is known of one kind of failure since it began."""
+
+    __slots__ = ("began", "count", "ever", "failing", "last_line", "told_attempt", "told_keys")
+
+    def __init__(self) -> None:
+        self.failing: set[Hashable] = set()
+        self.last_line = -math.inf
+        self.reset(0.0)
+
+    def reset(self, now: float) -> None:
+        self.began = now
+        self.ever: set[Hashable] = set()
+        self.count = 0
+        self.told_attempt = 0
+        self.told_keys = 0
+
+    def is_due(self, attempt: int, now: float, window: float) -> bool:
+        """Whether this failure is worth a line."""
+        if self.told_attempt and len(self.ever) == 1:
+            return attempt & (attempt - 1) == 0
+        if now - self.last_line < window:
+            return False
+        doubled = attempt >= 2 * self.told_attempt or len(self.ever) >= 2 * self.told_keys
+        return not self.told_attempt or doubled
+
+    def told(self, attempt: int, now: float) -> None:
+        self.told_attempt = max(self.told_attempt, attempt)
+        self.told_keys = len(self.ever)
+        self.last_line = now
+
+
+class FailureLog(Generic[K]):
+    """The failures of one kind of work, whose `name` begins each line. Thread-safe.
+
+    `noun` names in a JSON log what the keys are: "node", "service".
+    """
+
+    def __init__(
+        self, name: str, logger: logging.Logger, *, clock: Clock, noun: str = "key", window: float = WINDOW
+    ) -> None:
+        self._name = name
+        self._logger = logger
+        self._clock = clock
+        self._noun = noun
+        self._window = window
+        self._lock = threading.Lock()
+        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._of_class: dict[str, int] = {}
+        self._keys: dict[K, tuple[int, set[tuple[str, str]]]] = {}  # failing ones: attempts, and how they failed
+
+    def attempts(self, key: K) -> int:
+        """How often the key has failed since its last success."""
+        known = self._keys.get(key)
+        return 0 if known is None else known[0]
+
+    def failed(
+        self,
+        key: K,
+        fate: str,
+        error: Exception,
+        text: str,
+        *,
+        level: int = logging.WARNING,
+        stack: bool = False,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        """One more failure; `fate` says what comes next, `text` is the error's own on one line.
+
+        `stack` asks for the stack with the line, `fields` are further keys of a JSON log.
+        """
+        now = self._clock.monotonic()
+        name = type(error).__name__
+        with self._lock:
+            label, kind = self._kind_of(key, name, text)
+            attempt = self.attempts(key) + 1
+            self._keys[key] = (attempt, {*self._keys.get(key, (0, ()))[1], label})
+            if not kind.ever:
+                kind.reset(now)
+            kind.failing.add(key)
+            kind.ever.add(key)
+            kind.count += 1
+            due = kind.is_due(attempt, now, self._window)
+            if due:
+                kind.told(attempt, now)
+            count, keys, since = kind.count, len(kind.ever), now - kind.began
+        extra = {self._noun: str(key), "attempt": attempt, "error": f"{name}: {text}", **(fields or {})}
+        many = "" if keys == 1 else f" ({count} such failures of {keys} {self._noun}s in {seconds_text(since)})"
+        line, words = "%s: %s failed (attempt %d), %s: %s: %s%s", (self._name, key, attempt, fate, name, text)
+        trace = error if stack else None
+        if due:
+            self._logger.log(level, line, *words, many, exc_info=trace, extra=extra, stacklevel=2)
+        elif self._logger.isEnabledFor(logging.DEBUG):
+            self._logger.debug(line, *words, "", exc_info=trace, extra=extra, stacklevel=2)
+
+    def succeeded(self, key: K) -> None:
+        """The key's work is done, or is no more to be done. Cheap for a key that has not failed."""
+        if key not in self._keys:
+            return
+        now = self._clock.monotonic()
+        over: list[tuple[str, str, int, int, float]] = []
+        with self._lock:
+            attempts, labels = self._keys.pop(key, (0, set()))
+            for label in labels:
+                kind = self._kinds[label]
+                kind.failing.discard(key)
+                if kind.failing or not kind.ever:
+                    continue
+                # A line that nobody has read needs no end.
+                if kind.told_attempt and kind.count > 1:
+                    over.append((*label, kind.count, len(kind.ever), now - kind.began))
+                    kind.last_line = now
+                kind.reset(now)
+            if not self._keys:
+                self._forget_old(now)
+        for name, _, count, keys, since in over:
+            what = f"{self._noun} {key}" if keys == 1 else f"{keys} {self._noun}s"
+            self._logger.info(
+                "%s: over after %s: %s, %d failures of %s; the last one succeeded",
+                self._name, seconds_text(since), name, count, what,
+                extra={"attempt": attempts + 1, "duration": round(since, 3)},
+            )  # fmt: skip
+
+    def _kind_of(self, key: K, name: str, text: str) -> tuple[tuple[str, str], _Kind]:
+        own = set(_WORD.findall(str(key).replace("/", " ")))
+
+        def common(word: re.Match[str]) -> str:
+            found = word[0]
+            return "#" if found in own or any(map(str.isdigit, found)) else found
+
+        label = (name, _WORD.sub(common, text.replace("/", " ")))
+        kind = self._kinds.get(label)
+        if kind is None:
+            number = self._of_class.get(name, 0)
+            if number >= _KINDS:
+                label = (name, "")
+                kind = self._kinds.get(label)
+            else:
+                self._of_class[name] = number + 1
+            if kind is None:
+                kind = self._kinds[label] = _Kind()
+        return label, kind
+
+    def _forget_old(self, now: float) -> None:
+        """Nothing fails: kinds whose last line is old need not be known any more."""
+        self._kinds = {label: kind for label, kind in self._kinds.items() if now - kind.last_line < self._window}
+        self._of_class = {}
+        for name, _ in self._kinds:
+            self._of_class[name] = self._of_class.get(name, 0) + 1
+
+
+def seconds_text(seconds: float) -> str:
+    """A time for people: 0.004 s, 1.2 s, 58 s."""
+    digits = 0 if seconds >= 10 else 1 if seconds >= 0.1 else 3
+    number = f"{seconds:.{digits}f}"
+    return f"{number.rstrip('0').rstrip('.') if digits else number} s"

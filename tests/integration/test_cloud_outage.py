@@ -1,0 +1,75 @@
+"""The cloud is out for a while, with many nodes and Services waiting: few lines in the log, and everyone is served soon
+after its return. `CLOUD_OUTAGE=1000,200,60` runs it with 1,000 nodes, 200 Services and 60 s."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudprovider.testing.fake import attach
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES
+from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.process import Start
+from tests.support.waiting import eventually
+
+SERVICES = "/api/v1/namespaces/default/services"
+NODE_COUNT, SERVICE_COUNT, SECONDS = map(int, os.environ.get("CLOUD_OUTAGE", "60,20,12").split(","))
+SERVED_AFTER = 10.0
+LINES = 100
+_PER_OBJECT = ("initialised node", "load balancer of Service")  # one line for each object is meant to be there
+
+
+def _service(name: str) -> dict[str, Any]:
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+def _waiting(api: Cluster) -> int:
+    """Nodes with the taint, and Services without an address."""
+    tainted = [n for n in api.items(NODES) if UNINITIALIZED["key"] in [t["key"] for t in n["spec"].get("taints", ())]]
+    bare = [s for s in api.items(SERVICES) if s["spec"].get("type") == "LoadBalancer"]
+    return len(tainted) + sum(not s["status"].get("loadBalancer", {}).get("ingress") for s in bare)
+
+
+@pytest.mark.row("K16", "O1")
+def test_an_outage_of_the_cloud_is_a_few_lines_and_over_when_it_is_over(
+    api: Cluster, start: Start, tmp_path: Path
+) -> None:
+    config = {"state": "cloud.sqlite", "generate": [{"count": NODE_COUNT, "types": ["small"], "zones": ["zone-a"]}]}
+    (tmp_path / "cloud.json").write_text(json.dumps(config))
+    process = start(
+        f"--kubeconfig={api.kubeconfig}",
+        f"--cloud-config={tmp_path / 'cloud.json'}",
+        "--cluster-name=outage",
+        "--leader-elect=false",
+        "--health-bind-address=127.0.0.1:0",
+    )
+    eventually(lambda: process.ask("/readyz")[0] == 200, 30, lambda: process.log)
+    with attach(tmp_path / "cloud.sqlite") as cloud:
+        cloud.faults.add({"name": "out", "action": "raise", "error": "ConnectionError"})
+        began = time.monotonic()
+        for number in range(max(NODE_COUNT, SERVICE_COUNT)):
+            if number < NODE_COUNT:
+                api.create(NODES, small_node(f"node-{number:04d}"))
+            if number < SERVICE_COUNT:
+                api.create(SERVICES, _service(f"web-{number}"))
+        eventually(lambda: "[-]cloud-calls failed: every call has failed for" in process.ask("/healthz")[1], 20)
+        told_after = time.monotonic() - began
+        assert process.ask("/livez")[0] == 200, "a restart of this process mends no cloud"
+        time.sleep(max(0.0, SECONDS - (time.monotonic() - began)))  # the outage itself
+        cloud.faults.remove("out")
+        ended = time.monotonic()
+        eventually(lambda: _waiting(api) == 0, SERVED_AFTER, lambda: f"{_waiting(api)} wait still:\n{process.log}")
+        served_after = time.monotonic() - ended
+        eventually(lambda: process.ask("/healthz")[0] == 200, 10)
+    lines = [line for line in process.log.splitlines() if not any(part in line for part in _PER_OBJECT)]
+    print(f"/healthz said so after {told_after:.1f} s; served {served_after:.1f} s after the end; {len(lines)} lines")
+    assert len(lines) < LINES, process.log
+    assert any("such failures of" in line for line in lines)
+    assert any(": over after " in line for line in lines)

@@ -1,0 +1,111 @@
+"""An outage of the cloud: seen, told, and gone again, with the keys that waited for its end."""
+
+from functools import partial
+
+import pytest
+
+from cloudprovider import CloudProviderError, InstanceNotFound, Throttled
+from controllers.cloudcalls import CallFailed
+from controllers.cloudcalls.outage import Outage
+from tests.support.clock import FakeClock
+from tests.unit.cloudcalls.support import Provider, world
+
+pytestmark = pytest.mark.row("K16")
+DOWN = CloudProviderError("the cloud is down")
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.outage = Outage(self.clock)
+        self.back: list[str] = []
+
+    def fail(self, *keys: str) -> None:
+        for key in keys:
+            self.outage.call_failed(key, "down")
+            self.outage.failed(key, DOWN, partial(self.back.append, key))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def keys(number: int) -> list[str]:
+    return [f"node/{i}" for i in range(number)]
+
+
+def test_the_first_answer_brings_some_back_and_each_further_one_two(bench: Bench) -> None:
+    bench.fail(*keys(20))
+    bench.outage.call_answered()
+    assert bench.back == keys(8)
+    bench.outage.call_answered()
+    assert bench.back == keys(10)
+    bench.outage.call_answered(items=4)
+    assert bench.back == keys(18)
+    bench.outage.call_answered(items=100)
+    assert bench.back == keys(20)
+
+
+def test_one_sick_key_among_well_ones_keeps_its_back_off(bench: Bench) -> None:
+    for _ in range(10):
+        bench.fail("node/sick")
+        bench.outage.call_answered()
+    assert bench.back == []
+
+
+def test_whoever_settled_is_not_brought_back(bench: Bench) -> None:
+    bench.fail(*keys(4))
+    bench.outage.settled("node/1")
+    bench.outage.failed("node/2", InstanceNotFound("gone"), partial(bench.back.append, "node/2"))
+    bench.outage.failed("node/3", Throttled(), partial(bench.back.append, "node/3"))
+    bench.outage.call_answered()
+    assert bench.back == ["node/0"]
+
+
+def test_an_error_of_the_api_server_does_not_wait_for_the_cloud(bench: Bench) -> None:
+    bench.fail(*keys(3))
+    bench.outage.failed("node/0", OSError("the API server"), partial(bench.back.append, "node/0"))
+    bench.outage.call_answered()
+    assert "node/0" not in bench.back
+
+
+def test_while_it_lasts_one_key_at_a_time_comes_back_soon(bench: Bench) -> None:
+    bench.fail(*keys(3))
+    waits = [bench.outage.failed(key, DOWN, list) for key in keys(10)]
+    assert [wait for wait in waits if wait is not None] in ([], [5.0])
+    scouts = 0
+    for _ in range(60):
+        bench.clock.advance(1.0)
+        scouts += sum(bench.outage.failed(key, DOWN, list) is not None for key in keys(10))
+    assert 10 <= scouts <= 13
+    bench.clock.advance(3600.0)
+    assert bench.outage.failed("node/0", DOWN, list) == 60.0
+
+
+def test_a_service_that_the_cloud_refuses_is_no_outage(bench: Bench) -> None:
+    bench.fail(*["service/default/web"] * 10)
+    assert bench.outage.trouble() is None
+    assert bench.outage.failed("x", DOWN, list) is None
+    bench.fail("service/default/other")
+    assert bench.outage.trouble() is not None
+
+
+@pytest.mark.row("O1")
+def test_health_says_since_when_every_call_fails_and_why() -> None:
+    def down() -> None:
+        raise RuntimeError("connection refused")
+
+    with world(Provider()) as w:
+        for key in ("node/a", "node/b", "node/c"):
+            with pytest.raises(CallFailed):
+                w.calls.call("instance_metadata", down, key=key)
+        assert w.calls.health().ok, "a moment is no outage"
+        w.clock.advance(6)
+        health = w.calls.health()
+        assert not health.ok
+        assert not health.fatal
+        assert "every call has failed for 6 s (3 calls), the last one: instance_metadata" in health.message
+        assert "connection refused" in health.message
+        w.calls.call("instance_metadata", lambda: None, key="node/a")
+        assert w.calls.health().ok
