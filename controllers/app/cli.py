@@ -82,17 +82,12 @@ def main(
     logs.setup(given.logging_format, given.verbosity)
     for warning in outcome.warnings:
         log.warning("%s", warning)
-    # All that is imported and made on the way to a manager stays: the collector would walk it for nothing.
-    gc.disable()
-    try:
-        manager = _manager(outcome.options, catalog)
-        gc.freeze()  # nor later
-    finally:
-        gc.enable()
-    try:
-        return FAILED if manager is None else _run(manager)
-    finally:
-        gc.unfreeze()
+    with logs.uncaught():
+        try:
+            return _start(outcome.options, catalog)
+        except Exception:  # the program's top: told in a cleaned log line and not in Python's own way
+            log.exception("the program failed: a bug")
+            return FAILED
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -140,6 +135,20 @@ def help_text(program: str, catalog: Sequence[ControllerEntry], default_provider
     return parser.format_help()
 
 
+def _start(options: Options, catalog: Sequence[ControllerEntry]) -> int:
+    # All that is imported and made on the way to a manager stays: the collector would walk it for nothing.
+    gc.disable()
+    try:
+        manager = _manager(options, catalog)
+        gc.freeze()  # nor later
+    finally:
+        gc.enable()
+    try:
+        return FAILED if manager is None else _run(manager)
+    finally:
+        gc.unfreeze()
+
+
 def _manager(options: Options, catalog: Sequence[ControllerEntry]) -> Manager | None:
     """Import and build everything; None when that cannot be, which then has been told."""
     from prometheus_client import ProcessCollector
@@ -179,9 +188,11 @@ def _run(manager: Manager) -> int:
 
 def _provider(options: Options) -> tuple[Interface, CloudConfig | None]:
     from cloudprovider import CloudConfig, get_cloud_provider
+    from controllers.runtime.cleaning import conceal_config
 
     given = options.manager
     config = CloudConfig.read(given.cloud_config) if given.cloud_config else None
+    conceal_config(config.data if config else None)
     return get_cloud_provider(given.cloud_provider, config), config
 
 
@@ -200,10 +211,12 @@ def _provider_problems(outcome: Outcome) -> list[str]:
 
 
 def _list_problems(program: str, problems: Sequence[str], to: TextIO) -> None:
+    from controllers.runtime.cleaning import one_line
+
     count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
     print(f"{program}: {count} with the flags; nothing was started:", file=to)
     for problem in problems:
-        print(f"  {problem}", file=to)
+        print(f"  {one_line(problem)}", file=to)
     print(f"Every flag: {program} --help", file=to)
 
 

@@ -1,57 +1,49 @@
 """Log lines of the process: klog's text or JSON, on standard error, without secrets.
 
-Stage: beside all of them. Data comes from every module's logger; it goes to one stream. Only the app calls `setup`;
-as a library, these packages log through the standard library and configure nothing.
+Stage: beside all of them. Data comes from every module's logger, from Python's warnings and from exceptions that nobody
+caught; it goes to one stream, cleaned by `controllers.runtime.cleaning` (loaded by `setup`: nothing of `cloudprovider`
+may be imported before it is known to be ours). Only the app calls `setup`; as a library, these packages log through the
+standard library and configure nothing.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
-import traceback
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import IO, Any, Final
+
+log = logging.getLogger(__name__)
 
 OURS: Final = ("cloudprovider", "controllers")
 _LETTERS: Final = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E"}
 _LEVELS: Final = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning", logging.ERROR: "error"}
-_SECRETS: Final = (
-    # Credentials in a header or a message that quotes one, and in a URL: the scheme or host stays readable.
-    (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{16,}"), r"\1 <redacted>"),
-    (re.compile(r"(?i)((?:token|password|secret|api[_-]?key)[\"']?\s*[:=]\s*[\"']?)[^\s\"',;}]{3,}"), r"\1<redacted>"),
-    (re.compile(r"(://)[^/\s@:]+:[^/\s@]+@"), r"\1<redacted>@"),
-    (
-        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
-        "<redacted>",
-    ),
-)
-
-
-def redact(text: str) -> str:
-    """`text` without what looks like a credential. A second line of defence: nothing of ours logs one."""
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text
 
 
 class _Formatter(logging.Formatter):
+    def __init__(self) -> None:
+        from controllers.runtime.cleaning import one_line, stack_of
+
+        super().__init__()
+        self._line, self._stack = one_line, stack_of
+
     def message(self, record: logging.LogRecord) -> str:
         """The message on one line: names of users' objects cannot forge a second one."""
-        text = redact(record.getMessage())
-        if text.isprintable():
-            return text
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        return self._line(record.getMessage())
 
     def trace(self, record: logging.LogRecord) -> str:
-        if not record.exc_info or record.exc_info[0] is None:
+        """The traceback, of which no line can pass for a log line; "" without one."""
+        if not record.exc_info or record.exc_info[1] is None:
             return ""
-        return redact("".join(traceback.format_exception(*record.exc_info)).rstrip())
+        return self._stack(record.exc_info[1])
 
 
 class TextFormatter(_Formatter):
-    """klog's header: I1121 03:49:00.123456   12345 file.py:12] message; a traceback follows on its own lines."""
+    """klog's header: I1121 03:49:00.123456   12345 file.py:12] message; a traceback follows, on indented lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as text."""
@@ -72,7 +64,7 @@ class JSONFormatter(_Formatter):
             "ts": stamp.replace("+00:00", "Z"),
             "level": _LEVELS.get(record.levelno, record.levelname.lower()),
             "logger": record.name,
-            "msg": redact(record.getMessage()),
+            "msg": self.message(record),
             "caller": f"{record.filename}:{record.lineno}",
         }
         trace = self.trace(record)
@@ -83,6 +75,17 @@ class JSONFormatter(_Formatter):
 
 class _Handler(logging.StreamHandler[IO[str]]):
     """A class of its own, so that a second `setup` finds and replaces the first one's."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that the base class calls
+        """Tell of a record that could not be written; the base class's way shows its arguments as they are."""
+        from controllers.runtime.cleaning import one_line
+
+        where = f"a log line of {record.name} at {record.filename}:{record.lineno} could not be written"
+        try:
+            self.stream.write(one_line(f"{where}: {one_line(sys.exc_info()[1])}") + "\n")
+            self.flush()
+        except (OSError, ValueError):  # the stream is closed or broken: there is nobody to tell
+            return
 
 
 def setup(format: str = "text", verbosity: int = 0, stream: IO[str] | None = None) -> logging.Handler:
@@ -104,3 +107,31 @@ def setup(format: str = "text", verbosity: int = 0, stream: IO[str] | None = Non
     logging.getLogger("kubernetes").setLevel(logging.WARNING)
     logging.captureWarnings(True)
     return handler
+
+
+@contextmanager
+def uncaught() -> Iterator[None]:
+    """In the body, exceptions of threads and finalizers that nobody caught become log lines, cleaned as any other."""
+    old = threading.excepthook, sys.unraisablehook
+    threading.excepthook, sys.unraisablehook = _uncaught_in_thread, _unraisable
+    try:
+        yield
+    finally:
+        threading.excepthook, sys.unraisablehook = old
+
+
+def _uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is None or issubclass(args.exc_type, SystemExit):
+        return
+    name = args.thread.name if args.thread is not None else "?"
+    log.error(
+        "an exception that nobody caught ended thread %s",
+        name,
+        exc_info=(args.exc_type, args.exc_value, args.exc_traceback),
+    )
+
+
+def _unraisable(args: sys.UnraisableHookArgs) -> None:
+    error = args.exc_value
+    if error is not None:
+        log.error("%s", args.err_msg or "an exception was ignored", exc_info=(type(error), error, args.exc_traceback))

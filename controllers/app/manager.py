@@ -26,6 +26,7 @@ from controllers.app.listers import InformerListers
 from controllers.app.options import Options, split_address
 from controllers.app.serving import HealthServer
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.runtime.cleaning import conceal_config
 from controllers.runtime.clients import ClientBuilder
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
 from controllers.runtime.informer import InformerFactory
@@ -56,9 +57,9 @@ class ManagerError(Exception):
 class Manager:
     """One run of one provider's controllers.
 
-    `options` are checked already; `config` is what the provider was made from, so that errors can be told without its
-    contents. Raises ManagerError when an option names no controller. `run` may be called once; the other methods from
-    any thread.
+    `options` are checked already; `config` is what the provider was made from: its secrets are concealed wherever text
+    leaves the process. Raises ManagerError when an option names no controller. `run` may be called once; the other
+    methods from any thread.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Manager:
         self._provider = provider
         self._clients = clients
         self._config = config
+        conceal_config(config.data if config else None)
         self._entries = enabled(options.manager.controllers, catalog)
         if not self._entries:
             raise ManagerError("no controller is left to run: see --controllers")

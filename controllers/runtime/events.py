@@ -33,6 +33,7 @@ from controllers.runtime.apierrors import (
     Unauthorized,
     Unreachable,
 )
+from controllers.runtime.cleaning import one_line
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
 from controllers.runtime.eventcorrelation import MAX_MESSAGE, Correlator, Entry, Happening, Reference, reference
 from controllers.runtime.metrics import Metrics
@@ -100,14 +101,14 @@ class EventRecorder:
     def event(self, obj: Any, type: str, reason: str, message: str) -> None:
         """Report that something happened to an object: a model, raw JSON or a Reference.
 
-        `type` is "Normal" or "Warning", `reason` one CamelCase word for machines, `message` a sentence for people (cut
-        at 1,024 characters). Returns at once; when the queue is full, the Event is dropped and counted. Raises
-        ValueError for another type, an empty reason, or an object without kind or name.
+        `type` is "Normal" or "Warning", `reason` one CamelCase word for machines, `message` a sentence for people,
+        which is cleaned (`cleaning.py`: tenants read Events) and cut at 1,024 characters. Returns at once; when the
+        queue is full, the Event is dropped and counted. Raises ValueError for another type, an empty reason, or an
+        object without kind or name.
         """
         if type not in ("Normal", "Warning") or not reason or len(reason) > 128:
             raise ValueError(f"an Event's type is Normal or Warning and its reason a word: {type!r}, {reason!r}")
-        if len(message) > MAX_MESSAGE:
-            message = message[: MAX_MESSAGE - 3] + "..."
+        message = one_line(message, MAX_MESSAGE)
         ref = reference(obj)
         now = self._clock.time()
         happening = Happening(ref, type, reason, message, now, now)

@@ -249,7 +249,7 @@ class Settler(Generic[K]):
 def one_line(value: object) -> str:
     """The text of an exception or another object for a log: one line, of bounded length, even if ``str`` raises."""
     try:
-        text = " ".join(str(value).split())
+        text = " ".join(str(value)[: 4 * _LONGEST_TEXT].split())
     except Exception as error:  # noqa: BLE001 - foreign classes; their text is only for the log
         text = f"<its text raised {type(error).__name__}>"
     return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"

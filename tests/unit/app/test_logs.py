@@ -6,12 +6,14 @@ import io
 import json
 import logging
 import re
+import threading
 import warnings
 from collections.abc import Iterator
 
 import pytest
 
 from controllers.app import logs
+from controllers.runtime import cleaning
 
 TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6Ing"
 
@@ -53,7 +55,7 @@ def test_json_is_one_object_per_line() -> None:
     log.info("node %s", "n1\nn2")
     log.error("second")
     first, second = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert first["msg"] == "node n1\nn2"
+    assert first["msg"] == "node n1\\nn2"
     assert first["level"] == "info"
     assert first["logger"] == "controllers.node.controller"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", first["ts"])
@@ -107,7 +109,76 @@ def test_credentials_are_never_written(format: str, message: str) -> None:
 
 def test_ordinary_messages_are_not_redacted() -> None:
     text = "basic example at https://10.0.0.1:6443/api/v1/nodes/n1 of fake://i-1: token bucket empty"
-    assert logs.redact(text) == text
+    stream, log = written("text")
+    log.info("%s", text)
+    assert stream.getvalue().endswith(f"] {text}\n")
+
+
+@pytest.mark.row("X4")
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_a_traceback_cannot_forge_a_line(format: str) -> None:
+    stream, log = written(format)
+    try:
+        raise RuntimeError('lost\nE1121 00:00:00.000000 1 x.py:1] forged\n{"level": "error"}\x1b[31m')
+    except RuntimeError:
+        log.exception("failed")
+    lines = stream.getvalue().splitlines()
+    assert "\x1b" not in stream.getvalue()
+    if format == "text":
+        assert [line for line in lines if not line.startswith("  ")] == lines[:1]
+    else:
+        assert len(lines) == 1
+        assert all(line.startswith("  ") for line in json.loads(lines[0])["error"].splitlines())
+
+
+@pytest.mark.row("X4")
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_an_error_of_megabytes_is_a_short_line(format: str) -> None:
+    stream, log = written(format)
+    try:
+        raise RuntimeError("x" * 5_000_000)
+    except RuntimeError:
+        log.exception("failed: %s", "x" * 5_000_000)
+    assert len(stream.getvalue()) < 20_000
+
+
+@pytest.mark.row("X2")
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_what_is_concealed_is_in_no_line(format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleaning, "_cleaner", cleaning.Cleaner(["s3cr3tValue"]))
+    stream, log = written(format)
+    try:
+        raise RuntimeError("refused s3cr3tValue")
+    except RuntimeError:
+        log.exception("failed: %s", "refused s3cr3tValue")
+    assert "s3cr3t" not in stream.getvalue()
+    assert stream.getvalue().count("refused ***") == 3  # the message, the line of code, the exception
+
+
+@pytest.mark.row("X4")
+def test_a_record_that_cannot_be_made_is_told_without_its_arguments() -> None:
+    stream = io.StringIO()
+    handler = logs.setup("text", 0, stream)
+    handler.handle(logging.LogRecord("acme", logging.INFO, "cloud.py", 7, "%d nodes", ("password=hunter2x",), None))
+    assert "hunter2x" not in stream.getvalue()
+    assert "a log line of acme at cloud.py:7 could not be written" in stream.getvalue()
+    assert stream.getvalue().count("\n") == 1
+
+
+@pytest.mark.row("X4")
+def test_what_nobody_caught_in_a_thread_is_a_log_line() -> None:
+    stream, _ = written("text")
+
+    def fail() -> None:
+        raise RuntimeError("password=hunter2x\nE1121 forged")
+
+    with logs.uncaught():
+        thread = threading.Thread(target=fail, name="worker-1")
+        thread.start()
+        thread.join()
+    assert "ended thread worker-1" in stream.getvalue()
+    assert "hunter2x" not in stream.getvalue()
+    assert "\nE1121 forged" not in stream.getvalue()
 
 
 def test_verbosity_opens_our_loggers_and_never_the_clients_bodies() -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudprovider.masking import MaskedCause, config_values, mask, safe_cause
+from cloudprovider.masking import Mask, MaskedCause, config_values, mask, safe_cause, secret_values
 
 SECRET = "s3cr3t-Value"
+KEY = "MIIEvQIBADANBgkqhkiG9w0B"
 SYNTAXES = [
     f"password: {SECRET}",
     f"[global]\npassword = {SECRET}\n",
@@ -110,3 +112,86 @@ def test_words_of_comments_are_not_taken_for_secrets() -> None:
     data = b"# what max_batch means\nname: web   # the machine's name, an integer\npassword: hunter2#x\n"
     assert mask("max_batch should be a valid integer", config_values(data)) == "max_batch should be a valid integer"
     assert "hunter2" not in mask("bad value hunter2#x", config_values(data))
+
+
+class Text(str):
+    """A text that counts the pieces that are taken from it."""
+
+    pieces = 0
+
+    def __getitem__(self, index: Any) -> str:
+        Text.pieces += 1
+        return super().__getitem__(index)
+
+
+@pytest.mark.row("X5")
+def test_masking_looks_at_each_place_a_bounded_number_of_times() -> None:
+    """Neither more values nor a longer text costs more looks per letter; every length of a short value is one look."""
+    few = Mask(["aaaaaaaaab", "ab12"])
+    many = Mask(
+        [f"{number:08}aaaaaaaaaaaaaaaaaaaa" for number in range(500)] + [f"{number:04}" for number in range(500)]
+    )
+    for hidden in (few, many):
+        for length in (10_000, 40_000):
+            Text.pieces = 0
+            hidden.apply(Text("a" * length))
+            assert Text.pieces <= 2 * length + 10
+
+
+@pytest.mark.row("X2", "X5")
+@pytest.mark.parametrize(
+    ("config", "secret"),
+    [
+        (f"password: {SECRET}", SECRET),
+        (f"[global]\npassword = {SECRET}\n[other]\nregion = north-1\n", SECRET),
+        (f"export OS_PASSWORD='{SECRET}'", SECRET),
+        (json.dumps({"auth": {"user": "me", "clientSecret": SECRET}, "region": "north-1"}), SECRET),
+        (f"url: https://me:{SECRET}@cloud.example/v3", SECRET),
+        (f"dsn = postgres://me:{SECRET}@db/ccm", SECRET),
+        (f"tokens:\n- {SECRET}\n- other", SECRET),
+        (SECRET, SECRET),
+        (f"anything: {SECRET}", SECRET),
+        ("apiToken: correcthorsebatterystaple", "correcthorsebatterystaple"),
+        ('password: "two words"', "two words"),
+        ("password: two words", "two words"),
+        ("password: 'it''s'", "it's"),
+        ('{"password": "a\\"b\\u00e4cd"}', 'a"bäcd'),
+        ('{"password": "one,two:3"}', "one,two:3"),
+        ("password: one,two: 3", "one,two: 3"),
+        ("hcloud: k8Zq1xWv9Lm3Np5Rt7Ys", "k8Zq1xWv9Lm3Np5Rt7Ys"),
+        (f"-----BEGIN PRIVATE KEY-----\n{KEY}\n-----END PRIVATE KEY-----", KEY),
+        (f"key: |\n  -----BEGIN PRIVATE KEY-----\n  {KEY}\n  -----END PRIVATE KEY-----", KEY),
+    ],
+)  # fmt: skip
+def test_secrets_of_a_config_are_found_by_name_and_by_looks(config: str, secret: str) -> None:
+    assert secret not in Mask(secret_values(config.encode()), window=12).apply(f"refused '{secret}'")
+
+
+@pytest.mark.row("X5")
+def test_what_a_config_says_about_the_cloud_stays_readable() -> None:
+    config = b"""
+# the cloud of the north
+[Global]
+region = eu-central-1
+auth-url = https://cloud.example:5000/v3
+tenant-id = 9b2c3f5e-0d8c-4a0e-9a6b-6c8f2f3d1e77
+username = cloud-controller
+use-clouds = false
+[LoadBalancer]
+subnet-id = 7b2c3f5e-0d8c-4a0e-9a6b-6c8f2f3d1e77
+flavor = m5.large
+lb-provider: octavia
+floating-network: 5b2c3f5e-0d8c-4a0e-9a6b-6c8f2f3d1e77
+token-url: https://cloud.example/Token1
+secret-name: cloud-Config1
+password-file: /etc/Secret1/password
+nodes: [worker-1, worker-2]
+max_tokens: 4096
+timeout: 30s
+"""
+    assert secret_values(config) == frozenset()
+
+
+@given(config=st.binary(max_size=200))
+def test_any_bytes_are_a_config(config: bytes) -> None:
+    assert all(len(value) >= 4 for value in secret_values(config))

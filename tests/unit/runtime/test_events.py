@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from controllers.runtime import cleaning
 from controllers.runtime.apierrors import (
     AlreadyExists,
     ApiError,
@@ -209,6 +210,15 @@ class TestWriting:
         (event,) = server.events.values()
         assert len(event["message"]) == 1024
         assert event["message"].endswith("...")
+
+    @pytest.mark.row("X2")
+    def test_a_message_is_cleaned(self, make: Make, server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cleaning, "_cleaner", cleaning.Cleaner(["s3cr3tValue"]))
+        recorder = make()
+        recorder.event(NODE, "Warning", "Failed", "s3cr3tValue, token=hunter2x\nline two \x1b[31mred")
+        recorder.flush(LIMIT)
+        (event,) = server.events.values()
+        assert event["message"] == "***, token=<redacted>\\nline two \\x1b[31mred"
 
     @pytest.mark.parametrize(("kind", "reason"), [("Info", "Synced"), ("Normal", ""), ("Normal", "x" * 129)])
     def test_a_mistake_in_our_code_is_raised(self, make: Make, kind: str, reason: str) -> None:
