@@ -24,7 +24,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from controllers.runtime.reachability import Recovery
 
 MAX_MESSAGE: Final = 1024
 """Characters of a foreign (non-Status) body kept in a message."""
@@ -36,8 +39,11 @@ class ApiError(Exception):
     `status` is the HTTP status (0: no answer), `reason` the API's machine word ("NotFound") or "", `message` its
     sentence, `retry_after` seconds or None, `details` the `details` of the Status object, `method` and `path` the
     request's.
+    `recovery` is there where the server gave no answer of its own: when it answers again, waiting longer is pointless.
     Follows https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#status-v1-meta.
     """
+
+    recovery: Recovery | None = None
 
     def __init__(
         self,

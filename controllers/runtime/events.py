@@ -37,6 +37,7 @@ from controllers.runtime.cleaning import one_line
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
 from controllers.runtime.eventcorrelation import MAX_MESSAGE, Correlator, Entry, Happening, Reference, reference
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.reachability import Recovery
 from controllers.runtime.restclient import MERGE_PATCH, METADATA_ONLY, RestClient
 
 __all__ = ["EventRecorder", "Reference", "reference"]
@@ -173,6 +174,7 @@ class _Lane:
         self._failures = 0
         self._resume_at = float("-inf")
         self._turn = False
+        self._recovery: Recovery | None = None
 
     def put(self, happening: Happening) -> str:
         """Queue something; "" or the reason why it was dropped."""
@@ -326,6 +328,16 @@ class _Lane:
             if self._closed:
                 pause = min(pause, _STOPPING_PAUSE)
             self._resume_at = self._clock.monotonic() + pause
+        if error.recovery not in (None, self._recovery) and error.retry_after is None:
+            self._recovery = error.recovery
+            error.recovery.then(self._resume)
+
+    def _resume(self) -> None:
+        """The server answers again."""
+        with self._condition:
+            self._failures = 0
+            self._resume_at = self._clock.monotonic()
+            self._condition.notify_all()
 
     def _put_back(self, entry: Entry) -> bool:
         with self._condition:

@@ -1,8 +1,11 @@
 """Whether the API server answers, as all requests of one program see it (stages 1 and 6).
 
-`transport.py` reports every exchange, watches' openings included; those who wait before they try again (`watch.py`)
-subscribe, and health checks read `down_since`. So the first answer after an outage ends every back-off to that server,
-instead of each waiting for its own turn.
+`transport.py` reports every exchange, watches' openings included. Errors without an answer carry the `Recovery` to
+come, so that whoever backs off because of them can stop waiting: the watch (`retries.py`), a queue's keys (`stranded.py`),
+Events. So the first answer after an outage ends every back-off to that server. Health checks read `down_since`.
+
+Only the first answer after OUTAGE seconds without any counts as a recovery. A request that fails while others succeed
+backs off as ever.
 
 An answer is a status line of the server itself. 502, 503 and 504 count as none: in front of a server that is down, a
 load balancer says them. What happens after the status line (a watch that breaks off, say) changes nothing here.
@@ -22,6 +25,44 @@ log = logging.getLogger(__name__)
 NO_ANSWERS: Final = frozenset((502, 503, 504))
 """Statuses that a proxy or load balancer gives for a server that it cannot reach."""
 
+OUTAGE: Final = 3.0
+"""Seconds between the first failure and the next answer that make an outage."""
+
+
+class Recovery:
+    """The end of an outage, present or to come. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[], None]] = []
+        self._done = False
+
+    def done(self) -> bool:
+        """Whether the server has answered since."""
+        return self._done
+
+    def then(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called once, when the server answers again; now, if it has.
+
+        The thread whose request was answered calls it, so it must neither block nor send a request; one that raises is
+        logged. It says only that waiting longer makes no sense: who tries again and fails waits as before.
+        """
+        with self._lock:
+            if not self._done:
+                self._listeners.append(listener)
+                return
+        listener()
+
+    def _happen(self) -> None:
+        with self._lock:
+            self._done = True
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            try:
+                listener()
+            except Exception:
+                log.exception("a listener for the API server's return failed")
+
 
 class Reachability:
     """The last thing that was heard of one API server. Thread-safe; reporting an answer costs one comparison."""
@@ -29,10 +70,9 @@ class Reachability:
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._listeners: list[Callable[[], None]] = []
+        self._recovery = Recovery()
         self._down_since: float | None = None
         self._error = ""
-        self._returns = 0
 
     @property
     def down_since(self) -> float | None:
@@ -45,25 +85,9 @@ class Reachability:
         return self._error
 
     @property
-    def returns(self) -> int:
-        """How many times the server has answered again after a failure; it grows before the listeners are called."""
-        return self._returns
-
-    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called whenever the server answers again after a failure; returns what ends that.
-
-        The thread whose request was answered calls it, so it must neither block nor send a request; one that raises is
-        logged. It says only that waiting longer makes no sense: who tries again and fails waits as before.
-        """
-        with self._lock:
-            self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            with self._lock:
-                if listener in self._listeners:
-                    self._listeners.remove(listener)
-
-        return unsubscribe
+    def recovery(self) -> Recovery:
+        """The end of the outage under way, or of the next one."""
+        return self._recovery
 
     def answered(self, status: int) -> None:
         """An answer with this status came."""
@@ -72,22 +96,21 @@ class Reachability:
         elif self._down_since is not None:
             self._returned()
 
-    def failed(self, error: str) -> None:
-        """No answer came."""
+    def failed(self, error: str) -> Recovery:
+        """No answer came; returns `recovery`."""
         with self._lock:
             if self._down_since is None:
                 self._down_since = self._clock.monotonic()
             self._error = error
+            return self._recovery
 
     def _returned(self) -> None:
         with self._lock:
             if self._down_since is None:
                 return  # another thread was first
+            lasted = self._clock.monotonic() - self._down_since
             self._down_since, self._error = None, ""
-            self._returns += 1
-            listeners = tuple(self._listeners)
-        for listener in listeners:
-            try:
-                listener()
-            except Exception:
-                log.exception("a listener for the API server's return failed")
+            if lasted < OUTAGE:
+                return
+            recovery, self._recovery = self._recovery, Recovery()
+        recovery._happen()

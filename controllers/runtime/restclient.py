@@ -22,7 +22,7 @@ from controllers.runtime.credentials import Credentials
 from controllers.runtime.http1 import Answer
 from controllers.runtime.linestream import LineStream
 from controllers.runtime.ratelimit import TokenBucket
-from controllers.runtime.reachability import Reachability
+from controllers.runtime.reachability import NO_ANSWERS, Reachability
 from controllers.runtime.requestmetrics import RequestMetrics
 from controllers.runtime.transport import READS, Transport
 
@@ -239,7 +239,10 @@ class RestClient:
         if status == 401:
             self._credentials.rejected(authorization)
             self._transport.recheck_tls()
-        return from_status(status, headers, data, method=method, path=path, now=self._clock.time())
+        error = from_status(status, headers, data, method=method, path=path, now=self._clock.time())
+        if status in NO_ANSWERS:
+            error.recovery = self._transport.reachability.recovery
+        return error
 
 
 def _encode(body: object) -> bytes:

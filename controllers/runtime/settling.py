@@ -11,7 +11,7 @@ None or ``DONE``                     backoff forgotten                          
 exception with `retry_after` over 0  again in that many seconds, backoff as it was     retry_after
 ``TerminalError``                    backoff forgotten, not again                      terminal
 ``Parked``                           closed until its future ends, then backoff        parked
-any other exception                  again with backoff                                error
+any other exception                  again with backoff, or soon after an outage ends  error
 ===================================  ================================================  ==================
 """
 
@@ -29,6 +29,7 @@ from controllers.runtime.apierrors import ApiError
 from controllers.runtime.clock import Clock
 from controllers.runtime.failurelog import FailureLog, seconds_text
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.stranded import Stranded
 from controllers.runtime.workqueue import WorkQueue
 
 __all__ = ["DONE", "Aborted", "Parked", "Recall", "Result", "Settler", "TerminalError", "aborted", "one_line"]
@@ -116,6 +117,7 @@ class Settler(Generic[K]):
         self._on_error = on_error
         self._failures: FailureLog[K] = FailureLog(queue.name, logger, clock=clock, noun=noun)
         self._recall = recall
+        self._stranded: Stranded[K] = Stranded(queue)
         self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *expected)
         self._clock = clock
         self.last_settled = clock.monotonic()
@@ -171,6 +173,7 @@ class Settler(Generic[K]):
     def _succeeded(self, key: K, result: Result) -> None:
         self._queue.forget(key)
         self._failures.succeeded(key)
+        self._stranded.discard(key)
         if self._recall is not None:
             self._recall.settled((self._name, key))
         if result.requeue_after is None:
@@ -214,6 +217,7 @@ class Settler(Generic[K]):
     def _back_off(self, key: K, error: Exception) -> float:
         """Requeue the key, and return the seconds until it can run."""
         self._queue.add_rate_limited(key)
+        self._stranded.add(key, error)
         if self._recall is not None:
             soon = self._recall.failed((self._name, key), error, partial(self._queue.hasten, key))
             if soon is not None:

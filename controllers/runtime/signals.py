@@ -51,6 +51,8 @@ class WatchOptions:
     """For one page of a list, from the request to its last byte."""
     first_delay: float = field(default=0.8, validator=validators.gt(0))
     longest_delay: float = field(default=30.0, validator=validators.gt(0))
+    longest_unanswered: float = field(default=4.0, validator=validators.gt(0))
+    """The longest delay while the server gives no answer at all, so that its return is noticed."""
     longest_retry_after: float = 300.0
     """A Retry-After beyond this is cut to it."""
     settled: float = 10.0

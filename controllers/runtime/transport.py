@@ -151,9 +151,9 @@ class Transport:
             text = f"{where}: {error.strerror or error}"
         else:
             text = f"{where}: {error}" if str(error) else f"{where}: connection ended"
-        if not answered:
-            self.reachability.failed(text)
-        return Unreachable(text, sent=sent, method=method, path=path)
+        lost = Unreachable(text, sent=sent, method=method, path=path)
+        lost.recovery = self.reachability.recovery if answered else self.reachability.failed(text)
+        return lost
 
     def _take(self, deadline: float) -> Connection | None:
         now = self.clock.monotonic()

@@ -16,8 +16,8 @@ which the cache must apply them. All that may go wrong on the way is settled her
 | "Too large resource version" on that list       | a delay; the third time a quorum list                         |
 | a list that is older than what was seen         | refused; nothing changes until the server has caught up       |
 
-Delays start at 0.8 s, double up to 30 s, vary between half and full, and start over once a watch brought something or
-stood for ten seconds.
+Delays (`retries.py`) start over once a watch brought something or stood for ten seconds. The end of an outage of the
+server ends them.
 
 Half-open connections: a watch may be quiet for hours, so its own timeout (5 to 10 minutes) is too slow a test. TCP
 keepalive finds a peer that is gone, but not a proxy or a server that hangs. kube-apiserver sends a bookmark about
@@ -56,6 +56,7 @@ from controllers.runtime.decode import Garbled, read_watch_line
 from controllers.runtime.listing import Abandoned, PageRequest, fetch_list, is_too_large
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import Resource, T, is_newer
+from controllers.runtime.retries import Retries
 from controllers.runtime.signals import Bookmark, Listed, Rest, Signal, Watched, WatchOptions
 
 __all__ = ["ListWatch"]
@@ -115,13 +116,12 @@ class ListWatch(Generic[T]):
         self._lock = threading.Lock()
         self._current: _Closable | None = None
         self._stop = ClockEvent(clock)
+        self._retries = Retries(resource.plural, self._options, clock, self._rng, self._stop)
         self._relist_cause = "start"
         self._quorum = False
-        self._failures = 0  # in a row, for the delay
         self._fruitless = 0  # watches in a row that opened and brought nothing but trouble
         self._garbled = 0
         self._too_large = 0
-        self._error = ""
         self._silences = 0
         self._heard = self._quiet_since = clock.monotonic()
         self._open_since: float | None = None  # of the present watch
@@ -143,11 +143,12 @@ class ListWatch(Generic[T]):
     @property
     def error(self) -> str:
         """What went wrong last, "" once the server has been heard again."""
-        return self._error
+        return self._retries.error
 
     def stop(self) -> None:
         """End `signals` at once: while connecting, listing, reading, or waiting. May be called twice."""
         self._stop.set()
+        self._retries.wake()
         with self._lock:
             if self._current is not None:
                 self._current.close()
@@ -159,7 +160,7 @@ class ListWatch(Generic[T]):
     def relist(self, cause: str) -> float:
         """Have the next `signals` begin with a list, as a signal could not be applied; returns the delay before it."""
         self._relist_cause = cause
-        return self._delay()
+        return self._retries.delay()
 
     def signals(self) -> Iterator[Signal[T]]:
         """Yield signals until `stop`. A new iteration goes on where the last one was left."""
@@ -173,7 +174,7 @@ class ListWatch(Generic[T]):
                 if self._stop.is_set():
                     return
                 failed = self._list_failed if phase == self._list else self._watch_failed
-                self._stop.wait(failed(error))
+                self._retries.pause(failed(error), error)
 
     # Listing
 
@@ -192,7 +193,7 @@ class ListWatch(Generic[T]):
         self._quorum = False
         self._too_large = self._fruitless = self._garbled = self._silences = 0
         if cause not in ("expired", "garbled", "stuck", "internal"):
-            self._failures = 0  # after those, only a watch that works shows that the trouble is over
+            self._retries.start_over()  # after those, only a watch that works shows that the trouble is over
         self._relists.labels(self._resource.plural, cause).inc()
         self._hear()
         yield Listed(listing.items, listing.version, cause)
@@ -224,7 +225,7 @@ class ListWatch(Generic[T]):
             waits = self._quorum or not isinstance(error, Gone)
             self._quorum = True
         self._list_failures.labels(self._resource.plural, cause).inc()
-        return self._complain("list", error, waits=waits)
+        return self._retries.complain("list", error, waits=waits)
 
     # Watching
 
@@ -247,14 +248,15 @@ class ListWatch(Generic[T]):
                 signal = self._decode(line)
                 if not useful:
                     useful = True
-                    self._failures = self._fruitless = self._garbled = self._silences = 0
+                    self._fruitless = self._garbled = self._silences = 0
+                    self._retries.start_over()
                 self._hear()
                 yield signal
         finally:
             self._finish(lines)
             stood = self._open_for() >= min(self._options.settled, self._options.silence * _MARGIN)
             if stood:
-                self._failures = 0
+                self._retries.start_over()
             elif self._open_since is not None and not useful:
                 self._fruitless += 1
         if self._stop.is_set():
@@ -262,7 +264,9 @@ class ListWatch(Generic[T]):
         self._restarts.labels(self._resource.plural, "closed").inc()
         if not stood:  # a server that shuts down, or one that would have us ask without pause
             self._relist_if_stuck()
-            self._stop.wait(self._complain("watch", Garbled("the server ended it after a moment"), told=not useful))
+            self._stop.wait(
+                self._retries.complain("watch", Garbled("the server ended it after a moment"), told=not useful)
+            )
 
     def _decode(self, line: bytes) -> Signal[T]:
         at_once = self._read_line(line) if self._read_line is not None else None
@@ -294,7 +298,7 @@ class ListWatch(Generic[T]):
         waits = True
         if isinstance(error, Gone):
             self._relist_cause = "expired"
-            waits = self._failures > 0
+            waits = self._retries.failures > 0
         elif isinstance(error, Garbled):
             self._garbled += 1
             if self._garbled >= _GARBLED_LIMIT:
@@ -302,7 +306,7 @@ class ListWatch(Generic[T]):
         elif isinstance(error, BadRequest):
             self._relist_cause = "refused"
         self._relist_if_stuck()
-        return self._complain("watch", error, waits=waits)
+        return self._retries.complain("watch", error, waits=waits)
 
     def _open_for(self) -> float:
         return 0.0 if self._open_since is None else self._clock.monotonic() - self._open_since
@@ -334,30 +338,7 @@ class ListWatch(Generic[T]):
 
     def _hear(self) -> None:
         self._heard = self._quiet_since = self._clock.monotonic()
-        self._error = ""
-
-    def _delay(self, retry_after: float | None = None) -> float:
-        options = self._options
-        # The exponent is bounded so that a year of failures stays a number.
-        longest = min(options.longest_delay, options.first_delay * 2.0 ** min(self._failures, 32))
-        self._failures += 1
-        delay = longest * self._rng.uniform(0.5, 1.0)
-        return delay if retry_after is None else max(delay, min(retry_after, options.longest_retry_after))
-
-    def _complain(self, phase: str, error: Exception, *, waits: bool = True, told: bool = True) -> float:
-        """Note a failure, tell about it ever more rarely, and return the delay."""
-        delay = self._delay(getattr(error, "retry_after", None))
-        if not waits:
-            delay = 0.0
-        self._error = f"{phase}: {error}"
-        n = self._failures
-        expected = isinstance(error, Gone) and n == 1
-        level = logging.DEBUG if n & (n - 1) or not told else logging.INFO if expected else logging.WARNING
-        log.log(
-            level, "%s: %s failed, the %d. time in a row, next try in %.1f s: %s",
-            self._resource.plural, phase, n, delay, error,
-        )  # fmt: skip
-        return delay
+        self._retries.error = ""
 
 
 def _cause(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """A bad network between the manager and an API server, embedded or real: a reverse proxy that cuts and spoils.
 
 It forwards every request as it comes, watches included, and can on demand break all connections at once, refuse new
-ones, and spoil what the server says of one object, which no real API server would do by itself.
+ones, give no answer at all, and spoil what the server says of one object, which no real API server would do by itself.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class ChaosProxy:
         self._live: set[socket.socket] = set()
         self._spoilt: bytes | None = None
         self._refused: re.Pattern[str] | None = None
+        self._away = False
         self.watches_cut = 0
         self.requests = 0
         proxy = self
@@ -104,6 +105,15 @@ class ChaosProxy:
         """From now on answer 500 to requests whose "METHOD path" matches; None: let everything through."""
         self._refused = None if pattern is None else re.compile(pattern)
 
+    def go_away(self) -> None:
+        """An outage: every connection breaks, and new ones end without an answer, until `come_back`."""
+        self._away = True
+        self.cut()
+
+    def come_back(self) -> None:
+        """The end of the outage."""
+        self._away = False
+
     @contextlib.contextmanager
     def _tracked(self, connection: socket.socket) -> Iterator[None]:
         with self._lock:
@@ -115,6 +125,9 @@ class ChaosProxy:
                 self._live.discard(connection)
 
     def _forward(self, handler: BaseHTTPRequestHandler) -> None:
+        if self._away:
+            handler.close_connection = True
+            return
         self.requests += 1
         watching = "watch=" in handler.path
         length = int(handler.headers.get("Content-Length") or 0)

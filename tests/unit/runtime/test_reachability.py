@@ -7,25 +7,38 @@ import logging
 import pytest
 
 from controllers.runtime.apierrors import ApiError, Unreachable
-from controllers.runtime.reachability import Reachability
+from controllers.runtime.reachability import OUTAGE, Reachability
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import Peer, Server
 from tests.unit.runtime.test_clients import builder_for
 
 
 class TestReachability:
-    def test_the_first_answer_after_a_failure_is_told_once(self) -> None:
-        told: list[int] = []
-        reachability = Reachability()
-        reachability.subscribe(lambda: told.append(reachability.returns))
+    @pytest.mark.row("K17")
+    def test_the_first_answer_after_an_outage_is_told_once(self) -> None:
+        clock, told = FakeClock(), list[str]()
+        reachability = Reachability(clock)
         reachability.answered(200)
-        assert told == []
-        reachability.failed("connection refused")
-        reachability.failed("connection refused again")
-        assert (told, reachability.error) == ([], "connection refused again")
+        recovery = reachability.failed("connection refused")
+        recovery.then(lambda: told.append("waited"))
+        clock.advance(OUTAGE)
+        assert reachability.failed("connection refused again") is recovery
+        assert (told, recovery.done(), reachability.error) == ([], False, "connection refused again")
         reachability.answered(404)
         reachability.answered(200)
-        assert (told, reachability.error) == ([1], "")
+        recovery.then(lambda: told.append("late"))
+        assert (told, recovery.done(), reachability.error) == (["waited", "late"], True, "")
+        assert not reachability.recovery.done()
+
+    @pytest.mark.row("K17")
+    def test_a_failure_among_answers_is_no_outage(self) -> None:
+        clock = FakeClock()
+        reachability = Reachability(clock)
+        recovery = reachability.failed("timed out")
+        clock.advance(OUTAGE - 0.1)
+        reachability.answered(200)
+        assert not recovery.done()
+        assert reachability.failed("timed out") is recovery
 
     def test_the_time_of_the_first_failure_is_kept(self) -> None:
         clock = FakeClock()
@@ -43,7 +56,7 @@ class TestReachability:
         reachability = Reachability()
         reachability.failed("refused")
         reachability.answered(status)
-        assert (reachability.returns, reachability.error) == (0, f"status {status}")
+        assert (reachability.recovery.done(), reachability.error) == (False, f"status {status}")
 
     def test_one_bad_listener_does_not_harm_the_others(self, caplog: pytest.LogCaptureFixture) -> None:
         told: list[str] = []
@@ -51,19 +64,16 @@ class TestReachability:
         def bad() -> None:
             raise ValueError("oh")
 
-        reachability = Reachability()
-        reachability.subscribe(bad)
-        unsubscribe = reachability.subscribe(lambda: told.append("x"))
+        clock = FakeClock()
+        reachability = Reachability(clock)
+        recovery = reachability.failed("refused")
+        recovery.then(bad)
+        recovery.then(lambda: told.append("x"))
+        clock.advance(OUTAGE)
         with caplog.at_level(logging.ERROR):
-            reachability.failed("refused")
             reachability.answered(200)
         assert told == ["x"]
         assert "listener" in caplog.text
-        unsubscribe()
-        unsubscribe()  # a second time does nothing
-        reachability.failed("refused")
-        reachability.answered(200)
-        assert told == ["x"]
 
 
 class TestReports:
@@ -75,11 +85,14 @@ class TestReports:
                 peer.answer()
 
         told: list[str] = []
-        with Server(sometimes) as server, builder_for(server) as builder:
+        clock = FakeClock()
+        with Server(sometimes) as server, builder_for(server, clock=clock) as builder:
             one, other = builder.rest("one"), builder.rest("other")
-            one.reachability.subscribe(lambda: told.append("back"))
-            with pytest.raises(Unreachable):
+            with pytest.raises(Unreachable) as lost:
                 one.request("PATCH", "/a", body={})
+            assert lost.value.recovery is not None
+            lost.value.recovery.then(lambda: told.append("back"))
+            clock.advance(OUTAGE)
             assert builder.reachability.down_since is not None
             other.request("PATCH", "/a", body={})
             assert told == ["back"]
@@ -94,7 +107,7 @@ class TestReports:
             builder.reachability.failed("refused")
             with builder.rest("watcher").stream("/a", read_timeout=5) as stream:
                 stream.open()
-                assert builder.reachability.returns == 1
+                assert builder.reachability.down_since is None
                 with pytest.raises(ApiError):
                     next(stream)
             assert builder.reachability.down_since is None

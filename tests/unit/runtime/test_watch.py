@@ -40,6 +40,7 @@ from tests.unit.runtime.informers import (
 
 GONE = Gone("too old", status=410, reason="Expired")
 RESET = Unreachable("connection reset")
+BROKEN = ServerError("it broke", status=500)
 A, B, C = (raw_node(name, 5 + i) for i, name in enumerate("abc"))
 
 
@@ -204,18 +205,31 @@ class TestNeverBack:
 
 class TestDelays:
     def test_delays_double_up_to_thirty_seconds_and_vary_between_half_and_full(self) -> None:
-        world = World(*[RESET] * 60).run()
+        world = World(*[BROKEN] * 60).run()
         full = [min(30.0, 0.8 * 2**i) for i in range(60)]
         assert all(top / 2 <= delay <= top for delay, top in zip(world.clock.waits, full, strict=True))
         assert len({round(delay, 6) for delay in world.clock.waits}) == 60, "jitter"
 
+    @pytest.mark.row("K17")
+    @pytest.mark.parametrize("lost", [RESET, ServerError("no upstream", status=503)])
+    def test_a_server_that_gives_no_answer_is_asked_every_four_seconds(self, lost: ApiError) -> None:
+        world = World(*[lost] * 40).run()
+        assert all(2 <= delay <= 4 for delay in world.clock.waits[4:])
+
+    @pytest.mark.row("K17")
+    def test_they_start_over_when_the_server_is_back_and_still_refuses(self) -> None:
+        forbidden = Forbidden("not yet", status=403)
+        world = World(page(9), *[refused(RESET)] * 9, refused(forbidden), refused(forbidden)).run()
+        assert world.clock.waits[9] <= 0.8
+        assert world.clock.waits[10] <= 1.6
+
     def test_they_start_over_after_a_successful_list(self) -> None:
-        world = World(*[RESET] * 6, page(9), refused(RESET)).run()
+        world = World(*[BROKEN] * 6, page(9), refused(RESET)).run()
         assert world.clock.waits[5] > 12
         assert world.clock.waits[6] <= 0.8
 
     def test_they_start_over_after_a_watch_that_brought_something(self) -> None:
-        world = World(page(9), *[refused(RESET)] * 6, watch(bookmark(10), RESET)).run()
+        world = World(page(9), *[refused(BROKEN)] * 6, watch(bookmark(10), RESET)).run()
         assert world.clock.waits[5] > 12
         assert world.clock.waits[6] <= 0.8
 

@@ -1,0 +1,48 @@
+"""An outage of the API server: what waits for its return does not wait longer than that."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from controllers.runtime.apierrors import ApiError
+from controllers.runtime.clients import ClientBuilder
+from controllers.runtime.informer import Informer
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.reachability import OUTAGE
+from controllers.runtime.resources import NODES
+from controllers.runtime.signals import WatchOptions
+from tests.envtest.server import RealAPIServer
+from tests.integration.conftest import Cluster
+from tests.support.proxy import ChaosProxy
+from tests.support.waiting import eventually
+
+PATIENT = WatchOptions(first_delay=90.0, longest_delay=90.0, longest_unanswered=90.0)
+"""Nothing but the signal ends these delays in time."""
+
+
+@pytest.mark.row("K17")
+def test_any_answered_request_ends_the_back_off_of_the_watch(api: Cluster, tmp_path: Path) -> None:
+    token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
+    with ChaosProxy(api.url, api.ca_file) as proxy:
+        kubeconfig = proxy.write_kubeconfig(tmp_path / "through-proxy", token)
+        with ClientBuilder.from_options(kubeconfig=str(kubeconfig)) as clients:
+            other = clients.rest("other")
+            informer = Informer(clients.rest("shared-informers"), NODES, metrics=Metrics(), options=PATIENT)
+            informer.start()
+            eventually(informer.has_synced, timeout=30, message="synced")
+
+            proxy.go_away()
+            gone, end = time.monotonic(), threading.Event()
+            while time.monotonic() - gone < OUTAGE + 1.0:
+                with pytest.raises(ApiError):
+                    other.get("/api/v1/nodes", query={"limit": "1"})
+                end.wait(0.3)
+            proxy.come_back()
+            other.get("/api/v1/nodes", query={"limit": "1"})
+            api.create("/api/v1/nodes", {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "late"}})
+            eventually(lambda: informer.lister.get("late") is not None, timeout=20, message="the new node is seen")
+            assert informer.stop(5.0)

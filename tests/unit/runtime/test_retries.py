@@ -1,0 +1,100 @@
+"""The end of an outage of the API server: whom it wakes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from controllers.runtime.apierrors import ServerError, Unreachable
+from controllers.runtime.clock import ClockEvent
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.reachability import OUTAGE, Reachability
+from controllers.runtime.retries import Retries
+from controllers.runtime.settling import Settler
+from controllers.runtime.signals import WatchOptions
+from controllers.runtime.stranded import SPREAD
+from controllers.runtime.workqueue import Backoff, WorkQueue
+from tests.support.clock import FakeClock
+from tests.unit.runtime.loopback import Call
+
+pytestmark = pytest.mark.row("K17")
+
+
+def lost(server: Reachability, error: ServerError | Unreachable | None = None) -> ServerError | Unreachable:
+    error = error or Unreachable("connection refused")
+    error.recovery = server.failed("refused")
+    return error
+
+
+class TestTheWatch:
+    def retries(self, clock: FakeClock) -> tuple[Retries, ClockEvent]:
+        stop = ClockEvent(clock)
+        return Retries("nodes", WatchOptions(), clock, random.Random(7), stop), stop
+
+    def test_waits_a_moment_at_most_after_the_server_is_back(self) -> None:
+        clock = FakeClock()
+        server = Reachability(clock)
+        retries, _ = self.retries(clock)
+        call = Call(lambda: retries.pause(60.0, lost(server)))
+        clock.wait_for_timeout(60.0)
+        clock.advance(20.0)
+        clock.wait_for_timeout(40.0)
+        server.answered(200)
+        clock.wait_for_waiters(timed=True)
+        while (left := clock.next_deadline()) is not None and left > 1.0:
+            pass  # the waiter of the long pause has been notified and is about to leave
+        clock.advance(0.8)
+        call.outcome()
+
+    def test_obeys_retry_after_all_the_same(self) -> None:
+        clock = FakeClock()
+        server = Reachability(clock)
+        retries, stop = self.retries(clock)
+        call = Call(lambda: retries.pause(60.0, lost(server, ServerError("busy", status=503, retry_after=60.0))))
+        clock.wait_for_timeout(60.0)
+        clock.advance(OUTAGE)
+        server.answered(200)
+        clock.advance(59.0 - OUTAGE)
+        clock.wait_for_timeout(1.0)
+        stop.set()
+        call.outcome()
+
+    def test_stops_at_once(self) -> None:
+        clock = FakeClock()
+        retries, stop = self.retries(clock)
+        call = Call(lambda: retries.pause(60.0, lost(Reachability(clock))))
+        clock.wait_for_timeout(60.0)
+        stop.set()
+        retries.wake()
+        call.outcome()
+
+
+class TestKeys:
+    def test_that_failed_in_an_outage_return_soon_after_it(self) -> None:
+        clock, metrics = FakeClock(), Metrics()
+        server = Reachability(clock)
+        queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics, backoff=Backoff(60.0, 60.0, 0.0))
+        settler = Settler(queue, on_error=None, metrics=metrics, clock=clock)
+        for key in ("lost", "refused", "mended"):
+            queue.add(key)
+        for _ in range(3):
+            failed = queue.get(0)
+            error = ServerError("it broke", status=500) if failed == "refused" else lost(server)
+            assert failed is not None
+            settler.settle(failed, error)
+        queue.add("mended")
+        assert queue.get(0) == "mended"
+        settler.settle("mended", lost(server))
+        queue.add("mended")
+        assert queue.get(0) == "mended"
+        queue.add("mended")  # and it has to run again
+        settler.run("mended", lambda: None)
+        assert queue.get(0) == "mended"
+        settler.run("mended", lambda: None)
+        clock.advance(OUTAGE)
+        server.answered(200)
+        clock.advance(SPREAD)
+        assert queue.get(0) == "lost"
+        assert queue.num_requeues("lost") == 0
+        assert queue.get(0) is None, "what failed otherwise backs off as ever, and what succeeded does not run again"
