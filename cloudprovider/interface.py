@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cloudprovider.helpers.providerid import same_provider_id
+
 if TYPE_CHECKING:
     from cloudprovider.host import ClientBuilder, StopSignal
     from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
@@ -107,6 +109,17 @@ class Interface(ABC):
         sequence when the cloud has no provider IDs.
         """
         return (f"{self.provider_name()}://",)
+
+    def same_provider_id(self, one: str, other: str) -> bool:
+        """Whether two different provider IDs name the same instance: another spelling of one.
+
+        `one` stands on a Node, where it can never change, `other` is what you answered for that node. When they are
+        not the same, the node is refused: another instance has its name. Pure: asked inside a call's deadline, from
+        many threads; must not call the cloud. Default: the same but for letter case and an empty authority
+        (`cloudprovider.helpers.same_provider_id`). Override it where your cloud's IDs differ by letter case alone, or
+        where an older version of your provider spelled them in another way.
+        """
+        return same_provider_id(one, other)
 
     def scrub_dns(self, nameservers: Sequence[str], searches: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
         """Legacy: adapt the DNS settings that containers get. The host never asks; default: unchanged.

@@ -41,6 +41,7 @@ from cloudprovider.helpers.providerid import (
     ownership,
     parse_provider_id,
     provider_id_problems,
+    same_provider_id,
 )
 from cloudprovider.helpers.service import (
     default_load_balancer_name,
@@ -130,6 +131,7 @@ __all__ = [
     "ownership",
     "parse_provider_id",
     "provider_id_problems",
+    "same_provider_id",
     # services
     "default_load_balancer_name",
     "has_load_balancer_finalizer",

@@ -29,6 +29,7 @@ __all__ = [
     "ownership",
     "parse_provider_id",
     "provider_id_problems",
+    "same_provider_id",
 ]
 
 _SCHEME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9])?")
@@ -97,7 +98,7 @@ def ownership(provider_id: str | None, prefixes: Iterable[str]) -> Ownership:
     """Whose node this is, by its provider ID and the provider's `provider_id_prefixes()`.
 
     A provider without prefixes has no provider IDs: nodes without one are its own. Empty prefixes, which
-    every ID would match, are not counted.
+    every ID would match, are not counted. Letter case counts: a deletion may follow from this.
     """
     own = tuple(prefix for prefix in prefixes if prefix)
     if provider_id:
@@ -108,6 +109,30 @@ def ownership(provider_id: str | None, prefixes: Iterable[str]) -> Ownership:
 def is_owned(provider_id: str | None, prefixes: Iterable[str]) -> bool:
     """Whether the node is certainly this provider's: `ownership` says OURS."""
     return ownership(provider_id, prefixes) is Ownership.OURS
+
+
+def same_provider_id(one: str, other: str) -> bool:
+    """Whether two provider IDs are spellings of one: equal but for letter case, and for an authority that is empty in
+    one of them.
+
+    So "openstack:///u-1" is "openstack://RegionOne/u-1", and "aws:///eu-west-1a/I-0AB" is "aws:///eu-west-1a/i-0ab";
+    "openstack://RegionOne/u-1" is not "openstack://RegionTwo/u-1". The default of `Interface.same_provider_id`.
+    """
+    if one == other:
+        return True
+    left, right = _split(one), _split(other)
+    if left is None or right is None or (left[0], left[2]) != (right[0], right[2]):
+        return False
+    return left[1] == right[1] or not left[1] or not right[1]
+
+
+def _split(provider_id: str) -> tuple[str, str, str] | None:
+    """(provider, authority, the rest) in lower case; None for what is no provider ID."""
+    provider, separator, instance = provider_id.casefold().partition("://")
+    if not separator or not instance.strip("/"):
+        return None
+    authority, slash, rest = instance.partition("/")
+    return (provider, authority, rest) if slash else (provider, "", authority)
 
 
 def get_instance_provider_id(cloud: Interface, node_name: str) -> str:

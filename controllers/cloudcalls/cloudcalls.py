@@ -26,7 +26,8 @@ from controllers.cloudcalls.capabilities import (
     RouteCalls,
     ZoneCalls,
 )
-from controllers.cloudcalls.errors import InvalidAnswer
+from controllers.cloudcalls.errors import CallFailed, InvalidAnswer, text_of
+from controllers.cloudcalls.facts import Facts
 from controllers.cloudcalls.fetch import Deliver, Fetch, Way
 from controllers.cloudcalls.gateway import Ask, CallHealth, Gateway, OverdueCall
 from controllers.cloudcalls.instances import Program, Question
@@ -79,6 +80,7 @@ class CloudCalls:
         self.provider = ProviderCalls(self._gateway, provider)
         self._lock = threading.Lock()
         self._found: dict[str, Any] = {}
+        self._facts = Facts()
 
     # ---- what the provider has
 
@@ -170,6 +172,18 @@ class CloudCalls:
         """
         self._fetch("state", self._state_way, nodes, deliver, fresh, priority)
 
+    def same_provider_id(self, one: str, other: str) -> bool:
+        """Whether two provider IDs name one instance, as the provider sees it.
+
+        Answers of `fetch_metadata` need no comparison: in them the node's own spelling stands already. Raises what the
+        provider's method raised.
+        """
+        return one == other or self._quietly("same_provider_id", partial(self._same_id, one, other), _as_it_is)
+
+    def forget_node(self, name: str) -> None:
+        """The node is gone: nothing is kept of it any more."""
+        self._facts.forget(name)
+
     # ---- anything else
 
     def call(
@@ -240,17 +254,19 @@ class CloudCalls:
         Fetch(self._gateway, way, deliver, fresh=fresh, priority=priority).run(nodes)
 
     def _metadata_way(self) -> Way[InstanceMetadata]:
-        prefixes = self.provider_id_prefixes
+        prefixes, same = self.provider_id_prefixes, self._same_id
         batch, v2, legacy, zones = self._instance_capabilities()
 
         def program(question: Question) -> Program[InstanceMetadata]:
             if v2 is not None:
-                return instances.metadata_v2(v2, question, prefixes)
+                return instances.metadata_v2(v2, question, prefixes, same)
             if legacy is not None:
-                return instances.metadata_legacy(legacy, zones, question, self.provider_name, prefixes)
+                return instances.metadata_legacy(legacy, zones, question, self.provider_name, prefixes, self._facts)
             raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")
 
-        together = None if batch is None else lambda questions: instances.metadata_batch(batch, questions, prefixes)
+        together = (
+            None if batch is None else lambda questions: instances.metadata_batch(batch, questions, prefixes, same)
+        )
         return Way(program, together, self.max_batch, Answers(self.options.cache_ttl))
 
     def _state_way(self) -> Way[InstanceState]:
@@ -265,6 +281,14 @@ class CloudCalls:
 
         together = None if batch is None else partial(instances.state_batch, batch)
         return Way(program, together, self.max_batch, Answers(0.0))
+
+    def _same_id(self, one: str, other: str) -> bool:
+        """The provider's own word, in a thread of the pool. It decides nothing but this, so whatever it raises is a
+        failed call: it must not pass for "not found"."""
+        try:
+            return validate.flag(self._provider.same_provider_id(one, other), method="same_provider_id")
+        except Exception as error:
+            raise CallFailed(f"the provider's same_provider_id failed: {text_of(error)}") from error
 
     def _instance_capabilities(self) -> tuple[Any, Any, Any, Any]:
         find = self._capability

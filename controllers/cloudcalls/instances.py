@@ -35,10 +35,13 @@ from cloudprovider import (
     Zone,
     Zones,
 )
+from cloudprovider.helpers import same_provider_id
 from controllers.cloudcalls import validate
 from controllers.cloudcalls.errors import CallFailed, CallsClosed, CloudCallError, InvalidAnswer
+from controllers.cloudcalls.facts import Facts
 from controllers.cloudcalls.gateway import Ask
-from controllers.cloudcalls.validate import BatchAnswer
+from controllers.cloudcalls.limits import PRIORITY_SWEEP
+from controllers.cloudcalls.validate import BatchAnswer, SameID
 from controllers.runtime.resources import key_of
 
 __all__ = [
@@ -85,9 +88,12 @@ class Question:
         return Ask(method, fn, args, self.key, partial(check, method=method), priority=self.priority)
 
 
-def metadata_v2(v2: InstancesV2, question: Question, prefixes: Sequence[str]) -> Program[InstanceMetadata]:
-    """What InstancesV2 says. A provider ID that the node has already stands in for a missing one."""
-    check = partial(validate.metadata, own=question.provider_id, prefixes=prefixes)
+def metadata_v2(
+    v2: InstancesV2, question: Question, prefixes: Sequence[str], same: SameID = same_provider_id
+) -> Program[InstanceMetadata]:
+    """What InstancesV2 says. A provider ID that the node has already stands in for a missing one, and for another
+    spelling of it."""
+    check = partial(validate.metadata, own=question.provider_id, prefixes=prefixes, same=same)
     answer: InstanceMetadata = yield question.ask("instance_metadata", v2.instance_metadata, (question.node,), check)
     return answer
 
@@ -104,10 +110,17 @@ def state_v2(v2: InstancesV2, question: Question) -> Program[InstanceState]:
 
 
 def metadata_legacy(
-    instances: Instances, zones: Zones | None, question: Question, provider: str, prefixes: Sequence[str]
+    instances: Instances,
+    zones: Zones | None,
+    question: Question,
+    provider: str,
+    prefixes: Sequence[str],
+    facts: Facts | None = None,
 ) -> Program[InstanceMetadata]:
-    """Addresses, type and zone from the older interfaces: by provider ID, then by name."""
-    name, ask = question.name, question.ask
+    """Addresses, type and zone from the older interfaces: by provider ID, then by name.
+
+    Type and zone of a node that was asked about before come from `facts` most of the time.
+    """
     provider_id = question.provider_id
     if not provider_id:
         try:
@@ -116,9 +129,27 @@ def metadata_legacy(
             prefixes = ()  # a provider without provider IDs: the node will have none
     by_id, by_name = instances.node_addresses_by_provider_id, instances.node_addresses
     addresses = yield from _by_id_or_name(
-        ask("node_addresses_by_provider_id", by_id, (provider_id,), validate.addresses) if provider_id else None,
-        ask("node_addresses", by_name, (name,), validate.addresses),
+        question.ask("node_addresses_by_provider_id", by_id, (provider_id,), validate.addresses)
+        if provider_id
+        else None,
+        question.ask("node_addresses", by_name, (question.name,), validate.addresses),
     )
+    known = None
+    if facts is not None and question.priority == PRIORITY_SWEEP:
+        known = facts.recall(question.node, provider_id)
+    if known is None:
+        known = yield from _type_and_zone(instances, zones, question, provider_id)
+        if facts is not None:
+            facts.keep(question.node, provider_id, known)
+    instance_type, zone = known
+    found = InstanceMetadata(provider_id, instance_type, addresses, zone.failure_domain, zone.region)
+    return validate.metadata(found, own=question.provider_id, prefixes=prefixes, method="instance_id")
+
+
+def _type_and_zone(
+    instances: Instances, zones: Zones | None, question: Question, provider_id: str
+) -> Program[tuple[str, Zone]]:
+    name, ask = question.name, question.ask
     type_by_id, type_by_name = instances.instance_type_by_provider_id, instances.instance_type
     instance_type = yield from _by_id_or_name(
         ask("instance_type_by_provider_id", type_by_id, (provider_id,), validate.label_text) if provider_id else None,
@@ -132,8 +163,7 @@ def metadata_legacy(
                 ask("get_zone_by_provider_id", zone_by_id, (provider_id,), validate.zone) if provider_id else None,
                 ask("get_zone_by_node_name", zone_by_name, (name,), validate.zone),
             )
-    found = InstanceMetadata(provider_id, instance_type, addresses, zone.failure_domain, zone.region)
-    return validate.metadata(found, own=question.provider_id, prefixes=prefixes, method="instance_id")
+    return instance_type, zone
 
 
 def state_legacy(instances: Instances, question: Question, provider: str) -> Program[InstanceState]:
@@ -152,14 +182,14 @@ def state_legacy(instances: Instances, question: Question, provider: str) -> Pro
 
 
 def metadata_batch(
-    batch: InstancesBatch, questions: Sequence[Question], prefixes: Sequence[str]
+    batch: InstancesBatch, questions: Sequence[Question], prefixes: Sequence[str], same: SameID = same_provider_id
 ) -> Ask[BatchAnswer[InstanceMetadata]]:
     """One call about several nodes."""
     own = {question.name: question.provider_id for question in questions}
     method = "instances_metadata"
 
     def check(name: str, value: object) -> InstanceMetadata:
-        return validate.metadata(value, own=own[name], prefixes=prefixes, method=method)
+        return validate.metadata(value, own=own[name], prefixes=prefixes, same=same, method=method)
 
     return _batch(method, batch.instances_metadata, questions, check)
 

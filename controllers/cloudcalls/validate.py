@@ -23,12 +23,14 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, OwnedLoadBalancer, Route, Throttled, Zone
 from cloudprovider.helpers import address_problems, label_key_problems, label_value_problems, parse_ip
+from cloudprovider.helpers import same_provider_id as same_by_default
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_DNS, NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_DNS
 from controllers.cloudcalls.errors import AnswerMissing, InvalidAnswer, translate
 from controllers.cloudcalls.snapshots import private_copy
 
 __all__ = [
     "BatchAnswer",
+    "SameID",
     "addresses",
     "batch",
     "flag",
@@ -50,7 +52,7 @@ __all__ = [
 ]
 
 A = TypeVar("A")
-
+SameID = Callable[[str, str], bool]
 _DNS_TYPES = frozenset({NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_DNS, NODE_ADDRESS_EXTERNAL_DNS})
 # Wider than RFC 1123: clouds hand out names with capitals and underscores, and the API server takes them.
 _DNS_NAME = re.compile(
@@ -61,10 +63,13 @@ _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f]")
 _ABSENT: Any = object()
 
 
-def metadata(answer: object, *, own: str, prefixes: Sequence[str], method: str) -> InstanceMetadata:
+def metadata(
+    answer: object, *, own: str, prefixes: Sequence[str], same: SameID = same_by_default, method: str
+) -> InstanceMetadata:
     """An InstanceMetadata fit to be written on a node.
 
-    `own` is the provider ID that the node carries already, "" for none: it stands in for a missing one, as in Go.
+    `own` is the provider ID that the node carries already, or "": it stands in for a missing one, and for another
+    spelling of it (`same`).
     `prefixes` is how this provider's IDs begin; empty for a provider without provider IDs, whose nodes need none.
     """
     if not isinstance(answer, InstanceMetadata):
@@ -75,7 +80,9 @@ def metadata(answer: object, *, own: str, prefixes: Sequence[str], method: str) 
         provider_id = own
         if not provider_id and prefixes:
             problems.append("it has no provider_id, and neither has the node")
-    elif provider_id != own:
+    elif own and isinstance(_unchecked(provider_id), str) and (provider_id == own or same(own, provider_id)):
+        provider_id = own
+    else:
         problem = provider_id_problem(provider_id, prefixes)
         if problem:
             problems.append(problem)

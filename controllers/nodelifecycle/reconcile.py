@@ -231,7 +231,7 @@ class NodeLifecycleReconciler:
         known = provider_id_of(node)
         if isinstance(found, Exception):
             log.debug("node %s: no instance is known by its name: %s", key, found)
-        elif found.provider_id and found.provider_id != known:
+        elif found.provider_id and not self._cloud.same_provider_id(known, found.provider_id):
             log.warning("node %s: %s is gone and %s has its name", key, known, found.provider_id)
             self._recorder.event(
                 node,

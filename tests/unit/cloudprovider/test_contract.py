@@ -55,6 +55,7 @@ GO: list[tuple[type[ABC], set[str], set[str]]] = [
             "pv_labeler",
             "has_cluster_id",
             "provider_id_prefixes",
+            "same_provider_id",
             "scrub_dns",
         },
     ),

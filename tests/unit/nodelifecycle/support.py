@@ -9,6 +9,7 @@ from typing import Any, cast
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import InstanceMetadata, InstanceState
+from cloudprovider.helpers import same_provider_id
 from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
 from controllers.nodelifecycle.cases import Cases
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
@@ -82,6 +83,9 @@ class Cloud:
             name = str(one.metadata.name)
             self.asked.append(name)
             deliver(name, self.says.get(name, InstanceState.RUNNING))
+
+    def same_provider_id(self, one: str, other: str) -> bool:
+        return same_provider_id(one, other)
 
     def fetch_metadata(
         self, nodes: Sequence[V1Node], deliver: Callable[[str, Any], None], *, fresh: bool = False, priority: int = 0
