@@ -4,20 +4,30 @@ Two patches at most, in this order: one for `status.addresses`, then one for the
 of labels, taint). So a node is never schedulable before its addresses are there. Neither is made when it would change
 nothing.
 
-Which labels are ours is recorded in an annotation on the node. A label is written when it is absent, or when it still
-has the value that we wrote; a value that somebody else gave is left alone. Only the first time, while the node carries
-the uninitialized taint, instance type, zone and region are written whatever stands there, as the Go controller does.
+Whose a label is. Proof is `Known`: what the cloud asked for on this node while this process ran. The record, an
+annotation on the node that tells the next process, is only a hint: whoever may annotate the node can write it, its
+kubelet too. So it is read once, when a process first compares the node with the cloud, and then it can only have a
+label that the cloud asks for on this very node follow the cloud's present value, or (additional labels) stay away. On
+its word no label is ever removed, and no label of kubernetes.io or k8s.io is touched but the six of instance type, zone
+and region, which get the cloud's value; NodeRestriction lets a kubelet set those itself. What a label that the record
+alone calls ours becomes when the cloud asks for it no more: it stays.
+
+A label is written when it is absent, or when it still has the value that we wrote; a value that somebody else gave is
+left alone. Instance type, zone and region come back when they were removed; an additional label stays away until the
+cloud asks for another value. Only the first time, while the node carries the uninitialized taint, instance type, zone
+and region are written whatever stands there, as the Go controller does.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from cloudprovider.helpers.addresses import preferred_addresses, provided_node_ip
+from cloudprovider.helpers.addresses import describe_addresses, preferred_addresses, provided_node_ip
+from cloudprovider.helpers.ips import parse_ip
 from cloudprovider.helpers.labels import LABEL_PAIRS, instance_labels, is_kubernetes_label, missing_twins
 from cloudprovider.helpers.taints import needs_initialization, node_taints
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
@@ -31,11 +41,26 @@ if TYPE_CHECKING:
 APPLIED_LABELS: Final = "kubernetes-cloud-provider/applied-labels"
 """Annotation on nodes: the labels that this controller wrote, as a JSON object. Must never change."""
 
-_PAIRED: Final = frozenset(key for pair in LABEL_PAIRS for key in pair)
+PAIRED: Final = frozenset(key for pair in LABEL_PAIRS for key in pair)
+"""Instance type, zone and region: the stable keys and their deprecated twins."""
 
 
 class InstanceReplaced(Exception):
     """The cloud answers with another instance than the one in the node's immutable `spec.providerID`."""
+
+
+class NotAdopted(Exception):
+    """The node has no provider ID, and it is not certain that the instance of its name is its own."""
+
+
+@frozen
+class Known:
+    """What this process knows of one node's labels."""
+
+    told: Mapping[str, str]
+    """The value of each label that is ours, as the cloud asked for it; the record holds the same."""
+    asked: frozenset[str] = frozenset()
+    """Of these, the keys that the cloud asked for on this node while this process ran. Only those may be removed."""
 
 
 @frozen
@@ -45,6 +70,8 @@ class NodeChanges:
     patches: tuple[Patch, ...] = ()
     refused_labels: tuple[str, ...] = ()
     """Additional labels of the provider that lie in namespaces reserved for Kubernetes."""
+    known: Known | None = None
+    """What is known of the labels once this is written; None where nothing new is."""
 
     def __bool__(self) -> bool:
         return bool(self.patches)
@@ -53,57 +80,88 @@ class NodeChanges:
 NOTHING: Final = NodeChanges()
 
 
-def initialization(node: V1Node, metadata: InstanceMetadata) -> NodeChanges:
+def initialization(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
     """Everything that a newly joined node gets from its cloud, the taint's removal last.
+
+    `known` is what this process knew of the node before, None when it never compared it with the cloud.
 
     Raises:
         InstanceReplaced, NodeIPError: the node must stay tainted; the message is for the user's eyes.
     """
     _same_instance(node, metadata)
     wanted, refused = wanted_labels(metadata)
-    labels, record = _labels(node), recorded_labels(node)
+    labels, told = _labels(node), _told(node, known)
     changed: dict[str, str | None] = {}
-    ours: dict[str, str] = {}
+    ours = {} if known is None else {key: value for key, value in told.items() if key not in wanted}
     for key, value in wanted.items():
-        if key in _PAIRED or labels.get(key) in (None, record.get(key)):
+        if key in PAIRED or labels.get(key) in (None, told.get(key)):
             ours[key] = value
             if labels.get(key) != value:
                 changed[key] = value
     _pair_up(labels, changed)
-    identity = Patch()
-    if not _provider_id(node) and metadata.provider_id:
-        identity = Patch({"spec": {"providerID": metadata.provider_id}})
+    identity = Patch() if _provider_id(node) else _identity(metadata)
     untainted = taints_changed(node_taints(node), remove=lambda taint: taint["key"] == TAINT_EXTERNAL_CLOUD_PROVIDER)
     rest = combined(_labels_patch(node, changed, ours), identity, untainted)
-    return _changes(_addresses_patch(node, metadata), rest, refused=refused)
+    return _changes(_addresses_patch(node, metadata), rest, refused=refused, known=_knowing(ours, wanted, known))
 
 
-def refresh(node: V1Node, metadata: InstanceMetadata) -> NodeChanges:
-    """What has changed in the cloud since the node was initialised: addresses, and the labels recorded as ours.
+def refresh(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
+    """What has changed in the cloud since the node was initialised: addresses, and the labels that are ours.
 
-    Raises the same errors as `initialization`.
+    `known` as in `initialization`, and it raises the same errors.
     """
     _same_instance(node, metadata)
     wanted, refused = wanted_labels(metadata)
-    labels, record = _labels(node), recorded_labels(node)
+    labels, told = _labels(node), _told(node, known)
     changed: dict[str, str | None] = {}
     ours: dict[str, str] = {}
     for key, value in wanted.items():
-        present = labels.get(key)
+        present, last = labels.get(key), told.get(key)
         if present == value:
-            if key in record or key in _PAIRED:
+            if last is not None or key in PAIRED:
                 ours[key] = value
-        elif present is None or present == record.get(key):
+        elif present is None:
+            ours[key] = value
+            if key in PAIRED or last != value:  # an additional label that somebody removed stays away
+                changed[key] = value
+        elif present == last:
             changed[key] = ours[key] = value
-    for key, value in record.items():
-        if key in wanted or labels.get(key) != value:
+        elif last is not None:
+            ours[key] = last  # somebody's value stands there; should it go, ours was told already
+    for key, last in told.items():
+        if key in wanted:
             continue
-        if metadata.additional_labels and key not in _PAIRED:
-            changed[key] = None  # the cloud dropped this one, and it still is as we wrote it
-        else:
-            ours[key] = value  # an empty answer erases nothing
+        if key in PAIRED or not metadata.additional_labels:
+            ours[key] = last  # an empty answer erases nothing
+        elif known is not None and key in known.asked and labels.get(key) == last:
+            changed[key] = None  # the cloud asked for it, asks no more, and it still is as we wrote it
     _pair_up(labels, changed)
-    return _changes(_addresses_patch(node, metadata), _labels_patch(node, changed, ours), refused=refused)
+    return _changes(
+        _addresses_patch(node, metadata),
+        _labels_patch(node, changed, ours),
+        refused=refused,
+        known=_knowing(ours, wanted, known),
+    )
+
+
+def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
+    """An initialised node without a provider ID gets the ID of the instance of its name, and what `refresh` gives it.
+
+    The name alone is no proof: an IP address of the node must be one of the instance's too.
+
+    Raises `NotAdopted`, with the reason for the user's eyes, and what `refresh` raises.
+    """
+    own = (node.status.addresses if node.status else None) or ()
+    if not {parse_ip(a.address) for a in own} & {parse_ip(a.address) for a in metadata.node_addresses} - {None}:
+        raise NotAdopted(
+            f"the cloud has instance {metadata.provider_id} of this name, but no IP address in common with the node: "
+            f"the node has {describe_addresses(own) or 'none'}, the instance "
+            f"{describe_addresses(metadata.node_addresses) or 'none'}"
+        )
+    planned = refresh(node, metadata, known)
+    addresses = [patch for patch in planned.patches if patch.subresource]
+    rest = [patch for patch in planned.patches if not patch.subresource]
+    return evolve(planned, patches=(*addresses, combined(*rest, _identity(metadata))))
 
 
 def pairing(node: V1Node) -> NodeChanges:
@@ -141,18 +199,51 @@ def _same_instance(node: V1Node, metadata: InstanceMetadata) -> None:
         )
 
 
-def _changes(*patches: Patch, refused: tuple[str, ...] = ()) -> NodeChanges:
-    return NodeChanges(tuple(patch for patch in patches if patch), refused)
+def basis(node: V1Node, metadata: InstanceMetadata) -> Hashable:
+    """What a plan follows from beside the fields that we write: the cloud's answer and the IP that the kubelet wishes.
+
+    While it stays the same, whatever a plan writes is put back: somebody else changed it.
+    """
+    return (
+        metadata.provider_id,
+        metadata.instance_type,
+        metadata.zone,
+        metadata.region,
+        frozenset(metadata.additional_labels.items()),
+        frozenset((address.type, address.address) for address in metadata.node_addresses),
+        provided_node_ip(node),
+    )
+
+
+def _told(node: V1Node, known: Known | None) -> Mapping[str, str]:
+    """What we wrote, by this process's memory, or by the record when this process never saw the node before."""
+    if known is not None:
+        return known.told
+    return {key: value for key, value in recorded_labels(node).items() if key in PAIRED or not is_kubernetes_label(key)}
+
+
+def _knowing(ours: Mapping[str, str], wanted: Mapping[str, str], known: Known | None) -> Known:
+    before = known.asked if known is not None else frozenset()
+    return Known(ours, frozenset(key for key in ours if key in wanted or key in before))
+
+
+def _identity(metadata: InstanceMetadata) -> Patch:
+    return Patch({"spec": {"providerID": metadata.provider_id}}, versioned=True) if metadata.provider_id else Patch()
+
+
+def _changes(*patches: Patch, refused: tuple[str, ...] = (), known: Known | None = None) -> NodeChanges:
+    return NodeChanges(tuple(patch for patch in patches if patch), refused, known)
 
 
 def _addresses_patch(node: V1Node, metadata: InstanceMetadata) -> Patch:
-    if not metadata.node_addresses:
-        return Patch()
+    asked = provided_node_ip(node)
+    if not metadata.node_addresses and (asked is None or not needs_initialization(node)):
+        return Patch()  # an empty answer erases nothing; only a new node that wishes for an IP has to wait for it
     current = (node.status.addresses if node.status else None) or ()
     wanted = preferred_addresses(
         metadata.node_addresses,
         current=current,
-        provided_node_ip=provided_node_ip(node),
+        provided_node_ip=asked,
         keep_order=not needs_initialization(node),
     )
     return addresses_replaced(current, wanted)

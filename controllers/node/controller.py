@@ -16,6 +16,7 @@ from cloudprovider.helpers.addresses import NodeIPError
 from cloudprovider.helpers.taints import needs_initialization
 from controllers.cloudcalls import CloudCallError, InvalidAnswer
 from controllers.node.changes import InstanceReplaced
+from controllers.node.memory import NodeMemory
 from controllers.node.reconcile import Answer, NodeReconciler
 from controllers.node.triggers import NodeTriggers
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -23,10 +24,12 @@ from controllers.runtime.events import EventRecorder
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import NODES
 from controllers.runtime.running import Periodic, run_until
-from controllers.runtime.worker import BatchWorker, Parked
+from controllers.runtime.worker import BatchWorker, Parked, Result
 from controllers.runtime.workqueue import WorkQueue
 
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
     from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.clients import ClientBuilder
@@ -90,8 +93,19 @@ class CloudNodeController:
         lister = self._informer.lister
         nodes: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics, floor=_FLOOR)
         refreshes: WorkQueue[str] = WorkQueue("NodeRefresh", clock=clock, metrics=metrics, floor=_FLOOR)
-        self._reconciler = NodeReconciler(rest, lister, cloud, self._recorder, metrics, clock)
-        self._triggers = NodeTriggers(nodes, refreshes, lister, cloud.provider_id_prefixes)
+        self._cloud = cloud
+        self._memory = memory = NodeMemory(self._options.node_status_update_frequency)
+        self._reconciler = NodeReconciler(rest, lister, cloud, self._recorder, metrics, clock, memory)
+        self._triggers = NodeTriggers(
+            nodes,
+            refreshes,
+            lister,
+            cloud.provider_id_prefixes,
+            memory,
+            clock,
+            on_foreign=self._foreign,
+            on_gone=cloud.forget_node,
+        )
         syncs = self._options.concurrent_node_syncs
         refresh_threads = self._options.concurrent_node_status_updates or syncs
         self._workers = (
@@ -129,7 +143,7 @@ class CloudNodeController:
         cloud: CloudCalls,
         queue: WorkQueue[str],
         fetch: Callable[[Sequence[str], Callable[[str, Answer], None]], None],
-        reconcile: Callable[[str, Answer], None],
+        reconcile: Callable[[str, Answer], Result | None],
         threads: int,
     ) -> BatchWorker[str, Answer]:
         batched = cloud.max_batch > 1
@@ -147,6 +161,21 @@ class CloudNodeController:
             expected=(CloudCallError, NodeIPError, InstanceReplaced),
             metrics=self._metrics,
             clock=self._clock,
+        )
+
+    def _foreign(self, node: V1Node) -> None:
+        """Tell a tainted node's owner, once, that it waits for somebody else."""
+        if not self._memory.of(node).say_once("ForeignProviderID"):
+            return
+        prefixes = " or ".join(self._cloud.provider_id_prefixes)
+        self._recorder.event(
+            node,
+            "Warning",
+            "ForeignProviderID",
+            f"This node waits to be initialised, but not by this manager: its spec.providerID "
+            f"{node.spec.provider_id if node.spec else ''} does not begin with {prefixes}, so it belongs to another "
+            "cloud provider. If none is at work, correct the kubelet's --provider-id, delete the Node object and "
+            "restart the kubelet",
         )
 
     def _failed(self, key: str, error: Exception) -> None:

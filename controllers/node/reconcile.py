@@ -1,7 +1,8 @@
 """Stage 4: takes a node's key and the cloud's answer and does one unit of work, writing through stage 6.
 
 `fetch` is the batch's question (stage 5) and `initialize` or `refresh` what follows for each key. On a conflict the
-patches are computed anew from the fresh object; the cloud is not asked again.
+patches are computed anew from the fresh object; the cloud is not asked again. What came of it goes into `memory.py`,
+which also says when it is too early to put back what somebody else undid.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from cloudprovider import InstanceMetadata
+from cloudprovider import InstanceMetadata, InstanceNotFound
 from cloudprovider.helpers.taints import needs_initialization
+from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP
 from controllers.node import changes
-from controllers.node.changes import NOTHING, NodeChanges
+from controllers.node.changes import NOTHING, Known, NodeChanges, NotAdopted
+from controllers.node.memory import NodeMemory, Remembered
 from controllers.runtime.apierrors import NotFound, ServerError, Unreachable
 from controllers.runtime.metrics import Metrics, exponential_buckets
 from controllers.runtime.patch import ObjectReplaced, Patch, apply
 from controllers.runtime.resources import NODES, key_of, uid_of
+from controllers.runtime.worker import Result
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -49,14 +53,15 @@ class NodeReconciler:
         recorder: EventRecorder,
         metrics: Metrics,
         clock: Clock,
+        memory: NodeMemory,
     ) -> None:
         self._rest = rest
         self._lister = lister
         self._cloud = cloud
         self._recorder = recorder
         self._clock = clock
+        self._memory = memory
         self._refused_before: set[str] = set()
-        self._unsure: dict[str, str] = {}  # key -> UID of nodes whose last patch may have been applied
         self._taint_delay = metrics.histogram(
             "node_controller_cloud_provider_taint_removal_delay_seconds",
             "Seconds between a node's creation and the removal of the uninitialized taint.",
@@ -67,54 +72,92 @@ class NodeReconciler:
             "Seconds between a node's creation and the end of its initialisation.",
             buckets=_DELAY_BUCKETS,
         )
+        metrics.gauge(
+            "node_controller_nodes_without_provider_id",
+            "Initialised nodes that have no provider ID and could not be adopted.",
+        ).set_function(memory.without_id)
 
     def fetch_new(self, keys: Sequence[str], deliver: Callable[[str, Answer], None]) -> None:
-        """Ask the cloud about those of the nodes that still carry the taint; the others need no answer."""
-        self._fetch(keys, deliver, needs_initialization, PRIORITY_NEW)
+        """Ask the cloud about those of the nodes that carry the taint and may lose it now."""
+        self._fetch(keys, deliver, lambda node: needs_initialization(node) and not self._too_early(node), PRIORITY_NEW)
 
     def fetch_known(self, keys: Sequence[str], deliver: Callable[[str, Answer], None]) -> None:
         """Ask the cloud about those of the nodes that are initialised."""
         self._fetch(keys, deliver, lambda node: not needs_initialization(node), PRIORITY_SWEEP)
 
-    def initialize(self, key: str, answer: Answer) -> None:
+    def initialize(self, key: str, answer: Answer) -> Result | None:
         """Make a tainted node ready for use, or bring an initialised one's label twins in line.
 
         Raises what the cloud answered, what the API server refused, or why the answer may not be applied.
         """
         node = self._lister.get(key)
         if node is None:
-            self._unsure.pop(key, None)
-            return
+            self._memory.forget(key)
+            return None
         if isinstance(answer, Exception):
             raise answer
+        entry = self._memory.of(node)
         if answer is None:
-            self._tell_late(key, node)
-            self._apply(node, lambda fresh: NOTHING if needs_initialization(fresh) else changes.pairing(fresh))
-            return
-        metadata, latest = answer, node
+            self._tell_late(key, node, entry)
+            if needs_initialization(node):
+                return self._wait_with_taint(node)
+            self._pair(node, entry)
+            return None
+        metadata, latest, planned = answer, node, NOTHING
 
         def plan(fresh: V1Node) -> NodeChanges:
-            nonlocal latest
+            nonlocal latest, planned
             latest = fresh
-            return changes.initialization(fresh, metadata) if needs_initialization(fresh) else NOTHING
+            planned = changes.initialization(fresh, metadata, entry.known) if needs_initialization(fresh) else NOTHING
+            return planned
 
         try:
             done = self._apply(node, plan)
         except (Unreachable, ServerError):
-            self._unsure[key] = uid_of(node)
+            entry.unsure = True
+            entry.known = None  # whatever was applied, the record says so
             raise
         if done is not None:
-            self._finished(key, done)
+            if planned.known is not None:
+                self._in_line(entry, done, metadata, planned.known, written=True)
+            self._finished(key, done, entry)
         else:
-            self._tell_late(key, latest)
+            self._tell_late(key, latest, entry)
+        return None
 
-    def _tell_late(self, key: str, node: V1Node) -> None:
+    def _too_early(self, node: V1Node) -> float:
+        """Seconds for which a node that was initialised keeps the taint that somebody put back."""
+        return self._memory.of(node).taint.left(self._clock.monotonic())
+
+    def _wait_with_taint(self, node: V1Node) -> Result | None:
+        left = self._too_early(node)
+        if not left:
+            return None  # it got the taint while the cloud was not asked; its own event brings it again
+        self._recorder.event(
+            node,
+            "Warning",
+            "TaintPutBack",
+            f"Somebody put the taint {TAINT_EXTERNAL_CLOUD_PROVIDER} back on this node after it was initialised; it "
+            f"will be initialised again in {left:.0f} s. Find out who sets the taint: kubectl get node {key_of(node)} "
+            "--show-managed-fields -o yaml",
+        )
+        return Result(requeue_after=left)
+
+    def _pair(self, node: V1Node, entry: Remembered) -> None:
+        now = self._clock.monotonic()
+        if entry.twins.left(now):
+            return
+        if self._apply(node, lambda fresh: NOTHING if needs_initialization(fresh) else changes.pairing(fresh)):
+            entry.twins.used(now)
+
+    def _tell_late(self, key: str, node: V1Node, entry: Remembered) -> None:
         """The taint is gone since a patch of ours whose answer was lost: what is left to do is to say so."""
-        if self._unsure.get(key) == uid_of(node) and not needs_initialization(node):
-            self._finished(key, node)
+        if entry.unsure and entry.uid == uid_of(node) and not needs_initialization(node):
+            self._finished(key, node, entry)
 
-    def _finished(self, key: str, done: V1Node) -> None:
-        self._unsure.pop(key, None)
+    def _finished(self, key: str, done: V1Node, entry: Remembered) -> None:
+        entry.unsure = False
+        entry.taint.used(self._clock.monotonic())
         created = done.metadata.creation_timestamp if done.metadata else None
         if created is not None:
             delay = max(0.0, self._clock.time() - created.timestamp())
@@ -124,14 +167,75 @@ class NodeReconciler:
         log.info("initialised node %s", key)
 
     def refresh(self, key: str, answer: Answer) -> None:
-        """Carry over what has changed in the cloud. Raises as `initialize` does."""
+        """Carry over what has changed in the cloud, and put back what somebody else undid, if it is not too early.
+
+        A node without a provider ID is adopted, or its owner is told once. Raises as `initialize` does.
+        """
         node = self._lister.get(key)
-        if node is None or answer is None:
+        if node is None:
+            self._memory.forget(key)
             return
+        if answer is None:
+            return
+        entry = self._memory.of(node)
+        nameless = not (node.spec and node.spec.provider_id) and bool(self._cloud.provider_id_prefixes)
         if isinstance(answer, Exception):
+            if nameless and isinstance(answer, InstanceNotFound):
+                self._not_adopted(node, entry, "the cloud knows no instance of this name")
+                return
             raise answer
-        metadata = answer
-        self._apply(node, lambda fresh: NOTHING if needs_initialization(fresh) else changes.refresh(fresh, metadata))
+        metadata, latest, planned = answer, node, NOTHING
+        made = changes.adoption if nameless and metadata.provider_id else changes.refresh
+
+        def plan(fresh: V1Node) -> NodeChanges:
+            nonlocal latest, planned
+            latest = fresh
+            planned = NOTHING if needs_initialization(fresh) else made(fresh, metadata, entry.known)
+            if planned and self._would_fight(entry, fresh, metadata):
+                planned = NOTHING
+            if planned.known is not None:
+                entry.wished = planned.known.told
+            return planned
+
+        try:
+            done = self._apply(node, plan)
+        except NotAdopted as reason:
+            self._not_adopted(node, entry, str(reason))
+            return
+        except (Unreachable, ServerError):
+            entry.known = None  # whatever was applied, the record says so
+            raise
+        entry.without_id = False
+        if done is not None and nameless and metadata.provider_id:
+            log.info("adopted node %s: its provider ID is %s", key, metadata.provider_id)
+        if planned.known is not None:  # it did not go, was not recreated, and does not wait
+            self._in_line(entry, latest, metadata, planned.known, written=done is not None)
+
+    def _would_fight(self, entry: Remembered, fresh: V1Node, metadata: InstanceMetadata) -> bool:
+        """Whether the node was in line with this very answer, somebody else changed it, and that is too often."""
+        return entry.basis == changes.basis(fresh, metadata) and entry.restore.left(self._clock.monotonic()) > 0
+
+    def _in_line(
+        self, entry: Remembered, node: V1Node, metadata: InstanceMetadata, known: Known, *, written: bool
+    ) -> None:
+        """Remember what the node is in line with, and that something was put back if it was so before."""
+        entry.known = known
+        basis = changes.basis(node, metadata)
+        if written and entry.basis == basis:
+            entry.restore.used(self._clock.monotonic())
+        entry.basis = basis
+
+    def _not_adopted(self, node: V1Node, entry: Remembered, reason: str) -> None:
+        entry.without_id = True
+        if entry.say_once("NodeWithoutProviderID"):
+            self._recorder.event(
+                node,
+                "Warning",
+                "NodeWithoutProviderID",
+                f"This node has no spec.providerID and cannot be adopted: {reason}. Its labels and addresses are not "
+                "kept, and it is not deleted when its instance is gone. If it belongs to this cloud, delete the Node "
+                "object and restart its kubelet with --cloud-provider=external",
+            )
 
     def _fetch(
         self,

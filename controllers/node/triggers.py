@@ -2,22 +2,28 @@
 
 From the shared node informer, and from a ticker; into the queue `Nodes` (initialise, label twins) and the queue
 `NodeRefresh` (compare with the cloud). Decides whether there is work, never what the work is.
+
+Only what the work depends on asks the cloud: the UID, the taint, the provider ID, the IP that the kubelet wishes, and
+of the labels instance type, zone and region, where they are not as we left them and it is not too early to put them
+back. Of additional labels nothing that somebody else does is ever undone, so a change of those asks nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.addresses import provided_node_ip
 from cloudprovider.helpers.providerid import Ownership, ownership
 from cloudprovider.helpers.taints import needs_initialization
-from controllers.node.changes import pairing
+from controllers.node.changes import PAIRED, pairing
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
+    from controllers.node.memory import NodeMemory
     from controllers.runtime.cache import Lister
+    from controllers.runtime.clock import Clock
     from controllers.runtime.workqueue import WorkQueue
 
 NEW_NODE = 10
@@ -25,15 +31,32 @@ NEW_NODE = 10
 
 
 class NodeTriggers:
-    """The informer's handler and the sweep. Called from the informer's and the ticker's threads."""
+    """The informer's handler and the sweep. Called from the informer's and the ticker's threads.
+
+    `on_foreign(node)` is told of every node that waits for its initialisation with another provider's ID, and
+    `on_gone(key)` of every node that went.
+    """
 
     def __init__(
-        self, nodes: WorkQueue[str], refreshes: WorkQueue[str], lister: Lister[V1Node], prefixes: Sequence[str]
+        self,
+        nodes: WorkQueue[str],
+        refreshes: WorkQueue[str],
+        lister: Lister[V1Node],
+        prefixes: Sequence[str],
+        memory: NodeMemory,
+        clock: Clock,
+        *,
+        on_foreign: Callable[[V1Node], None],
+        on_gone: Callable[[str], None],
     ) -> None:
         self._nodes = nodes
         self._refreshes = refreshes
         self._lister = lister
         self._prefixes = tuple(prefixes)
+        self._memory = memory
+        self._clock = clock
+        self._on_foreign = on_foreign
+        self._on_gone = on_gone
 
     def on_add(self, node: V1Node, initial: bool) -> None:
         self._look_at(node)
@@ -41,15 +64,20 @@ class NodeTriggers:
     def on_update(self, old: V1Node, new: V1Node) -> None:
         # A failing node's heartbeats must not bypass its back-off: only what our work depends on counts. A resync
         # shows the same object twice.
-        if old is not new and _relevant(old) == _relevant(new):
+        moved = old is not new and _relevant(old) != _relevant(new)
+        relabeled = _labels(old) != _labels(new) and _paired_labels(old) != _paired_labels(new)
+        if old is new or moved or relabeled:
+            self._look_at(new)
+        if needs_initialization(new) or needs_initialization(old) or not self.owned(new):
             return
-        self._look_at(new)
-        if old is not new and not needs_initialization(new) and not needs_initialization(old) and self.owned(new):
+        if moved or (relabeled and self._undone(old, new)):
             self._refreshes.add(_name(new))
 
     def on_delete(self, node: V1Node) -> None:
         self._nodes.forget(_name(node))
         self._refreshes.forget(_name(node))
+        self._memory.forget(_name(node))
+        self._on_gone(_name(node))
 
     def sweep(self) -> int:
         """Ask for a refresh of every initialised node of this provider; returns how many."""
@@ -63,8 +91,24 @@ class NodeTriggers:
         provider_id = node.spec.provider_id if node.spec else None
         return ownership(provider_id, self._prefixes) is not Ownership.FOREIGN
 
+    def _undone(self, old: V1Node, new: V1Node) -> bool:
+        """Whether somebody just changed the instance type, zone or region that we wrote, and it is time to look."""
+        before, after = _paired_labels(old), _paired_labels(new)
+        entry = self._memory.find(_name(new))
+        if entry is None or entry.known is None:
+            return False  # the next sweep compares it with the cloud for the first time
+        as_told = {**entry.known.told, **entry.wished}
+        return not entry.restore.left(self._clock.monotonic()) and any(
+            after.get(key) not in (before.get(key), as_told.get(key)) for key in PAIRED
+        )
+
     def _look_at(self, node: V1Node) -> None:
         if not self.owned(node):
+            if needs_initialization(node):
+                self._on_foreign(node)
+            entry = self._memory.find(_name(node))
+            if entry is not None:
+                entry.without_id = False
             return
         if needs_initialization(node):
             self._nodes.add(_name(node), NEW_NODE)
@@ -81,10 +125,13 @@ def _name(node: V1Node) -> str:
 def _relevant(node: V1Node) -> tuple[object, ...]:
     meta, spec = node.metadata, node.spec
     assert meta is not None
-    return (
-        meta.uid,
-        needs_initialization(node),
-        spec.provider_id if spec else None,
-        meta.labels,
-        provided_node_ip(node),
-    )
+    return meta.uid, needs_initialization(node), spec.provider_id if spec else None, provided_node_ip(node)
+
+
+def _paired_labels(node: V1Node) -> dict[str, str]:
+    labels = _labels(node)
+    return {key: labels[key] for key in PAIRED if key in labels}
+
+
+def _labels(node: V1Node) -> Mapping[str, str]:
+    return (node.metadata.labels if node.metadata else None) or {}

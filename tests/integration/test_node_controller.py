@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_address import V1NodeAddress
 
+from cloudprovider import InstanceMetadata, InstancesV2, Interface
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP, TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.cloudcalls import CloudCallOptions
@@ -194,15 +197,90 @@ def test_another_instance_under_the_nodes_name_is_told(api: Cluster, cloud: Fake
     assert _node(api)["status"]["addresses"] == before["status"]["addresses"]
 
 
-def test_a_foreign_node_is_left_alone(api: Cluster, cloud: FakeCloud) -> None:
+class _Regional(Interface, InstancesV2):
+    """A cloud that puts its region into provider IDs, and that finds instances by name."""
+
+    def provider_name(self) -> str:
+        return "openstack"
+
+    def instances_v2(self) -> InstancesV2:
+        return self
+
+    def instance_exists(self, node: V1Node) -> bool:
+        return True
+
+    def instance_shutdown(self, node: V1Node) -> bool:
+        return False
+
+    def instance_metadata(self, node: V1Node) -> InstanceMetadata:
+        assert node.metadata is not None
+        address = V1NodeAddress(type="InternalIP", address="10.0.0.7")
+        return InstanceMetadata(f"openstack://RegionOne/{node.metadata.name}", "m1", (address,), "z", "r", {})
+
+
+@pytest.mark.row("N18")
+def test_another_spelling_of_the_provider_id_is_the_same_instance(api: Cluster) -> None:
+    for name, provider_id in (
+        ("node-0000", "openstack:///NODE-0000"),
+        ("node-0001", "openstack://RegionTwo/node-0001"),
+    ):
+        node = small_node(name)
+        node["spec"]["providerID"] = provider_id
+        api.create(NODES, node)
+    with node_controller(api.kubeconfig, _Regional(), options=OFTEN):
+        eventually(lambda: not _tainted(_node(api)))
+        eventually(lambda: "ProviderIDMismatch" in _reasons(api, "node-0001"))
+        assert _node(api)["spec"]["providerID"] == "openstack:///NODE-0000"
+        assert "ProviderIDMismatch" not in _reasons(api, "node-0000")
+        assert _tainted(_node(api, "node-0001"))
+
+
+@pytest.mark.row("N19")
+def test_an_initialised_node_without_provider_id_is_adopted_or_told(api: Cluster, cloud: FakeCloud) -> None:
+    cloud.console.change_instance("node-0000", addresses=[("InternalIP", "10.0.0.7")])
+    for name, address in (("node-0000", "10.0.0.7"), ("node-0001", "10.66.0.1"), ("stranger", "10.66.0.2")):
+        node = small_node(name, taints=[])
+        node["status"]["addresses"].append({"type": "InternalIP", "address": address})
+        api.create(NODES, node)
+    with node_controller(api.kubeconfig, cloud, options=OFTEN) as running:
+        eventually(lambda: "providerID" in _node(api)["spec"])
+        eventually(lambda: all("NodeWithoutProviderID" in _reasons(api, name) for name in ("node-0001", "stranger")))
+        for name, said in (("node-0001", "10.66.0.1"), ("stranger", "no instance of this name")):
+            assert said in _reasons(api, name)["NodeWithoutProviderID"]
+            assert "providerID" not in _node(api, name)["spec"]
+            assert "topology.kubernetes.io/zone" not in _node(api, name)["metadata"].get("labels", {})
+        assert running.metrics.value("node_controller_nodes_without_provider_id") == 2
+        assert _node(api)["metadata"]["labels"]["topology.kubernetes.io/zone"] == "zone-a"
+
+
+@pytest.mark.row("N20")
+def test_a_node_that_wishes_for_an_ip_waits_for_the_clouds_addresses(api: Cluster, cloud: FakeCloud) -> None:
+    cloud.console.change_instance("node-0000", addresses=[])
+    api.create(NODES, small_node("node-0000", annotations={ANNOTATION_PROVIDED_NODE_IP: "10.0.0.9"}))
+    with node_controller(api.kubeconfig, cloud, options=NEVER):
+        assert "no addresses" in eventually(lambda: _reasons(api, "node-0000").get("ProvidedNodeIPMismatch", ""))
+        assert _tainted(_node(api))
+        cloud.console.change_instance("node-0000", addresses=[("InternalIP", "10.0.0.9")])
+        eventually(lambda: not _tainted(_node(api)), timeout=20)
+
+
+@pytest.mark.row("N25")
+def test_a_foreign_node_is_left_alone_and_told_once(api: Cluster, cloud: FakeCloud) -> None:
     foreign = small_node("node-0000")
     foreign["spec"]["providerID"] = "othercloud://x"
     api.create(NODES, foreign)
     api.create(NODES, small_node("node-0001"))
     with node_controller(api.kubeconfig, cloud, options=OFTEN):
         eventually(lambda: "Synced" in _reasons(api, "node-0001"))
+        message = eventually(lambda: _reasons(api, "node-0000").get("ForeignProviderID", ""))
+        for number in range(3):
+            api.patch(f"{NODES}/node-0000", {"metadata": {"annotations": {ANNOTATION_PROVIDED_NODE_IP: str(number)}}})
+        api.create(NODES, small_node("node-0002"))
+        eventually(lambda: "Synced" in _reasons(api, "node-0002"))
+    assert "othercloud://x" in message
     assert _tainted(_node(api))
-    assert api.events_of("node-0000") == []
+    [event] = api.events_of("node-0000")
+    assert event.get("count", 1) == 1
 
 
 @pytest.mark.row("N5", "N8", "M3", "M6")

@@ -6,9 +6,20 @@ node-restriction.kubernetes.io and node-role.kubernetes.io, and taints; annotati
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from controllers.node import CloudNodeOptions
+from controllers.node.changes import APPLIED_LABELS, PAIRED
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
+from tests.support.running import node_controller
+from tests.support.waiting import eventually
+
+OFTEN = CloudNodeOptions(node_status_update_frequency=0.3)
 
 RESTRICTED = "node-restriction.kubernetes.io/tenant"
 ROLE = "node-role.kubernetes.io/control-plane"
@@ -32,3 +43,38 @@ def test_a_kubelet_may_annotate_its_own_node_and_no_more(api: Cluster) -> None:
     ):
         assert kubelet.request("PATCH", own, body, merge)[0] == 403
     assert kubelet.request("PATCH", other, note, merge)[0] == 403
+
+
+@pytest.mark.row("N17")
+def test_a_forged_record_of_labels_makes_us_do_nothing_that_the_kubelet_may_not(api: Cluster) -> None:
+    labels = {RESTRICTED: "blue", ROLE: "", "example.com/owner": "red"}
+    node = small_node("node-0000", taints=[], labels=labels)
+    node["spec"]["providerID"] = "fake://i-node-0000"
+    api.create(NODES, node)
+    kubelet, path = api.kubelet("node-0000"), f"{NODES}/node-0000"
+    instances = [{"name": "node-0000", "labels": {"example.com/rack": "r1"}}]
+    with FakeCloud(FakeConfig.model_validate({"instances": instances})) as cloud:
+        with node_controller(api.kubeconfig, cloud, options=OFTEN):
+            eventually(lambda: "example.com/rack" in api.get(path)["metadata"]["labels"])
+            before = api.get(path)["metadata"]["labels"]
+            record = json.dumps(before)
+            kubelet.patch(path, {"metadata": {"annotations": {APPLIED_LABELS: record}}})
+            _two_refreshes(cloud)
+            assert api.get(path)["metadata"]["labels"] == before
+        kubelet.patch(path, {"metadata": {"annotations": {APPLIED_LABELS: record}}})
+        with node_controller(api.kubeconfig, cloud, options=OFTEN):  # a new process reads the record once
+            _two_refreshes(cloud)
+            assert api.get(path)["metadata"]["labels"] == before
+
+
+def test_a_kubelet_may_set_instance_type_zone_and_region_itself(api: Cluster) -> None:
+    """Why the record may still tell us to follow the cloud in these: it gives its writer no power that it lacks."""
+    api.create(NODES, small_node("node-0000", taints=[]))
+    labels = dict.fromkeys(PAIRED, "mine")
+    changed = api.kubelet("node-0000").patch(f"{NODES}/node-0000", {"metadata": {"labels": labels}})
+    assert labels.items() <= changed["metadata"]["labels"].items()
+
+
+def _two_refreshes(cloud: FakeCloud) -> None:
+    before = sum(cloud.console.counts().values())
+    eventually(lambda: sum(cloud.console.counts().values()) >= before + 2)

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from kubernetes.client.models.v1_node import V1Node
 
+from controllers.node.memory import NodeMemory
 from controllers.node.reconcile import NodeReconciler
 from controllers.runtime.apierrors import Conflict, Unreachable
 from controllers.runtime.metrics import Metrics
@@ -46,7 +47,7 @@ def unanswered() -> tuple[Server, NodeReconciler]:
     """A node whose patch went out, and whose answer was lost."""
     server = Server()
     anything = cast(Any, server)
-    reconciler = NodeReconciler(anything, anything, anything, anything, Metrics(), FakeClock())
+    reconciler = NodeReconciler(anything, anything, anything, anything, Metrics(), FakeClock(), NodeMemory(300))
     server.ends = [Unreachable("reset", sent=True)]
     with pytest.raises(Unreachable):
         reconciler.initialize("n1", instance())
