@@ -2,15 +2,17 @@
 
 Stage: beside all of them. Data comes from the catalog's rules and from SelfSubjectAccessReviews; it goes to the log and
 to /healthz. Without this a missing rule shows only as retries without end (row N7). Every authenticated user may ask
-about itself; where even that is refused, nothing is claimed.
+about itself; where even that is refused, nothing is claimed. Rights can be taken away while we run (row O1): all are
+asked about again after any answer 403, and one of them in turn every few seconds.
 
 Follows https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -19,38 +21,78 @@ from controllers.app.catalog import Rule
 from controllers.app.serving import Check
 from controllers.runtime.apierrors import ApiError
 from controllers.runtime.clients import RestClient
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 log = logging.getLogger(__name__)
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-AGAIN_SECONDS = 30.0
-"""Between two looks while a right is missing or the API server cannot be asked. Nothing is asked once all is well."""
+AGAIN_SECONDS = 10.0
+"""Between two looks at all rights while one is missing or the API server cannot be asked; and between two samples of
+one right while all is well."""
+REFUSED_SECONDS = 300.0
+"""Between two tries where the question itself is refused."""
+_POLL = 1.0  # seconds between two looks at the count of answers 403
+_CALM = 5.0  # seconds at least between two looks because of them
+_TIMEOUT = 5.0
 
 
 class AccessCheck:
-    """Asks until every right is there, then ends. `run` is called once, in a thread; `checks` from any thread."""
+    """Asks until it is stopped. `run` is called once, in a thread; `checks` from any thread.
 
-    def __init__(self, rest: RestClient, rules: Sequence[Rule]) -> None:
+    `forbidden()` is how many requests were answered 403 so far.
+    """
+
+    def __init__(
+        self,
+        rest: RestClient,
+        rules: Sequence[Rule],
+        *,
+        forbidden: Callable[[], int] = lambda: 0,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._rest = rest
         self._rules = list(dict.fromkeys(rules))
+        self._samples = itertools.cycle([(rule, verb) for rule in self._rules for verb in rule.verbs])
+        self._forbidden = forbidden
+        self._clock = clock
         self._missing: tuple[Rule, ...] = ()
+        self._known = False  # whether the last look at all rights was answered
+        self._seen = 0  # answers 403 before that look
+        self._looked = 0.0
+        self._refused = False
 
     def run(self, stop: StopSignal) -> None:
-        """Look, tell what is missing or was added since, and look again until nothing is missing."""
-        while True:
-            try:
-                missing = self._look()
-            except ApiError as error:
-                if error.status in (401, 403, 404, 405, 501):
-                    log.warning("our rights cannot be checked: %s", error)
+        """Look, tell what is missing or was added since, and go on looking."""
+        while self._rules:
+            until = self._clock.monotonic() + self._round()
+            while (left := until - self._clock.monotonic()) > 0 and not self._is_suspicious():
+                if stop.wait(min(left, _POLL)):
                     return
-                log.debug("our rights could not be checked now: %s", error)
-            else:
-                self._tell(missing)
-                if not missing:
-                    return
-            if stop.wait(AGAIN_SECONDS):
+            if stop.is_set():
                 return
+
+    def _is_suspicious(self) -> bool:
+        return self._forbidden() != self._seen and self._clock.monotonic() - self._looked >= _CALM and not self._refused
+
+    def _round(self) -> float:
+        """Ask once; returns the seconds until the next time."""
+        try:
+            if not self._known or self._missing or self._is_suspicious() or not self._ask(*next(self._samples)):
+                self._seen, self._looked = self._forbidden(), self._clock.monotonic()
+                self._known = False
+                missing = self._look()
+                self._known = True
+                self._tell(missing)
+        except ApiError as error:
+            if error.status in (401, 403, 404, 405, 501):
+                if not self._refused:
+                    log.warning("our rights cannot be checked: %s", error)
+                self._refused = True
+                return REFUSED_SECONDS
+            log.debug("our rights could not be checked now: %s", error)
+        else:
+            self._refused = False
+        return AGAIN_SECONDS
 
     def checks(self) -> list[Check]:
         """One failed check per missing rule; none when all is well or nothing is known."""
@@ -83,7 +125,7 @@ class AccessCheck:
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes},
         }
-        status = self._rest.request("POST", REVIEWS, body=review).json().get("status") or {}
+        status = self._rest.request("POST", REVIEWS, body=review, timeout=_TIMEOUT).json().get("status") or {}
         return bool(status.get("allowed"))
 
     def _tell(self, missing: tuple[Rule, ...]) -> None:

@@ -5,34 +5,62 @@ it goes to `serving.py`, and to the manager, which ends the process over what no
 
 /readyz fails until everything runs and again while stopping, and while a cache is not synced. /livez fails only for
 what a restart mends: a controller that died or is wedged, threads lost to hung calls. /healthz asks everything, overdue
-cloud calls included, as the one of the Go cloud-controller-manager is what alerts watch.
+cloud calls included, as the one of the Go cloud-controller-manager is what alerts watch. Each failed check says why and
+since when; the log tells when one fails and when it is well again, so that nobody has to be looking just then.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from attrs import define, evolve
+
+from cloudprovider.host import StopSignal
 from controllers.app.serving import Check, Checks
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.failurelog import seconds_text
 
 if TYPE_CHECKING:
     from controllers.app.catalog import Controller
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.informer import InformerFactory
 
+log = logging.getLogger(__name__)
+
 SILENT_SECONDS = 240.0
 """A cache that heard nothing for so long is called stale: four bookmarks of kube-apiserver were missed."""
+
+LOOK_SECONDS = 2.0
+"""Between two looks at all checks."""
+_TELL_AFTER = 3.0  # seconds for which a check fails until the log says so
+
+
+@define
+class _Failing:
+    began: float
+    """By the clock's `monotonic`."""
+    stamp: str
+    detail: str
+    told: bool = False
 
 
 class Health:
     """Collects the parts as they start. Written by the manager's thread, read by many."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failing: dict[str, _Failing] = {}
+        self._dead: dict[str, str] = {}
         self._state = "starting"
         self._informers: InformerFactory | None = None
         self._cloud: CloudCalls | None = None
         self._controllers: dict[str, tuple[Controller, Callable[[], bool]]] = {}
-        self._notes: Callable[[], Iterable[Check]] = tuple
+        self._notes: tuple[Callable[[], Iterable[Check]], ...] = ()
 
     def ready(self) -> None:
         """Everything runs."""
@@ -56,7 +84,21 @@ class Health:
 
     def watch_notes(self, notes: Callable[[], Iterable[Check]]) -> None:
         """Show further checks on /healthz, such as missing rights."""
-        self._notes = notes
+        self._notes = (*self._notes, notes)
+
+    def died(self, name: str, reason: str) -> None:
+        """A controller has ended although nobody asked it to."""
+        self._dead = {**self._dead, name: reason}
+
+    def run(self, stop: StopSignal) -> None:
+        """Look again and again until stopped, so that it is known since when a check fails, and the log tells."""
+        while not stop.wait(LOOK_SECONDS):
+            self.look()
+
+    def look(self) -> None:
+        """Ask every check, and tell the log what fails and what is well again."""
+        if self._state == "running":
+            self._dated(self._all(), tell=True)
 
     def fatal(self) -> str:
         """What only an end of the process mends; empty while there is nothing of the kind."""
@@ -76,7 +118,44 @@ class Health:
 
     def endpoint(self, name: str) -> Checks:
         """The checks behind "healthz", "livez" or "readyz"."""
-        return {"healthz": self._all, "livez": self._liveness, "readyz": self._readiness}[name]
+        ask = {"healthz": self._all, "livez": self._liveness, "readyz": self._readiness}[name]
+        return lambda: self._dated(ask())
+
+    def _dated(self, checks: Iterable[Check], *, tell: bool = False) -> list[Check]:
+        """The checks, the failed ones with the time since when."""
+        now = self._clock.monotonic()
+        dated, well = [], []
+        with self._lock:
+            for check in checks:
+                if check.ok:
+                    dated.append(check)
+                    if check.name in self._failing:
+                        well.append((check.name, self._failing.pop(check.name)))
+                    continue
+                failing = self._failing.get(check.name)
+                if failing is None:
+                    stamp = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                    failing = self._failing[check.name] = _Failing(now, stamp, check.detail)
+                failing.detail = check.detail
+                since = f"since {failing.stamp} ({seconds_text(now - failing.began)})"
+                dated.append(evolve(check, detail=f"{check.detail}; {since}" if check.detail else since))
+            if tell:
+                # What is missing from the list (a right that was added, say) has no check of its own when it is well.
+                names = {check.name for check in dated}
+                well += [(name, self._failing.pop(name)) for name in list(self._failing) if name not in names]
+            news = [
+                (name, failing)
+                for name, failing in self._failing.items()
+                if tell and not failing.told and now - failing.began >= _TELL_AFTER
+            ]
+            for _, failing in news:
+                failing.told = True
+        for name, failing in news:
+            log.warning("health: %s fails since %s: %s", name, failing.stamp, failing.detail)
+        for name, failing in well:
+            if failing.told:
+                log.info("health: %s is well again, after %s", name, seconds_text(now - failing.began))
+        return dated
 
     def _readiness(self) -> list[Check]:
         return [Check("manager", self._state == "running", self._state), *self._caches()]
@@ -90,7 +169,7 @@ class Health:
         if self._cloud is not None:
             health = self._cloud.health()
             checks.append(Check("cloud-calls", health.ok, health.message))
-        return [*checks, *self._notes()]
+        return [*checks, *(check for notes in self._notes for check in notes())]
 
     def _caches(self) -> list[Check]:
         checks = []
@@ -107,6 +186,9 @@ class Health:
     def _workers(self) -> list[Check]:
         checks = []
         for name, (controller, alive) in self._controllers.items():
+            if name in self._dead:
+                checks.append(Check(name, False, self._dead[name]))
+                continue
             if not alive():
                 checks.append(Check(name, self._state == "stopping", "has ended"))
                 continue

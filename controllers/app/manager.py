@@ -19,6 +19,7 @@ from typing import TypeVar
 from cloudprovider import CloudConfig, Interface, StopSignal
 from cloudprovider.masking import safe_cause
 from controllers.app.access import AccessCheck
+from controllers.app.apiserver import ServerCheck
 from controllers.app.catalog import CATALOG, Context, Controller, ControllerEntry, enabled
 from controllers.app.groups import Groups, Part
 from controllers.app.health import Health
@@ -87,7 +88,7 @@ class Manager:
         self._drain = drain
         self._groups = Groups(clock)
         self._failure: ManagerError | None = None
-        self.health = Health()
+        self.health = Health(clock)
         self._running = self.metrics.gauge(
             "running_managed_controllers",
             "Whether each controller of this manager runs (1) or not (0).",
@@ -111,6 +112,7 @@ class Manager:
 
     def _start(self, stop: StopSignal) -> bool:
         """True when everything runs; False when `stop` came first."""
+        self._in_background("serving", "health watch", self.health.run)
         self._serve()
         informers = self._informers()
         cloud = self._gateway()
@@ -166,6 +168,9 @@ class Manager:
         informers = InformerFactory(self._clients.rest(_IDENTITY), metrics=self.metrics, clock=self._clock)
         self._groups.add("clients", Part("clients", self._close_clients))
         self.health.watch_informers(informers)
+        server = ServerCheck(self._clients.rest(_IDENTITY), clock=self._clock)
+        self._in_background("clients", "API server check", server.run)
+        self.health.watch_notes(server.checks)
         return informers
 
     def _prepare_provider(self, cloud: CloudCalls, informers: InformerFactory, stop: StopSignal) -> bool:
@@ -222,12 +227,17 @@ class Manager:
 
     def _check_access(self, entries: Sequence[ControllerEntry]) -> None:
         """In the background: what is missing is told, and nothing waits for the answer."""
-        check = AccessCheck(self._clients.rest(_IDENTITY), [rule for entry in entries for rule in entry.rules])
-        ask = ClockEvent(self._clock)
-        thread = threading.Thread(target=check.run, args=(ask,), name="access-check", daemon=True)
-        thread.start()
-        self._groups.add("access check", Part("access check", _joined(thread), ask.set))
+        rest, rules = self._clients.rest(_IDENTITY), [rule for entry in entries for rule in entry.rules]
+        check = AccessCheck(rest, rules, forbidden=lambda: rest.reachability.forbidden, clock=self._clock)
+        self._in_background("access check", "access check", check.run)
         self.health.watch_notes(check.checks)
+
+    def _in_background(self, group: str, name: str, run: Callable[[StopSignal], None]) -> None:
+        """Run this in a thread of its own until the group is stopped."""
+        ask = ClockEvent(self._clock)
+        thread = threading.Thread(target=run, args=(ask,), name=name.replace(" ", "-"), daemon=True)
+        thread.start()
+        self._groups.add(group, Part(name, _joined(thread), ask.set))
 
     def _close_clients(self, _seconds: float) -> bool:
         self._clients.close()
@@ -275,12 +285,14 @@ class Manager:
             try:
                 controller.run(ask)
             except Exception as error:  # noqa: BLE001 - a thread's top: becomes the manager's own failure
-                self._failed(
-                    ManagerError(f"{entry.name} died: {type(error).__name__}: {error}", unexpected=True), error
-                )
+                reason = f"died: {type(error).__name__}: {error}"
+                self.health.died(entry.name, reason)
+                self._failed(ManagerError(f"{entry.name} {reason}", unexpected=True), error)
             else:
                 if not ask.is_set():
-                    self._failed(ManagerError(f"{entry.name} ended by itself, which it never should"), None)
+                    reason = "ended by itself, which it never should"
+                    self.health.died(entry.name, reason)
+                    self._failed(ManagerError(f"{entry.name} {reason}"), None)
             finally:
                 running.set(0)
 
@@ -293,6 +305,7 @@ class Manager:
 
     def _failed(self, failure: ManagerError, cause: BaseException | None) -> None:
         failure.__cause__ = cause
+        log.critical("%s; everything else is stopped now", failure, exc_info=cause)  # at once: draining takes its time
         if self._failure is None:
             self._failure = failure
 

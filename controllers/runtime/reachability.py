@@ -74,6 +74,7 @@ class Reachability:
         self._recovery = Recovery()
         self._down_since: float | None = None
         self._error = ""
+        self._forbidden = 0
 
     @property
     def down_since(self) -> float | None:
@@ -90,12 +91,20 @@ class Reachability:
         """The end of the outage under way, or of the next one."""
         return self._recovery
 
+    @property
+    def forbidden(self) -> int:
+        """How many requests the server has answered with 403: after one of them, rights may be missing."""
+        return self._forbidden
+
     def answered(self, status: int) -> None:
         """An answer with this status came."""
         if status in NO_ANSWERS:
             self.failed(f"status {status}")
         elif self._down_since is not None:
             self._returned()
+        if status == 403:
+            with self._lock:
+                self._forbidden += 1
 
     def failed(self, error: str) -> Recovery:
         """No answer came; returns `recovery`."""

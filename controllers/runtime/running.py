@@ -46,7 +46,7 @@ class Periodic:
             try:
                 wait = self.action()
             except Exception:
-                log.exception("%s failed; it comes again in %g s", self.name, self.period)
+                log.exception("%s failed, retrying in %g s", self.name, self.period)
             if ended.wait(self.period if wait is None else wait):
                 return
 
@@ -90,6 +90,11 @@ def run_until(
         started = True
         log.info("%s works", component)
         stop.wait()
+    except BaseException:
+        # Told at once, and nothing is waited for: whoever runs this controller has to know.
+        log.critical("%s died", component, exc_info=True)
+        drain_timeout = 0.0
+        raise
     finally:
         ended.set()
         for registration in registered:

@@ -13,11 +13,14 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -84,6 +87,16 @@ class RealAPIServer:
     def start_apiserver(self) -> None:
         """Start kube-apiserver again on the same port with the same data; returns when it is ready."""
         self._start_apiserver()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """kube-apiserver stands still (SIGSTOP) in the body of a with statement: it accepts, and answers nothing."""
+        process = self._processes["kube-apiserver"]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
         self.stop_apiserver(kill=True)

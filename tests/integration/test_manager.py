@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -310,6 +311,21 @@ def test_a_controller_that_ends_by_itself_ends_the_manager(
     assert "idle-1" in str(ended)
     assert ("KeyError" in str(ended)) == (error is not None)
     assert ended.__cause__ is error
+
+
+@pytest.mark.row("O1")
+def test_a_death_is_told_at_once_and_not_after_the_drain(
+    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    ill, slow = Idle(), Idle()
+    ill.error, slow.hang = KeyError("oops"), threading.Event()
+    run = start(runs, tmp_path / "kubeconfig", controllers=[slow, ill])
+    eventually(lambda: "idle-1 died: KeyError: 'oops'; everything else is stopped now" in caplog.text)
+    slow.started.wait(10)
+    for path in ("/healthz", "/livez"):
+        assert re.search(r"\[-\]idle-1 failed: died: KeyError: 'oops'; since ", run.ask(path)[1])
+    slow.hang.set()
+    assert isinstance(run.ended(), ManagerError)
 
 
 def test_threads_lost_beyond_the_bound_end_the_manager(

@@ -28,7 +28,7 @@ class Reviewer:
         self.error: ApiError | None = None
         self.asked: list[dict[str, str]] = []
 
-    def request(self, method: str, path: str, *, body: Any) -> Response:
+    def request(self, method: str, path: str, *, body: Any, timeout: float) -> Response:
         assert (method, path) == ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
         if self.error is not None:
             raise self.error
@@ -45,7 +45,8 @@ class Running:
     def __init__(self, reviewer: Reviewer, *rules: Rule) -> None:
         self.clock = FakeClock()
         self.stop = ClockEvent(self.clock)
-        self.check = AccessCheck(cast(RestClient, reviewer), rules)
+        self.forbidden = 0
+        self.check = AccessCheck(cast(RestClient, reviewer), rules, forbidden=lambda: self.forbidden, clock=self.clock)
         self.thread = threading.Thread(target=self.check.run, args=(self.stop,), daemon=True)
         self.thread.start()
 
@@ -61,7 +62,7 @@ class Running:
 def test_all_rights_there_means_one_look_and_no_word(caplog: pytest.LogCaptureFixture) -> None:
     reviewer = Reviewer()
     run = Running(reviewer, NODES, STATUS, EVENTS, NODES)
-    assert run.ended()
+    run.looked()
     assert run.check.checks() == []
     assert caplog.text == ""
     assert reviewer.asked == [
@@ -90,7 +91,7 @@ def test_a_missing_right_names_the_rule_and_its_consequence_once(caplog: pytest.
 
     reviewer.denied.clear()
     run.clock.advance(AGAIN_SECONDS)
-    assert run.ended()
+    run.looked()
     assert "all rights are there now" in caplog.text
     assert run.check.checks() == []
 
@@ -135,9 +136,11 @@ def test_where_the_question_itself_is_refused_nothing_is_claimed(
     reviewer = Reviewer()
     reviewer.error = error
     run = Running(reviewer, NODES)
-    assert run.ended()
+    run.looked()
+    run.clock.advance(AGAIN_SECONDS)
+    run.looked()
     assert run.check.checks() == []
-    assert "our rights cannot be checked" in caplog.text
+    assert caplog.text.count("our rights cannot be checked") == 1
 
 
 def test_an_api_server_that_is_away_is_asked_again() -> None:
@@ -147,8 +150,40 @@ def test_an_api_server_that_is_away_is_asked_again() -> None:
     run.looked()
     reviewer.error = None
     run.clock.advance(AGAIN_SECONDS)
-    assert run.ended()
+    run.looked()
     assert len(reviewer.asked) == 2
+
+
+@pytest.mark.row("O1")
+def test_after_an_answer_403_all_rights_are_asked_about_again() -> None:
+    reviewer = Reviewer()
+    run = Running(reviewer, NODES, STATUS)
+    run.looked()
+    reviewer.denied = {("patch", "nodes"), ("patch", "nodes/status")}
+    run.forbidden += 1
+    for _ in range(5):
+        run.clock.advance(1.0)
+        run.looked()
+    assert {check.name for check in run.check.checks()} == {"rights-nodes", "rights-nodes/status"}
+    reviewer.denied.clear()
+    run.clock.advance(AGAIN_SECONDS)
+    run.looked()
+    assert run.check.checks() == []
+
+
+@pytest.mark.row("O1")
+def test_without_any_403_one_right_in_turn_is_asked_about() -> None:
+    reviewer = Reviewer()
+    run = Running(reviewer, NODES, STATUS)
+    run.looked()
+    for _ in range(3):
+        run.clock.advance(AGAIN_SECONDS)
+        run.looked()
+    assert len(reviewer.asked) == 6
+    reviewer.denied = {("list", "nodes")}
+    run.clock.advance(AGAIN_SECONDS)
+    run.looked()
+    assert [check.name for check in run.check.checks()] == ["rights-nodes"]
 
 
 def test_it_stops_when_told() -> None:

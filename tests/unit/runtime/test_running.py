@@ -112,7 +112,7 @@ def test_a_periodic_action_names_its_next_time_and_survives_failures(caplog: pyt
     ended = _Ended(3)
     Periodic("look", 60.0, action).run(cast(Any, ended))
     assert ended.waits == [60.0, 5.0, 60.0]
-    assert "look failed; it comes again in 60 s" in caplog.text
+    assert "look failed, retrying in 60 s" in caplog.text
 
 
 def test_periodic_actions_run_beside_the_work_and_end_with_it() -> None:

@@ -1,0 +1,50 @@
+"""Whether the API server answers: asked every few seconds, so that /healthz knows it soon (row O1).
+
+Stage: beside all of them. Every request of every client says how it ended to `runtime/reachability.py`; where nothing
+else is asked, or an answer never comes (a server that stands still, a network that swallows), the question from here
+does. It goes to `health.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from cloudprovider.host import StopSignal
+from controllers.app.serving import Check
+from controllers.runtime.apierrors import ApiError
+from controllers.runtime.clients import RestClient
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+
+log = logging.getLogger(__name__)
+
+ASK_SECONDS = 5.0
+"""Between two questions while the server answers."""
+_AGAIN = 1.0  # seconds until the next question while it does not
+_TIMEOUT = 4.0
+_PATIENCE = 2.0  # seconds without an answer until it counts: one broken connection is nothing
+
+
+class ServerCheck:
+    """Asks until it is stopped. `run` is called once, in a thread; `checks` from any thread."""
+
+    def __init__(self, rest: RestClient, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._rest = rest
+        self._clock = clock
+
+    def run(self, stop: StopSignal) -> None:
+        """Ask /readyz, whose answer may be anything: what counts is that there is one."""
+        while True:
+            try:
+                self._rest.request("GET", "/readyz", accept="*/*", timeout=_TIMEOUT)
+            except ApiError as error:
+                log.debug("the API server's /readyz: %s", error)
+            if stop.wait(ASK_SECONDS if self._rest.reachability.down_since is None else _AGAIN):
+                return
+
+    def checks(self) -> list[Check]:
+        """One check, `api-server`."""
+        reachability = self._rest.reachability
+        since, error = reachability.down_since, reachability.error
+        if since is None or self._clock.monotonic() - since < _PATIENCE:
+            return [Check("api-server", True)]
+        return [Check("api-server", False, f"no answer: {error}")]
