@@ -74,7 +74,8 @@ class Outage:
             if self._is_on():
                 number = max(number, _FIRST)
                 self._returning.update(self._waiting)
-                self._waiting.clear()
+            # Without an outage they have their own back-off; those that are forgotten meanwhile must not pile up here.
+            self._waiting.clear()
             self._calls = 0
             self._about.clear()
             while self._returning and len(back) < number:

@@ -54,6 +54,15 @@ def test_one_sick_key_among_well_ones_keeps_its_back_off(bench: Bench) -> None:
     assert bench.back == []
 
 
+def test_keys_that_vanish_while_they_fail_leave_nothing_behind(bench: Bench) -> None:
+    for number in range(100):  # each fails once, and its node is deleted before it comes again
+        bench.fail(f"node/{number}")
+        bench.outage.call_answered()
+    bench.fail("node/a", "node/b", "node/c")
+    bench.outage.call_answered(items=1000)
+    assert bench.back == ["node/a", "node/b", "node/c"]
+
+
 def test_whoever_settled_is_not_brought_back(bench: Bench) -> None:
     bench.fail(*keys(4))
     bench.outage.settled("node/1")
