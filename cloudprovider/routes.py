@@ -48,6 +48,10 @@ class Route:
     blackhole: bool = False
     """The rule leads nowhere (its instance is gone). Deleted when it lies in the cluster's range."""
 
+    owned: bool | None = None
+    """What the cloud's own marks (a tag, a description) say. True: `create_route` made it for this cluster. False:
+    somebody else made it; it is never touched. None: the provider cannot tell. A name is no such mark."""
+
 
 class Routes(ABC):
     """The cluster's routes in the cloud. Called from many threads at once; arguments are read-only.

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from controllers.app.goflags import BOOL, DURATION, STRING
-from controllers.app.options import option, positive
+from controllers.app.goflags import BOOL, DURATION, INT, STRING
+from controllers.app.options import between, option, positive
 
 if TYPE_CHECKING:
+    from cloudprovider.helpers.ips import IPNetwork
     from controllers.app.catalog import Context, Controller
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,32 @@ class RouteFlags:
         "quota).",
         check=positive,
     )
+    node_cidr_mask_size: int = option(
+        0,
+        INT,
+        "node-cidr-mask-size",
+        "generic",
+        "Mask size of nodes' pod CIDRs, as given to kube-controller-manager. A route of another size is never deleted. "
+        "0: the sizes that the nodes have, and where none has any, 24 for IPv4 and 64 for IPv6. For a cluster CIDR of "
+        "one family; with two use the flags with -ipv4 and -ipv6.",
+        check=between(0, 128),
+    )
+    node_cidr_mask_size_ipv4: int = option(
+        0,
+        INT,
+        "node-cidr-mask-size-ipv4",
+        "generic",
+        "As --node-cidr-mask-size, for IPv4.",
+        check=between(0, 32),
+    )
+    node_cidr_mask_size_ipv6: int = option(
+        0,
+        INT,
+        "node-cidr-mask-size-ipv6",
+        "generic",
+        "As --node-cidr-mask-size, for IPv6.",
+        check=between(0, 128),
+    )
 
 
 def route_controller(context: Context) -> Controller | None:
@@ -86,10 +113,29 @@ def route_controller(context: Context) -> Controller | None:
             context.cloud.provider_name,
         )
         return None
+    cluster_cidrs = parse_cluster_cidrs(flags.cluster_cidr)
     options = RouteOptions(
-        cluster_cidrs=parse_cluster_cidrs(flags.cluster_cidr),
+        cluster_cidrs=cluster_cidrs,
+        mask_sizes=_mask_sizes(flags, cluster_cidrs),
         cluster_name=context.options.manager.cluster_name,
         route_reconciliation_period=flags.route_reconciliation_period,
         drain_timeout=context.drain,
     )
     return context.build(RouteController, options)
+
+
+def _mask_sizes(flags: RouteFlags, cluster_cidrs: tuple[IPNetwork, ...]) -> dict[int, int]:
+    """Mask sizes by IP version, as far as flags give them. Raises ValueError where they contradict each other."""
+    sizes = {
+        version: size
+        for version, size in ((4, flags.node_cidr_mask_size_ipv4), (6, flags.node_cidr_mask_size_ipv6))
+        if size
+    }
+    if flags.node_cidr_mask_size:
+        if sizes or len(cluster_cidrs) != 1:
+            raise ValueError(
+                "--node-cidr-mask-size is for a --cluster-cidr of one IP family, and not together with "
+                "--node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6: give one flag for each family"
+            )
+        sizes[cluster_cidrs[0].version] = flags.node_cidr_mask_size
+    return sizes

@@ -221,6 +221,8 @@ def routes(answer: object, *, method: str) -> tuple[Route, ...]:
             for address in _unchecked(item.target_node_addresses)
             if not isinstance(address, V1NodeAddress)
         ]
+        if item.owned is not None and not isinstance(item.owned, bool):
+            problems.append(f"item {index} has {_kind(item.owned)} for owned, not True, False or None")
     _raise_for(problems, method)
     return tuple(_own(item) for item in items)
 

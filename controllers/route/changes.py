@@ -1,22 +1,24 @@
-"""Pure: a node, what the cloud has at a destination, and what we may touch in; one step or patch out (stages 4 and 6).
+"""Pure: a node, what the cloud has at a destination, and what we may touch in; one step out (stage 4).
 
 No I/O, no clock. A destination is a network; the node whose pod CIDR it is should have the one route to it. Whether a
-route may be deleted is decided here, and by more than its place: it must lie wholly inside a cluster CIDR, have the
-prefix length of the nodes' pod CIDRs, and lead to a node that is or was ours (or be named after our cluster), or be a
-blackhole. So supernets, VPNs and rules without a target stay, whoever lists them.
+route may be deleted is decided here: it must lie wholly inside a cluster CIDR, have the prefix length of the nodes' pod
+CIDRs, be a blackhole or lead to what could be a node, and the provider must not call it another's. So supernets, VPNs
+and rules without a target stay, whoever lists them. That its target is no node of this cluster, or one without that
+pod CIDR, is proved elsewhere, by a quorum read. Names of routes prove nothing: clouds cut and rewrite them.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+import math
+import re
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from cloudprovider.helpers.ips import IPNetwork, parse_network
-from controllers.runtime.patch import Patch, condition_set
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -24,11 +26,10 @@ if TYPE_CHECKING:
 
     from cloudprovider import Route
 
-CONDITION: Final = "NetworkUnavailable"
-CREATED: Final = ("False", "RouteCreated")
-MISSING: Final = ("True", "NoRouteCreated")
-"""Status and reason of the condition; they must never change."""
-_MESSAGES: Final = {CREATED: "RouteController created a route", MISSING: "RouteController failed to create a route"}
+DEFAULT_MASK_SIZES: Final[Mapping[int, int]] = {4: 24, 6: 64}
+"""Prefix length of a node's pod CIDR by IP version, where neither a flag nor a node says it: what
+kube-controller-manager allocates by default."""
+_NODE_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class State(enum.Enum):
@@ -47,17 +48,22 @@ class Entry:
 
     route: Route
     state: State = State.LISTED
+    since: float = field(default=-math.inf, eq=False)
+    """When the first of the listings began that have shown it without a break."""
 
 
 @frozen
 class Scope:
-    """What is ours, for the rules of deletion. `known` has the names and UIDs of nodes seen by this process."""
+    """What is ours, for the rules of deletion."""
 
-    cluster_name: str
     cluster_cidrs: tuple[IPNetwork, ...]
-    shapes: Set[tuple[int, int]]
-    """(IP version, prefix length) of nodes' pod CIDRs inside the cluster CIDRs."""
-    known: Mapping[str, str]
+    mask_sizes: Mapping[int, Set[int]]
+    """Prefix lengths of nodes' pod CIDRs by IP version: those of the flags, and those seen on nodes."""
+    known: Container[str]
+    """The names of nodes seen by this process."""
+    contested: Container[tuple[IPNetwork, str]] = ()
+    """Destinations and targets of routes that we deleted of late: one that is back has another maker, or the provider
+    names our node in another way. Either way it stays, for deleting it again would be a fight."""
 
     def inside(self, net: IPNetwork) -> bool:
         """Whether all of it lies in one of the cluster CIDRs."""
@@ -65,22 +71,18 @@ class Scope:
 
     def shaped(self, net: IPNetwork) -> bool:
         """Whether it could be a node's pod CIDR: inside, and of that size."""
-        return (net.version, net.prefixlen) in self.shapes and self.inside(net)
-
-    def owned(self, route: Route) -> bool:
-        """Whether it was made for this cluster: to a node that is or was ours, or named after the cluster or a node."""
-        if not route.target_node:
-            return False
-        if route.target_node in self.known:
-            return True
-        rest = route.name.removeprefix(self.cluster_name)
-        if rest != route.name and not rest[:1].isalnum():
-            return True
-        return any(uid and uid in route.name for uid in tuple(self.known.values()))
+        sizes = self.mask_sizes.get(net.version) or (DEFAULT_MASK_SIZES[net.version],)
+        return net.prefixlen in sizes and self.inside(net)
 
     def removable(self, net: IPNetwork, route: Route) -> bool:
-        """Whether we may delete it, should nothing need it."""
-        return self.shaped(net) and (route.blackhole or self.owned(route))
+        """Whether we may delete it, should nothing need it. A target that cannot be a node's name was never a node."""
+        if route.owned is False or not self.shaped(net) or (net, route.target_node) in self.contested:
+            return False
+        return route.blackhole or _NODE_NAME.fullmatch(route.target_node) is not None
+
+    def proven(self, route: Route) -> bool:
+        """Whether more than its place says that it was made for this cluster."""
+        return route.owned is True or route.blackhole or route.target_node in self.known
 
 
 @frozen
@@ -109,20 +111,28 @@ def step(
     *,
     addresses_count: bool,
     claimed_by: Callable[[str], bool],
+    long_since: float = math.inf,
 ) -> Step:
     """What is to be done for the node `name` at `net`, which is its pod CIDR `cidr`, or "" when it is not.
 
     `addresses_count`: whether a change of addresses since our own creation matters (as far as is known).
     `claimed_by(other)`: whether that node, as it is cached, has `net` as pod CIDR.
+    `long_since`: a route that nobody claims and whose place alone says that it is ours goes only if it has been listed
+    since then at least. A node that has the range as pod CIDR need not wait: the allocation says whose it is.
     """
     blackholes = [entry for entry in entries if entry.route.blackhole and scope.removable(net, entry.route)]
     alive = [entry for entry in entries if not entry.route.blackhole]
     mine = [entry for entry in alive if name and entry.route.target_node == name]
     if not cidr or node is None:
-        return Step(net, delete=(*blackholes, *(e for e in mine if scope.removable(net, e.route))))
+        unwanted = [entry for entry in mine if is_leftover(net, entry, scope, long_since)]
+        return Step(net, delete=(*blackholes, *unwanted))
     current = node_addresses(node)
     may_replace = scope.shaped(net)
-    outdated = [entry for entry in mine if may_replace and _is_outdated(entry, current, addresses_count)]
+    outdated = [
+        entry
+        for entry in mine
+        if may_replace and entry.route.owned is not False and _is_outdated(entry, current, addresses_count)
+    ]
     if len(mine) > len(outdated):
         return Step(net, cidr, tuple(blackholes))
     others = [entry for entry in alive if entry.route.target_node not in ("", name)]
@@ -131,6 +141,11 @@ def step(
             return Step(net, cidr, rival=entry.route.target_node)
     stale = [entry for entry in others if scope.removable(net, entry.route)]
     return Step(net, cidr, (*blackholes, *outdated, *stale), create=True)
+
+
+def is_leftover(net: IPNetwork, entry: Entry, scope: Scope, long_since: float) -> bool:
+    """Whether a route may go that no node has as pod CIDR."""
+    return scope.removable(net, entry.route) and (scope.proven(entry.route) or entry.since <= long_since)
 
 
 def parse_cluster_cidrs(text: str) -> tuple[IPNetwork, ...]:
@@ -179,28 +194,6 @@ def node_addresses(node: V1Node) -> tuple[V1NodeAddress, ...]:
 def same_addresses(one: Iterable[V1NodeAddress], other: Iterable[V1NodeAddress]) -> bool:
     """Whether both hold the same addresses, in whatever order."""
     return _comparable(one) == _comparable(other)
-
-
-def network_condition(node: V1Node, created: bool, now: str) -> Patch:
-    """Say by the condition whether the node's routes are there; nothing when it says so already.
-
-    `now` is RFC 3339. Only status and reason are compared, so times alone are never written.
-    """
-    wanted = CREATED if created else MISSING
-    if condition_of(node) == wanted:
-        return Patch()
-    condition = {
-        "type": CONDITION, "status": wanted[0], "reason": wanted[1], "message": _MESSAGES[wanted],
-        "lastHeartbeatTime": now,
-    }  # fmt: skip
-    return condition_set(node.status.conditions if node.status else None, condition, now=now)
-
-
-def condition_of(node: V1Node) -> tuple[str, str] | None:
-    """Status and reason of the node's NetworkUnavailable condition."""
-    conditions = (node.status.conditions if node.status else None) or ()
-    found = next((condition for condition in conditions if condition.type == CONDITION), None)
-    return None if found is None else (found.status, found.reason or "")
 
 
 def _is_outdated(entry: Entry, current: Sequence[V1NodeAddress], addresses_count: bool) -> bool:

@@ -6,7 +6,7 @@ manager, or alone in a program of your own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import Attribute, field, frozen, validators
@@ -42,6 +42,18 @@ def _cluster_cidrs(_: object, __: Attribute[Any], nets: Sequence[IPNetwork]) -> 
     check_cluster_cidrs(nets)
 
 
+def _mask_sizes(options: RouteOptions, _: Attribute[Any], sizes: Mapping[int, int]) -> None:
+    for version, size in sizes.items():
+        cluster = next((net for net in options.cluster_cidrs if net.version == version), None)
+        if cluster is None:
+            raise ValueError(f"a mask size for IPv{version} needs a cluster CIDR of that family (--cluster-cidr)")
+        if not cluster.prefixlen <= size <= cluster.max_prefixlen:
+            raise ValueError(
+                f"a node's pod CIDR of mask size {size} does not fit into the cluster CIDR {cluster}: the size must be "
+                f"between {cluster.prefixlen} and {cluster.max_prefixlen}"
+            )
+
+
 @frozen(kw_only=True)
 class RouteOptions:
     """How the controller works. Frozen; raises ValueError on values that make no sense."""
@@ -51,7 +63,12 @@ class RouteOptions:
     ever deleted. `parse_cluster_cidrs` makes them from text."""
 
     cluster_name: str = field(default="kubernetes", validator=validators.min_len(1))
-    """Handed to the provider; a route whose name begins with it counts as ours (`--cluster-name`)."""
+    """Handed to the provider (`--cluster-name`)."""
+
+    mask_sizes: Mapping[int, int] = field(factory=dict, validator=_mask_sizes)
+    """Prefix length of nodes' pod CIDRs by IP version, as kube-controller-manager allocates them
+    (`--node-cidr-mask-size`); sizes seen on nodes are added to it. A route of another size is never deleted. Where
+    neither this nor a node says it: 24 for IPv4, 64 for IPv6."""
 
     route_reconciliation_period: float = field(default=300.0, validator=validators.gt(0))
     """Seconds between two listings when no event asks for one (`--route-reconciliation-period`). Nodes that join,
@@ -109,6 +126,7 @@ class RouteController:
             self._recorder,
             cluster_name=options.cluster_name,
             cluster_cidrs=options.cluster_cidrs,
+            mask_sizes=options.mask_sizes,
             period=options.route_reconciliation_period,
             list_interval=options.list_interval,
             metrics=metrics,

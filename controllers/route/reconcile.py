@@ -2,24 +2,24 @@
 
 `LIST` asks for all routes once and hands the nodes that need something to the queue; a node's key creates and deletes
 that node's routes. What fails is retried by its own key, with back-off, until it is done. A route is deleted only by
-the rules of changes.py, on a fresh listing, and after a quorum read proved that its node is gone or lost that pod CIDR.
+the rules of changes.py, on a fresh listing, and after a quorum read proved that its target is no node of this cluster,
+or one without that pod CIDR.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from contextlib import suppress
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cloudprovider import CloudProviderError, Route
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed, CloudCallError
 from controllers.route import changes
-from controllers.route.changes import CREATED, Entry, Scope, State, Step
+from controllers.route.changes import Entry, Scope, State, Step
+from controllers.route.condition import CREATED, NetworkCondition, status_of
 from controllers.route.triggers import BLACKHOLE, LIST, LISTING, NODE
 from controllers.runtime.apierrors import ApiError, NotFound
-from controllers.runtime.patch import ObjectReplaced, apply
 from controllers.runtime.resources import NODES, MalformedObject, key_of, uid_of
 from controllers.runtime.worker import DONE, Parked, Result, TerminalError
 
@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 _BUSY = 0.1  # seconds until a destination that another key works on is tried again
 _MOST_NAMED = 5
+_CONTESTED_FOR = 86400.0  # seconds for which a route that was deleted and is back stays
+_PERIODIC, _NODE_CHANGE = "periodic", "node_change"
 
 
 class RouteConflict(Exception):
@@ -60,6 +62,7 @@ class RouteReconciler:
         *,
         cluster_name: str,
         cluster_cidrs: tuple[IPNetwork, ...],
+        mask_sizes: Mapping[int, int],
         period: float,
         list_interval: float,
         metrics: Metrics,
@@ -75,18 +78,26 @@ class RouteReconciler:
         self._period = period
         self._list_interval = list_interval
         self._clock = clock
-        self._shapes: set[tuple[int, int]] = set()
-        self._known: dict[str, str] = {}
-        self._scope = Scope(cluster_name, cluster_cidrs, self._shapes, self._known)
+        self._condition = NetworkCondition(rest, clock)
+        self._mask_sizes = {version: frozenset({size}) for version, size in mask_sizes.items()}
+        self._known: set[str] = set()
+        self._contested: dict[tuple[IPNetwork, str], float] = {}
+        self._scope = Scope(cluster_cidrs, self._mask_sizes, self._known, self._contested)
         self._lock = threading.Lock()
         self._listing = False
+        self._list_trigger = _PERIODIC
+        self._handed_out: set[str] = set()  # keys that the last listings queued: periodic work
+        self._changed: set[str] = set()  # keys whose work under way has changed the cloud
         self._left_alone: frozenset[str] = frozenset()
         self._syncs = metrics.counter(
-            "route_controller_route_sync_total", "Comparisons of the cloud's routes with all nodes."
+            "route_controller_route_sync_total",
+            "Comparisons with the cloud's routes: of one node, or of all when that failed or found nothing to do, "
+            "by outcome (changed, noop, error) and trigger (periodic, node_change).",
+            ("outcome", "trigger"),
         )
         self._alone = metrics.gauge(
             "route_controller_routes_left_alone",
-            "Listed routes inside the cluster CIDRs that lead to no node of the cluster and are not ours to delete.",
+            "Listed routes inside the cluster CIDRs that lead to no node of the cluster and are left, for now or for good.",
         )
 
     def reconcile(self, key: str) -> Result:
@@ -95,9 +106,24 @@ class RouteReconciler:
             return self._list()
         if not self._table.version:
             return DONE  # the listing, which is on its way or being retried, comes back to everything
-        if key.startswith(BLACKHOLE):
-            return self._clear(changes.network(key.removeprefix(BLACKHOLE)), key)
-        return self._node(key)
+        trigger = _PERIODIC if key in self._handed_out else _NODE_CHANGE
+        try:
+            blackhole = key.startswith(BLACKHOLE)
+            result = self._clear(changes.network(key.removeprefix(BLACKHOLE)), key) if blackhole else self._node(key)
+        except CallsClosed:
+            raise
+        except Exception:
+            self._changed.discard(key)
+            self._count("error", trigger)
+            raise
+        if result.requeue_after is None:
+            self._handed_out.discard(key)
+            self._count("changed" if key in self._changed else "noop", trigger)
+            self._changed.discard(key)
+        return result
+
+    def _count(self, outcome: str, trigger: str) -> None:
+        self._syncs.labels(outcome=outcome, trigger=trigger).inc()
 
     # ---- all nodes
 
@@ -105,52 +131,74 @@ class RouteReconciler:
         age = self._table.age
         if age < min(self._list_interval, self._period) / 2:  # asked for twice: this is what the second one wanted
             return Result(requeue_after=self._period - age)
-        self._syncs.inc()
         with self._lock:
             self._listing = True
+            trigger = self._list_trigger
         started = self._clock.monotonic()
         try:
             self._table.install(self._routes.list(self._cluster_name, priority=PRIORITY_NEW), started)
+        except CallsClosed:
+            raise
+        except Exception:
+            self._count("error", trigger)
+            raise
         finally:
             with self._lock:
                 self._listing = False
-        self._hand_out()
+        self._list_trigger = _PERIODIC
+        for pair in [pair for pair, deleted in list(self._contested.items()) if deleted < started - _CONTESTED_FOR]:
+            self._contested.pop(pair, None)
+        if not self._hand_out(trigger):
+            self._count("noop", trigger)
         return Result(requeue_after=self._period)
 
-    def _hand_out(self) -> None:
-        """Queue every node that needs something, and what is to be cleared away."""
+    def _hand_out(self, trigger: str) -> int:
+        """Queue every node that needs something, and what is to be cleared away; returns how many keys that are."""
         nodes = {key_of(node): node for node in self._lister.list()}
         for name, node in nodes.items():
             self._remember(name, node)
-        targets = set(self._table.targets())
-        for name in [name for name in list(self._known) if name not in nodes and name not in targets]:
-            self._known.pop(name, None)
+        self._known.difference_update(self._known - nodes.keys() - set(self._table.targets()))
         claimed: set[IPNetwork] = set()
+        keys: dict[str, int] = {}
         for name, node in nodes.items():
             claimed.update(_wanted(node))
             if self._has_work(name, node):
-                self._add(name, NODE)
+                keys[name] = NODE
         left_alone = []
         for net, entry in self._table.all():
-            target, removable = entry.route.target_node, self._scope.removable(net, entry.route)
-            if entry.route.blackhole and removable and net not in claimed:
-                self._add(f"{BLACKHOLE}{net}")
-            elif not entry.route.blackhole and target not in nodes:
-                if removable:
-                    self._add(target)
+            target, leftover = entry.route.target_node, self._is_leftover(net, entry)
+            if entry.route.blackhole:
+                if leftover and net not in claimed:
+                    keys[f"{BLACKHOLE}{net}"] = 0
+            elif target not in nodes:
+                if leftover:
+                    keys.setdefault(target, 0)
                 elif self._scope.inside(net):
-                    left_alone.append(f"{entry.route.name or '(no name)'} ({net} to {target or 'no node'})")
+                    until = ", deleted if the next comparison still finds it" if self._removable(net, entry) else ""
+                    left_alone.append(f"{entry.route.name or '(no name)'} ({net} to {target or 'no node'}{until})")
+        for key, priority in keys.items():
+            if trigger == _PERIODIC:
+                self._handed_out.add(key)
+            if not self._queue.num_requeues(key):  # else it comes by itself, after its back-off
+                self._queue.add(key, priority)
         self._tell_left_alone(left_alone)
+        return len(keys)
 
-    def _add(self, key: str, priority: int = 0) -> None:
-        if not self._queue.num_requeues(key):  # else it comes by itself, after its back-off
-            self._queue.add(key, priority)
+    def _removable(self, net: IPNetwork, entry: Entry) -> bool:
+        return self._scope.removable(net, entry.route)
+
+    def _is_leftover(self, net: IPNetwork, entry: Entry) -> bool:
+        return changes.is_leftover(net, entry, self._scope, self._long_since())
+
+    def _long_since(self) -> float:
+        """A route that has been listed since then was seen by two comparisons, a good while apart."""
+        return self._table.listed_at - self._period / 2
 
     def _has_work(self, name: str, node: V1Node) -> bool:
         wanted = _wanted(node)
         if any(self._step(net, cidr, name, node) for net, cidr in wanted.items()):
             return True
-        if wanted and changes.condition_of(node) != CREATED:
+        if wanted and status_of(node) != CREATED[0]:
             return True
         return any(self._step(net, "", name, node) for net in self._table.destinations_of(name) if net not in wanted)
 
@@ -160,8 +208,7 @@ class RouteReconciler:
         if news - self._left_alone:
             shown = ", ".join(routes[:_MOST_NAMED])
             log.warning(
-                "%d routes inside the cluster CIDRs lead to no node of this cluster and are not known as ours: left "
-                "alone: %s%s",
+                "%d routes inside the cluster CIDRs lead to no node of this cluster and are left alone: %s%s",
                 len(routes),
                 shown,
                 ", ..." if len(routes) > _MOST_NAMED else "",
@@ -173,6 +220,7 @@ class RouteReconciler:
         with self._lock:
             if self._listing or self._table.version != version or self._queue.num_requeues(LIST):
                 return
+            self._list_trigger = _NODE_CHANGE
             self._queue.add_after(LIST, max(0.0, self._list_interval - self._table.age), LISTING)
 
     # ---- one node
@@ -180,7 +228,9 @@ class RouteReconciler:
     def _node(self, name: str) -> Result:
         node = self._lister.get(name)
         wanted = {}
-        if node is not None:
+        if node is None:
+            self._condition.forget(name)
+        else:
             self._remember(name, node)
             try:
                 wanted = changes.pod_cidrs(node)
@@ -206,7 +256,7 @@ class RouteReconciler:
                         self._tell(node, wanted[net], error)
         if node is not None and (missing or (not unsure and (wanted or had))):
             try:
-                self._set_condition(node, bool(wanted) and not missing)
+                self._condition.say(node, bool(wanted) and not missing)
             except ApiError as error:
                 errors.append(error)
         if errors:
@@ -235,6 +285,7 @@ class RouteReconciler:
             self._scope,
             addresses_count=self._table.addresses_count,
             claimed_by=claimed_by,
+            long_since=self._long_since(),
         )
 
     def _carry_out(self, step: Step, key: str, node: V1Node | None) -> bool:
@@ -251,7 +302,7 @@ class RouteReconciler:
                 if step.create:
                     raise RouteConflict(f"it leads to node {owner}, which the API server still has with this pod CIDR")
                 continue  # our cache is behind; the node's event comes
-            self._delete(net, entry)
+            self._delete(net, entry, key)
         if step.create and node is not None:
             self._create(net, step.cidr, key, node)
         return True
@@ -278,7 +329,7 @@ class RouteReconciler:
             log.warning("node %s cannot be read, so its routes stay: %s", owner, error)
             return False
 
-    def _delete(self, net: IPNetwork, entry: Entry) -> None:
+    def _delete(self, net: IPNetwork, entry: Entry, key: str) -> None:
         self._table.writing(net)
         try:
             self._routes.delete(self._cluster_name, entry.route, priority=PRIORITY_NORMAL)
@@ -286,7 +337,11 @@ class RouteReconciler:
             self._table.doubt(net, entry)
             raise
         self._table.deleted(net, entry)
-        log.info("deleted route %s: %s to %s", entry.route.name, net, entry.route.target_node or "nowhere")
+        self._changed.add(key)
+        target = entry.route.target_node
+        if target and target not in self._known:
+            self._contested[net, target] = self._clock.monotonic()
+        log.info("deleted route %s: %s to %s", entry.route.name, net, target or "nowhere")
 
     def _create(self, net: IPNetwork, cidr: str, name: str, node: V1Node) -> None:
         route = Route(
@@ -298,28 +353,22 @@ class RouteReconciler:
         self._table.writing(net)
         self._routes.create(self._cluster_name, uid_of(node), route, priority=PRIORITY_NEW)
         self._table.created(net, route)
+        self._changed.add(name)
+        self._contested.pop((net, name), None)
         log.debug("created route for node %s: %s", name, cidr)
 
     def _tell(self, node: V1Node, cidr: str, error: Exception) -> None:
         message = f"Could not create route {uid_of(node)} {cidr} for node {key_of(node)}: {error}"
         self._recorder.event(node, "Warning", "FailedToCreateRoute", message)
 
-    def _set_condition(self, node: V1Node, created: bool) -> None:
-        now = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        with suppress(NotFound, ObjectReplaced):  # deleted or recreated meanwhile: its own event brings the new one
-            apply(
-                self._rest,
-                NODES.key_path(key_of(node)),
-                node,
-                lambda fresh: [changes.network_condition(fresh, created, now)],
-                NODES.parse,
-            )
-
     def _remember(self, name: str, node: V1Node) -> None:
-        self._known[name] = uid_of(node)
+        self._known.add(name)
         for net in _wanted(node):
-            if self._scope.inside(net):
-                self._shapes.add((net.version, net.prefixlen))
+            sizes = self._mask_sizes.get(net.version, frozenset())
+            if net.prefixlen not in sizes and self._scope.inside(net):
+                with self._lock:
+                    sizes = self._mask_sizes.get(net.version, frozenset())
+                    self._mask_sizes[net.version] = sizes | {net.prefixlen}
 
 
 def _wanted(node: V1Node) -> dict[IPNetwork, str]:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from controllers.route.changes import Entry, State, destination
 
 if TYPE_CHECKING:
@@ -63,6 +65,11 @@ class RouteTable:
         return self._clock.monotonic() - self._listed_at
 
     @property
+    def listed_at(self) -> float:
+        """When the last listing began; -inf without one."""
+        return self._listed_at
+
+    @property
     def addresses_count(self) -> bool:
         """Whether the provider compares target addresses, as far as its listings show; True while none shows it."""
         return self._with_addresses is not False
@@ -75,7 +82,7 @@ class RouteTable:
         for route in routes:
             net = destination(route)
             if net is not None:
-                fresh.setdefault(net, []).append(Entry(route))
+                fresh.setdefault(net, []).append(Entry(route, since=started))
         with self._lock:
             for net, ended in list(self._written.items()):
                 if ended < started:
@@ -84,6 +91,8 @@ class RouteTable:
                 fresh.pop(net, None)
                 if net in self._entries:
                     fresh[net] = self._entries[net]
+            for net, entries in fresh.items():
+                fresh[net] = [self._grown(net, entry) for entry in entries]
             self._entries = fresh
             self._targets = {}
             for net, entries in fresh.items():
@@ -131,6 +140,13 @@ class RouteTable:
 
     # ---- inside
 
+    def _grown(self, net: IPNetwork, entry: Entry) -> Entry:
+        """A listed route with the time since when listings have shown it."""
+        for known in self._entries.get(net, ()):
+            if known.state is State.LISTED and _identity(known) == _identity(entry):
+                return evolve(entry, since=min(known.since, entry.since))
+        return entry
+
     def _replace(self, net: IPNetwork, entry: Entry, by: Entry | None) -> None:
         with self._lock:
             entries = [by if known is entry else known for known in self._entries.get(net, ())]
@@ -149,3 +165,7 @@ class RouteTable:
     def _index(self, net: IPNetwork, entry: Entry) -> None:
         if entry.route.target_node:
             self._targets.setdefault(entry.route.target_node, set()).add(net)
+
+
+def _identity(entry: Entry) -> tuple[str, str, bool]:
+    return entry.route.name, entry.route.target_node, entry.route.blackhole

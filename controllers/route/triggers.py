@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from controllers.route.changes import CREATED, MISSING, condition_of, node_addresses
+from controllers.route.changes import node_addresses
+from controllers.route.condition import CREATED, MISSING, condition_of, status_of
 from controllers.runtime.resources import key_of, uid_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class RouteTriggers:
         # twice; the slow check does better.
         if old is new:
             return
-        foreign = condition_of(new) != condition_of(old) and condition_of(new) not in (CREATED, MISSING)
+        foreign = status_of(new) != status_of(old) and condition_of(new) not in (CREATED, MISSING)
         if foreign or _relevant(old) != _relevant(new):
             self._queue.add(key_of(new), NODE)
 

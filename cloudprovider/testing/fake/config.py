@@ -232,6 +232,8 @@ class RouteTableConfig(Model):
     existing: tuple[RouteConfig, ...] = ()
     list_foreign: bool = True
     """Whether `list_routes` shows foreign rules too, as careless providers do: the host must leave them alone."""
+    tells_owner: bool = False
+    """Whether rules say if they were made for the cluster that asks (`Route.owned`)."""
     node_addresses: bool = False
     """Whether rules know their target node's addresses (`Route.enable_node_addresses`)."""
     blackhole_on_removal: bool = True

@@ -29,7 +29,7 @@ class FakeRoutes(Routes):
     def list_routes(self, cluster_name: str) -> Sequence[Route]:
         def work(view: View) -> tuple[Route, ...]:
             return tuple(
-                self._route(record)
+                self._route(record, cluster_name)
                 for record in view.scan(ROUTES)
                 if (self._settings.list_foreign if record.foreign else record.cluster == cluster_name)
             )
@@ -73,7 +73,8 @@ class FakeRoutes(Routes):
 
         self._gate.write("delete_route", [_key(route.name, route)], work, cluster=cluster_name)
 
-    def _route(self, record: RouteRecord) -> Route:
+    def _route(self, record: RouteRecord, cluster_name: str) -> Route:
+        ours = not record.foreign and record.cluster == cluster_name
         known = self._settings.node_addresses
         return Route(
             name=record.name,
@@ -82,6 +83,7 @@ class FakeRoutes(Routes):
             enable_node_addresses=known,
             target_node_addresses=node_addresses(record.target_addresses) if known else (),
             blackhole=record.blackhole,
+            owned=ours if self._settings.tells_owner else None,
         )
 
 

@@ -73,3 +73,41 @@ def test_the_cluster_cidr_must_be_given() -> None:
         _build(cloud, allocate_node_cidrs=True)
     with pytest.raises(ValueError, match="--cluster-cidr"):
         RouteOptions(cluster_cidrs=())
+
+
+@pytest.mark.row("R6")
+@pytest.mark.parametrize(
+    ("cidr", "flags", "sizes"),
+    [
+        ("10.244.0.0/16", {}, {}),
+        ("10.244.0.0/16", {"node_cidr_mask_size": 26}, {4: 26}),
+        ("fd00::/56", {"node_cidr_mask_size": 72}, {6: 72}),
+        ("10.244.0.0/16,fd00::/56", {"node_cidr_mask_size_ipv4": 26, "node_cidr_mask_size_ipv6": 72}, {4: 26, 6: 72}),
+    ],
+)
+def test_the_mask_sizes_reach_the_controller(
+    cidr: str, flags: dict[str, int], sizes: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[RouteOptions] = []
+
+    def build(_: Context, __: object, options: RouteOptions) -> None:
+        built.append(options)
+
+    monkeypatch.setattr(Context, "build", build)
+    with FakeCloud() as cloud:
+        _build(cloud, allocate_node_cidrs=True, cluster_cidr=cidr, **flags)
+    assert built[0].mask_sizes == sizes
+
+
+@pytest.mark.parametrize(
+    ("cidr", "flags"),
+    [
+        ("10.244.0.0/16,fd00::/56", {"node_cidr_mask_size": 26}),
+        ("10.244.0.0/16", {"node_cidr_mask_size": 26, "node_cidr_mask_size_ipv4": 26}),
+        ("10.244.0.0/16", {"node_cidr_mask_size_ipv6": 72}),
+        ("10.244.0.0/16", {"node_cidr_mask_size": 8}),
+    ],
+)
+def test_mask_sizes_that_contradict_the_cluster_are_refused(cidr: str, flags: dict[str, int]) -> None:
+    with FakeCloud() as cloud, pytest.raises(ValueError, match="cluster"):
+        _build(cloud, allocate_node_cidrs=True, cluster_cidr=cidr, **flags)

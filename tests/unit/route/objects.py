@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from attrs import define, field
@@ -137,7 +137,13 @@ class Lister:
 class Bench:
     """A reconciler over stubs. `add` puts a node on the API server and into the cache."""
 
-    def __init__(self, *routes: Route, period: float = 300.0, list_interval: float = 10.0) -> None:
+    def __init__(
+        self,
+        *routes: Route,
+        period: float = 300.0,
+        list_interval: float = 10.0,
+        mask_sizes: Mapping[int, int] | None = None,
+    ) -> None:
         self.clock = FakeClock()
         self.metrics = Metrics()
         self.rest, self.cloud, self.recorder, self.lister = Rest(), Cloud([*routes]), Recorder(), Lister()
@@ -154,6 +160,7 @@ class Bench:
             self.recorder,  # type: ignore[arg-type]
             cluster_name="kubernetes",
             cluster_cidrs=parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56"),
+            mask_sizes=mask_sizes or {},
             period=period,
             list_interval=list_interval,
             metrics=self.metrics,

@@ -36,7 +36,6 @@ def test_one_listing_serves_all_nodes_and_those_that_join_later() -> None:
     bench.work()
     assert bench.cloud.count("create") == 90
     assert bench.cloud.count("list") == 1
-    assert bench.metrics.value("route_controller_route_sync_total") == 1
     assert bench.conditions() == [(f"n{number}", *CREATED) for number in range(90)]
 
 
@@ -125,8 +124,8 @@ def test_the_managers_end_is_no_failure_of_the_route() -> None:
 
 
 def _orphan(**settings: float) -> Bench:
-    """n1 with its route, and the route of a node that nobody has seen."""
-    bench = Bench(route("10.244.1.0/24", "n1"), route("10.244.2.0/24", "gone"), **settings)
+    """n1 with its route, and the route of a node that nobody has seen, which the provider calls ours."""
+    bench = Bench(route("10.244.1.0/24", "n1"), route("10.244.2.0/24", "gone", owned=True), **settings)
     bench.add("n1", "10.244.1.0/24", condition=CREATED)
     return bench
 
@@ -371,3 +370,62 @@ def test_a_failing_listings_back_off_is_not_broken_by_nodes() -> None:
     bench.clock.advance(0.05)
     assert bench.work() == ["n1"]
     assert bench.cloud.count("list") == 1
+
+
+def _syncs(bench: Bench) -> dict[tuple[str, str], float]:
+    """Comparisons by outcome and trigger."""
+    found = {}
+    for outcome in ("changed", "noop", "error"):
+        for trigger in ("periodic", "node_change"):
+            value = bench.metrics.value("route_controller_route_sync_total", outcome=outcome, trigger=trigger)
+            if value:
+                found[outcome, trigger] = value
+    return found
+
+
+def test_comparisons_are_counted_by_outcome_and_trigger() -> None:
+    bench = Bench(route("10.244.1.0/24", "n1"))
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    _start(bench)
+    assert _syncs(bench) == {("noop", "periodic"): 1}
+    bench.queue.add("n1")
+    bench.work()
+    assert _syncs(bench) == {("noop", "periodic"): 1, ("noop", "node_change"): 1}
+    bench.add("n2", "10.244.2.0/24")
+    bench.queue.add("n2")
+    bench.work()
+    assert _syncs(bench)["changed", "node_change"] == 1
+    bench.cloud.routes.clear()
+    bench.cloud.fail["create"] = CloudProviderError("quota")
+    bench.clock.advance(300)
+    with pytest.raises(CloudProviderError):
+        bench.work()
+    assert _syncs(bench)["error", "periodic"] == 1
+    bench.cloud.fail.clear()
+    bench.queue.add("n1")
+    bench.queue.add("n2")
+    bench.work()
+    assert _syncs(bench) == {
+        ("noop", "periodic"): 1,
+        ("noop", "node_change"): 1,
+        ("changed", "node_change"): 1,
+        ("error", "periodic"): 1,
+        ("changed", "periodic"): 2,
+    }
+
+
+def test_a_listing_that_a_node_asked_for_is_the_nodes() -> None:
+    bench = Bench(route("10.244.1.0/24", "n1"))
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    _start(bench)
+    bench.clock.advance(60)
+    bench.remove("n1")
+    bench.queue.add("n1")
+    bench.cloud.fail["list"] = CloudProviderError("away")
+    with pytest.raises(CloudProviderError):
+        bench.work()
+    assert _syncs(bench)["error", "node_change"] == 1
+    bench.cloud.fail.clear()
+    bench.queue.add(LIST)
+    bench.work()
+    assert _syncs(bench)["changed", "node_change"] == 1
