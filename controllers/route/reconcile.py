@@ -97,7 +97,7 @@ class RouteReconciler:
         )
         self._alone = metrics.gauge(
             "route_controller_routes_left_alone",
-            "Listed routes inside the cluster CIDRs that lead to no node of the cluster and are left, for now or for good.",
+            "Listed routes inside the cluster CIDRs that lead to no node of the cluster and stay, for now or for good.",
         )
 
     def reconcile(self, key: str) -> Result:
