@@ -211,17 +211,15 @@ def routes(answer: object, *, method: str) -> tuple[Route, ...]:
         if not isinstance(item, Route):
             problems.append(f"item {index} is {_kind(item)}, not Route")
             continue
-        problems += [
-            f"item {index} has {_kind(getattr(item, name))} for {name}, not text"
-            for name in ("name", "target_node", "destination_cidr")
-            if not isinstance(getattr(item, name), str)
-        ]
+        for name in ("name", "target_node", "destination_cidr"):
+            if not isinstance(getattr(item, name), str):
+                problems.append(f"item {index} has {_kind(getattr(item, name))} for {name}, not text")
         problems += [
             f"item {index} has {_kind(address)} among its target_node_addresses, not V1NodeAddress"
             for address in _unchecked(item.target_node_addresses)
             if not isinstance(address, V1NodeAddress)
         ]
-        if item.owned is not None and not isinstance(item.owned, bool):
+        if _unchecked(item.owned) not in (True, False, None):
             problems.append(f"item {index} has {_kind(item.owned)} for owned, not True, False or None")
     _raise_for(problems, method)
     return tuple(_own(item) for item in items)

@@ -273,6 +273,8 @@ def test_routes_of_others_pass_and_junk_spoils_the_list() -> None:
         validate.routes([Route("r", "n", None)], method="m")  # type: ignore[arg-type]  # as a careless vendor would
     with pytest.raises(InvalidAnswer, match="target_node_addresses"):
         validate.routes([Route("r", "n", "c", target_node_addresses=("1.1.1.1",))], method="m")  # type: ignore[arg-type]
+    with pytest.raises(InvalidAnswer, match="for owned, not True"):
+        validate.routes([Route("r", "n", "c", owned="no")], method="m")  # type: ignore[arg-type]
 
 
 def test_labels() -> None:

@@ -123,9 +123,9 @@ def test_the_managers_end_is_no_failure_of_the_route() -> None:
     assert bench.rest.patches == []
 
 
-def _orphan(**settings: float) -> Bench:
+def _orphan() -> Bench:
     """n1 with its route, and the route of a node that nobody has seen, which the provider calls ours."""
-    bench = Bench(route("10.244.1.0/24", "n1"), route("10.244.2.0/24", "gone", owned=True), **settings)
+    bench = Bench(route("10.244.1.0/24", "n1"), route("10.244.2.0/24", "gone", owned=True))
     bench.add("n1", "10.244.1.0/24", condition=CREATED)
     return bench
 
