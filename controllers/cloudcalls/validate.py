@@ -211,9 +211,9 @@ def routes(answer: object, *, method: str) -> tuple[Route, ...]:
         if not isinstance(item, Route):
             problems.append(f"item {index} is {_kind(item)}, not Route")
             continue
-        for name in ("name", "target_node", "destination_cidr"):
-            if not isinstance(getattr(item, name), str):
-                problems.append(f"item {index} has {_kind(getattr(item, name))} for {name}, not text")
+        values = {name: getattr(item, name) for name in ("name", "target_node", "destination_cidr")}
+        wrong = [(name, value) for name, value in values.items() if not isinstance(value, str)]
+        problems += [f"item {index} has {_kind(value)} for {name}, not text" for name, value in wrong]
         problems += [
             f"item {index} has {_kind(address)} among its target_node_addresses, not V1NodeAddress"
             for address in _unchecked(item.target_node_addresses)
