@@ -33,8 +33,8 @@ from kubernetes.config.incluster_config import (
 )
 from kubernetes.config.kube_config import load_kube_config_from_dict
 
-from controllers.runtime.connection import Endpoint
 from controllers.runtime.credentials import ExecPlugin, Fixed, Loaded, Source, TokenFile
+from controllers.runtime.endpoint import Endpoint
 from controllers.runtime.tls import TLSSettings
 
 _AUTH_PROVIDERS: Final = ("oidc", "gcp")

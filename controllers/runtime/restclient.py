@@ -37,7 +37,11 @@ DEFAULT_TIMEOUT: Final = 30.0
 DEFAULT_TRIES: Final = 3
 
 Guard = Callable[[str, str], None]
-"""Called with (method, path) right before each write is sent; raises to refuse it."""
+"""Called with (method, path) for each write; raises to refuse it.
+
+It is asked before connecting, and again when the connection is ready, right before the bytes leave: looking up a name,
+connecting and the TLS handshake may take longer than the lease holds. So it is called more than once for one write.
+"""
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _PATH: Final = re.compile(r"/[!-~]*")
@@ -133,17 +137,16 @@ class RestClient:
         payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
         target = self._target(method, path, query)
         write = method not in READS
+        guard = self._asker(method, path) if write else None
         self._take_turn(method)
         deadline = self._clock.monotonic() + (self._timeout if timeout is None else timeout)
         tries = self._tries
         while True:
             authorization = self._authorization(method, path)
             head = self._head(method, target, accept, authorization, content_type if body is not None else "", payload)
-            if write and self._guard is not None:
-                self._guard(method, path)
             began = self._clock.monotonic()
             try:
-                status, headers, data = self._transport.exchange(method, path, head + payload, deadline)
+                status, headers, data = self._transport.exchange(method, path, head + payload, deadline, guard)
             except ApiError:
                 self._metrics.observe(method, "<error>", self._clock.monotonic() - began)
                 raise
@@ -208,6 +211,10 @@ class RestClient:
         if self._validation and method in _VALIDATED and "fieldValidation=" not in text:
             text = f"{text}&{self._validation}" if text else self._validation
         return f"{self._transport.target_prefix}{path}{'?' if text else ''}{text}"
+
+    def _asker(self, method: str, path: str) -> Callable[[], None] | None:
+        guard = self._guard
+        return None if guard is None else lambda: guard(method, path)
 
     def _take_turn(self, method: str, cancelled: Callable[[], bool] | None = None) -> None:
         if self._limiter is not None and (delay := self._limiter.reserve()):

@@ -5,6 +5,10 @@ identities share one Transport, so that as many connections exist as threads use
 
 The one repetition that happens here without the caller knowing: a connection that was idle turns out to be dead, and
 either the request cannot have reached the server, or it is a read and not a byte of an answer came.
+
+What one connection tells about the others: when an answer does not come in time, the path to the server may be broken
+without a sign (a load balancer that was replaced, say), so every connection that was idle since before that request is
+closed too. The next request finds a new path instead of running into the same hole.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ from collections.abc import Callable
 from typing import Final
 
 from controllers.runtime.apierrors import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
-from controllers.runtime.connection import Connection, Endpoint, Interrupted
+from controllers.runtime.connection import Connection, Interrupted
+from controllers.runtime.endpoint import Endpoint
 from controllers.runtime.http1 import ProtocolError
 from controllers.runtime.ratelimit import Waits
 from controllers.runtime.reachability import Reachability
@@ -30,9 +35,6 @@ MAX_IDLE: Final = 256
 
 IDLE_SECONDS: Final = 60.0
 """An idle connection is not reused after this time: kube-apiserver closes it after 90 s, perhaps while we write."""
-
-CHECK_AFTER: Final = 0.05
-"""Seconds of idleness after which a connection is looked at (one system call) before it is used."""
 
 
 class Transport:
@@ -52,7 +54,8 @@ class Transport:
         self.clock = self.waits.clock
         self.reachability = Reachability(self.clock)
         # Plain HTTP goes through a proxy by naming the whole URL; HTTPS through a tunnel.
-        through = endpoint.proxy if endpoint.proxy and not endpoint.tls else None
+        proxy = endpoint.proxy
+        through = proxy if proxy and proxy.scheme != "socks5" and not endpoint.tls else None
         self.target_prefix = (f"http://{endpoint.authority}" if through else "") + endpoint.base_path
         self.proxy_authorization = through.authorization if through else ""
         self._tls = tls
@@ -71,15 +74,22 @@ class Transport:
         with self._lock:
             return len(self._live), len(self._idle)
 
-    def exchange(self, method: str, path: str, data: bytes, deadline: float) -> tuple[int, dict[str, str], bytes]:
+    def exchange(
+        self, method: str, path: str, data: bytes, deadline: float, guard: Callable[[], None] | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
         """Send `data`, a complete request, and return status, headers (lower-case names) and body of its answer.
 
-        `path` is only for messages. Raises Unreachable, whose `sent` says whether the request may have been applied.
+        `path` is only for messages. `guard` is asked before connecting, and again each time a connection is ready,
+        right before the bytes leave; what it raises passes, and nothing is sent. Raises Unreachable, whose `sent` says
+        whether the request may have been applied.
         """
-        connection = self._take(deadline) or self._open(method, path, deadline)
+        began = self.clock.monotonic()
+        connection = self._take() or self._open(method, path, deadline, guard=guard)
         while True:
             sent = False
             try:
+                if guard is not None:
+                    guard()
                 connection.deadline = deadline
                 connection.send(data)
                 sent = True
@@ -89,9 +99,11 @@ class Transport:
                 self.discard(connection)
                 if isinstance(error, ssl.SSLError):
                     self.recheck_tls()
+                if isinstance(error, TimeoutError) and sent:
+                    self._discard_idle_since_before(began)
                 stale = connection.requests > 0 and not (sent and connection.reader.begun)
                 if stale and (not sent or method in READS) and not isinstance(error, (TimeoutError, Interrupted)):
-                    connection = self._open(method, path, deadline)
+                    connection = self._open(method, path, deadline, guard=guard)
                     continue
                 raise self.unreachable(error, sent=sent, method=method, path=path) from error
             except BaseException:
@@ -111,7 +123,7 @@ class Transport:
         `adopt` gets it before it is connected, so that another thread can interrupt the connecting. Raises
         Unreachable.
         """
-        return self._open(method, path, deadline, adopt)
+        return self._open(method, path, deadline, adopt=adopt)
 
     def discard(self, connection: Connection) -> None:
         """Close a connection that no thread reads."""
@@ -155,7 +167,7 @@ class Transport:
         lost.recovery = self.reachability.recovery if answered else self.reachability.failed(text)
         return lost
 
-    def _take(self, deadline: float) -> Connection | None:
+    def _take(self) -> Connection | None:
         now = self.clock.monotonic()
         context = self._context_if_known()
         while True:
@@ -164,11 +176,9 @@ class Transport:
                     return None
                 connection = self._idle.pop()
             idle = now - connection.idle_since
-            if (
-                idle < self._idle_seconds
-                and connection.context is context
-                and (idle < CHECK_AFTER or connection.quiet())
-            ):
+            # Looked at however short it was idle: a server may close right after an answer, and a write that is sent
+            # into the closing connection fails without telling whether it was applied.
+            if idle < self._idle_seconds and connection.context is context and connection.quiet():
                 return connection
             self.discard(connection)
 
@@ -181,8 +191,16 @@ class Transport:
             return None  # no context could ever be made, so there is no connection either; opening one tells why
 
     def _open(
-        self, method: str, path: str, deadline: float, adopt: Callable[[Connection], None] | None = None
+        self,
+        method: str,
+        path: str,
+        deadline: float,
+        *,
+        adopt: Callable[[Connection], None] | None = None,
+        guard: Callable[[], None] | None = None,
     ) -> Connection:
+        if guard is not None:
+            guard()
         try:
             context = self._tls.context() if self._tls is not None else None
         except OSError as error:
@@ -205,6 +223,13 @@ class Transport:
             self.discard(connection)
             raise
         return connection
+
+    def _discard_idle_since_before(self, moment: float) -> None:
+        with self._lock:
+            old = [connection for connection in self._idle if connection.idle_since <= moment]
+            self._idle = deque(connection for connection in self._idle if connection.idle_since > moment)
+        for connection in old:
+            self.discard(connection)
 
     def _give_back(self, connection: Connection) -> None:
         now = connection.idle_since = self.clock.monotonic()

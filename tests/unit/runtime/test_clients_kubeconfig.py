@@ -297,7 +297,7 @@ def _set(path: str, value: object) -> Callable[[Config], None]:
         (_set("users", None), r"names the user 'u1', which is missing; there are none"),
         (_set("cluster.server", None), r"cluster 'c1' has no server"),
         (_set("cluster.server", "10.0.0.1"), r"cluster 'c1': not a server URL"),
-        (_set("cluster.proxy-url", "socks5://p"), r"cluster 'c1': unsupported proxy socks5://p; use http"),
+        (_set("cluster.proxy-url", "socks4://p"), r"cluster 'c1': unsupported proxy socks4://p; use http"),
         (
             _set("cluster.certificate-authority", "no.crt"),
             r"cluster 'c1': certificate-authority .*/no.crt is not a file",

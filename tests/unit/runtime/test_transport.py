@@ -13,7 +13,8 @@ import pytest
 
 from controllers.runtime.apierrors import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
 from controllers.runtime.clock import SYSTEM_CLOCK
-from controllers.runtime.connection import Connection, Endpoint, Interrupted, Proxy
+from controllers.runtime.connection import Connection, Interrupted
+from controllers.runtime.endpoint import Endpoint, Proxy
 from controllers.runtime.ratelimit import Waits
 from controllers.runtime.tls import CHECK_SECONDS, TLSFiles, TLSSettings
 from controllers.runtime.transport import IDLE_SECONDS, Transport
@@ -150,14 +151,20 @@ class TestDeadConnections:
 
         return Server(handler)
 
-    @pytest.mark.parametrize("reset", [False, True])
-    @pytest.mark.parametrize(("method", "data"), [("GET", GET), ("PATCH", PATCH)])
+    @pytest.mark.parametrize(
+        ("method", "data", "reset"),
+        [
+            ("GET", GET, False),
+            ("GET", GET, True),
+            ("PATCH", PATCH, True),
+            pytest.param("PATCH", PATCH, False, marks=pytest.mark.row("K13")),  # the others are repeated anyway
+        ],
+    )
     def test_seen_before_the_request_is_sent(self, method: str, data: bytes, reset: bool) -> None:
-        clock = FakeClock()
+        """However short the connection was idle: here no time passes at all."""
         with self._dying(reset=reset, after_request=False) as server:
-            transport = transport_to(server.url, waits=Waits(clock))
+            transport = transport_to(server.url, waits=Waits(FakeClock()))
             assert send(transport) == 200
-            clock.advance(1)  # idle for long enough to be looked at
             idle = transport._idle[0]
             wait_until(lambda: not idle.quiet())  # the server's end has arrived
             assert send(transport, method, data) == 200
@@ -629,7 +636,7 @@ class TestProxy:
             assert send(transport) == 200
             transport.close()
 
-    @pytest.mark.parametrize("url", ["https://proxy:1", "socks5://proxy:1", "http://"])
+    @pytest.mark.parametrize("url", ["ftp://proxy:1", "socks4://proxy:1", "http://"])
     def test_other_kinds_are_refused_without_telling_the_password(self, url: str) -> None:
         with pytest.raises(ValueError, match="unsupported proxy") as caught:
             Proxy.parse(url.replace("://proxy", "://user:secret@proxy"))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from controllers.runtime import linestream
 from controllers.runtime.apierrors import ClientClosed, Gone, TooManyRequests, Unreachable
-from controllers.runtime.connection import Endpoint
 from controllers.runtime.credentials import Credentials, Fixed
+from controllers.runtime.endpoint import Endpoint
 from controllers.runtime.http1 import ProtocolError, Reader
 from controllers.runtime.linestream import LineStream
 from controllers.runtime.metrics import Metrics

@@ -1,0 +1,106 @@
+"""Where the API server is, and which proxy leads to it: pure values (stages 1 and 6).
+
+`kubeconfig.py` and `proxies.py` make them from options, files and the environment; `connection.py` connects to them.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from typing import Final
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from attrs import field, frozen
+
+_HOST: Final = re.compile(r"[0-9A-Za-z._~:%-]+")
+_BASE_PATH: Final = re.compile(r"(?:/[!-~]*)?")
+_PROXY_PORTS: Final = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+
+
+@frozen
+class Proxy:
+    """A proxy. `scheme` is http, https (TLS to the proxy) or socks5; the proxy itself looks up the server's name."""
+
+    host: str
+    port: int
+    scheme: str = "http"
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+    @classmethod
+    def parse(cls, url: str) -> Proxy:
+        """Read `[scheme://][user:password@]host[:port]`; raises ValueError, without the password, for anything else.
+
+        Without a scheme it is http, as in Go. socks5h is the same as socks5, also as in Go.
+        """
+        try:
+            parts = urlsplit(url if "://" in url else f"http://{url}")
+            host, port = unquote(parts.hostname or ""), parts.port
+        except ValueError:
+            raise ValueError("not a proxy URL; use http://host:port, https://host:port or socks5://host:port") from None
+        if parts.scheme not in _PROXY_PORTS or not _HOST.fullmatch(host):
+            raise ValueError(
+                f"unsupported proxy {parts.scheme}://{host}; use http://host:port, https://host:port or "
+                "socks5://host:port"
+            )
+        scheme = "socks5" if parts.scheme == "socks5h" else parts.scheme
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        if scheme == "socks5" and max(len(user.encode()), len(password.encode())) > 255:
+            raise ValueError(f"the user name or password of proxy {scheme}://{host} is longer than 255 bytes")
+        return cls(host, port or _PROXY_PORTS[parts.scheme], scheme, user, password)
+
+    @property
+    def authorization(self) -> str:
+        """The value of Proxy-Authorization, or ""."""
+        if self.scheme == "socks5" or not (self.user or self.password):
+            return ""
+        return "Basic " + b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+    @property
+    def tls(self) -> bool:
+        """Whether TLS is spoken to the proxy itself."""
+        return self.scheme == "https"
+
+
+@frozen
+class Endpoint:
+    """Where the API server is. `base_path` is what precedes every path ("" or "/k8s/clusters/c1")."""
+
+    host: str
+    port: int
+    tls: bool
+    base_path: str = ""
+    server_name: str = ""
+    proxy: Proxy | None = None
+
+    @classmethod
+    def parse(cls, url: str, *, server_name: str | None = None, proxy: str | None = None) -> Endpoint:
+        """Read a server URL; `server_name` replaces the host in the TLS handshake. Raises ValueError.
+
+        A host that ends in a dot is looked up as it is, and checked against the certificate without the dot, as in Go.
+        """
+        parts: SplitResult = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError(f"not a server URL: {url!r}; expected https://host[:port][/path]")
+        tls = parts.scheme == "https"
+        host, base_path = unquote(parts.hostname), parts.path.rstrip("/")
+        if not _HOST.fullmatch(host) or not _BASE_PATH.fullmatch(base_path):
+            raise ValueError(f"not a server URL: {url!r}; host or path have characters that must not be there")
+        return cls(
+            host=host,
+            port=parts.port or (443 if tls else 80),
+            tls=tls,
+            base_path=base_path,
+            server_name=server_name or host.partition("%")[0].removesuffix("."),
+            proxy=Proxy.parse(proxy) if proxy else None,
+        )
+
+    @property
+    def authority(self) -> str:
+        """`host:port`, with brackets around an IPv6 address; the `host` label of the metrics."""
+        host = self.host.partition("%")[0]
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.tls else 'http'}://{self.authority}{self.base_path}"
