@@ -123,16 +123,16 @@ def same_provider_id(one: str, other: str) -> bool:
     left, right = _split(one), _split(other)
     if left is None or right is None or (left[0], left[2]) != (right[0], right[2]):
         return False
-    return left[1] == right[1] or not left[1] or not right[1]
+    return left[1] == right[1] or "" in (left[1], right[1])
 
 
-def _split(provider_id: str) -> tuple[str, str, str] | None:
-    """(provider, authority, the rest) in lower case; None for what is no provider ID."""
+def _split(provider_id: str) -> tuple[str, str | None, str] | None:
+    """(provider, authority, rest) in lower case, the authority None in "x://u-1"; None for what is no provider ID."""
     provider, separator, instance = provider_id.casefold().partition("://")
     if not separator or not instance.strip("/"):
         return None
     authority, slash, rest = instance.partition("/")
-    return (provider, authority, rest) if slash else (provider, "", authority)
+    return (provider, authority, rest) if slash else (provider, None, authority)
 
 
 def get_instance_provider_id(cloud: Interface, node_name: str) -> str:

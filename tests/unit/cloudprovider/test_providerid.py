@@ -21,6 +21,7 @@ from cloudprovider.helpers import (
     ownership,
     parse_provider_id,
     provider_id_problems,
+    same_provider_id,
 )
 
 
@@ -135,3 +136,26 @@ def test_a_provider_id_can_be_asked_from_the_older_interface() -> None:
         get_instance_provider_id(cloud, "n2")
     with pytest.raises(NotImplementedByProvider, match="acme"):
         get_instance_provider_id(Cloud(None), "n1")
+
+
+@pytest.mark.row("N18")
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("openstack:///u-1", "openstack://RegionOne/u-1", True),
+        ("openstack://RegionOne/u-1", "openstack:///U-1", True),
+        ("azure:///subscriptions/A/vms/b", "azure:///subscriptions/a/vms/B", True),
+        ("hcloud://123", "hcloud:///123", True),
+        ("openstack://RegionOne/u-1", "openstack://RegionTwo/u-1", False),
+        ("openstack:///u-1", "openstack:///u-2", False),
+        ("openstack:///u-1", "aws:///u-1", False),
+        ("gce://project/zone/vm", "gce://zone/vm", False),
+        ("gce://vm", "gce://project/vm", False),
+        ("x://", "x:///", False),
+        ("nonsense", "NONSENSE", False),
+        ("same nonsense", "same nonsense", True),
+    ],
+)
+def test_spellings_of_one_provider_id(one: str, other: str, same: bool) -> None:
+    assert same_provider_id(one, other) is same
+    assert same_provider_id(other, one) is same
