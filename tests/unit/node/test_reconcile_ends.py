@@ -1,4 +1,4 @@
-"""How one unit of work ends when it does not go well: failed refresh, node gone or recreated, conflict, refused label."""
+"""How work on a node ends when it does not go well: failed refresh, node gone or recreated, conflict, refused label."""
 
 from __future__ import annotations
 
