@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import http.client
 import socket
+import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
-from controllers.app import serving
-from controllers.app.serving import Check, HealthServer, report
+from controllers.app import reception
+from controllers.app.http1 import Request
+from controllers.app.serving import Check, HealthServer, from_this_machine, report
 
 GOOD = Check("informer-nodes", True, "fresh")
 BAD = Check("cloud", False, "31 calls overdue")
@@ -28,7 +31,7 @@ def server() -> Iterator[HealthServer]:
 
 
 def ask(server: HealthServer, path: str, method: str = "GET") -> tuple[int, str, http.client.HTTPResponse]:
-    connection = http.client.HTTPConnection(*server.address, timeout=5)
+    connection = http.client.HTTPConnection(*server.address, timeout=20)
     try:
         connection.request(method, path)
         answer = connection.getresponse()
@@ -85,7 +88,7 @@ def test_only_reading_is_possible(server: HealthServer) -> None:
 
 
 def test_one_connection_serves_many_requests(server: HealthServer) -> None:
-    connection = http.client.HTTPConnection(*server.address, timeout=5)
+    connection = http.client.HTTPConnection(*server.address, timeout=20)
     for _ in range(3):
         connection.request("GET", "/livez")
         assert connection.getresponse().read() == b"ok"
@@ -94,14 +97,73 @@ def test_one_connection_serves_many_requests(server: HealthServer) -> None:
 
 @pytest.mark.row("N5")
 def test_silent_clients_hold_up_nobody_and_are_bounded(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    silent = [socket.create_connection(server.address) for _ in range(serving.MAX_CONNECTIONS - 1)]
-    assert ask(server, "/livez")[0] == 200
-    full = [socket.create_connection(server.address) for _ in range(3)]
-    closed = full[-1]
-    closed.settimeout(5)
-    assert closed.recv(1) == b""  # one too many: closed at once instead of a thread more
-    for sock in silent + full:
-        sock.close()
+    monkeypatch.setattr(reception, "MAX_PER_PEER", 8)
+    with ExitStack() as ends:
+        silent = [ends.enter_context(socket.create_connection(server.address, timeout=20)) for _ in range(9)]
+        assert ask(server, "/livez")[0] == 200
+        assert silent[0].recv(1) == b""  # one too many: the oldest gave way
+
+
+@pytest.mark.row("X7")
+def test_the_reasons_of_failed_checks_are_withheld_from_strangers() -> None:
+    assert report("healthz", [GOOD, BAD], details=False) == (
+        500,
+        "[+]informer-nodes ok\n[-]cloud failed: reason withheld\nhealthz check failed\n",
+    )
+    assert report("livez", [GOOD], verbose=True, details=False) == (200, "[+]informer-nodes ok\nlivez check passed\n")
+
+
+@pytest.mark.row("X7")
+@pytest.mark.parametrize(
+    ("peer", "headers", "told"),
+    [
+        ("127.0.0.1", {}, True),
+        ("::1", {"host": "localhost"}, True),
+        ("10.0.0.1", {}, False),
+        ("::ffff:10.0.0.1", {}, False),
+        ("2001:db8::1", {}, False),
+        ("127.0.0.1", {"x-forwarded-for": "10.0.0.1"}, False),
+        ("127.0.0.1", {"forwarded": "for=10.0.0.1"}, False),
+        ("10.0.0.1", {"x-forwarded-for": "127.0.0.1"}, False),
+        ("10.0.0.1", {"authorization": "Bearer x"}, False),
+    ],
+)
+def test_without_authentication_only_this_machine_is_told_details(
+    peer: str, headers: dict[str, str], told: bool
+) -> None:
+    assert from_this_machine(Request(method="GET", target="/", headers=headers, peer=peer)) is told
+
+
+@pytest.mark.row("X7")
+def test_who_may_see_details_is_asked_for_every_request() -> None:
+    asked: list[str] = []
+
+    def may_see(request: Request) -> bool:
+        asked.append(request.target)
+        return request.headers.get("x-user") == "admin"
+
+    made = HealthServer(("127.0.0.1", 0), {"healthz": lambda: [BAD]}, lambda: b"", may_see=may_see)
+    made.start()
+    try:
+        status, body, _ = ask(made, "/healthz/cloud?verbose")
+        assert (status, body) == (500, "[-]cloud failed: reason withheld\nhealthz check failed\n")
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{made.url}/healthz?exclude=cloud&verbose", headers={"X-User": "admin"}), timeout=20
+        ) as answer:
+            assert answer.status == 200
+    finally:
+        assert made.stop()
+    assert asked == ["/healthz/cloud?verbose", "/healthz?exclude=cloud&verbose"]
+
+
+@pytest.mark.row("X2")
+def test_details_are_cleaned() -> None:
+    bad = Check("cloud", False, "refused: password=hunter2x\n[+]forged ok\x1b[31m" + "x" * 5000)
+    _, body = report("healthz", [bad])
+    assert "hunter2x" not in body
+    assert "\x1b" not in body
+    assert [line[:3] for line in body.splitlines()] == ["[-]", "hea"]
+    assert len(body) < 1200
 
 
 def test_a_check_that_raises_is_a_failure_and_not_silence() -> None:

@@ -1,0 +1,93 @@
+"""Heads of HTTP/1 requests in, bytes of answers out. Pure; what `reception.py` speaks.
+
+Stage: beside all of them. Only what kubelets, load balancers, scrapers and people with curl send: a request line and
+headers. Bodies are not read: a request with one is answered, and its connection closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+import attrs
+
+__all__ = ["MAX_HEAD", "BadRequest", "Request", "Response", "encode", "head_end", "parse"]
+
+MAX_HEAD = 16384
+"""Bytes of a request's head, its line and headers."""
+
+
+class BadRequest(Exception):
+    """What came is no request; the answer's status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(HTTPStatus(status).phrase)
+        self.status = status
+
+
+@attrs.frozen(kw_only=True)
+class Request:
+    """One request without a body."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    """Names in small letters; of repeated ones the values with commas."""
+    peer: str
+    """The IP address that the connection comes from."""
+    keep_alive: bool = True
+
+
+@attrs.frozen
+class Response:
+    """An answer: status, body, and the body's type."""
+
+    status: int
+    body: bytes
+    kind: str = "text/plain; charset=utf-8"
+
+
+def head_end(data: bytes | bytearray) -> int:
+    """Where the head ends, with its empty line; 0 while it is not complete. Raises BadRequest when it is too long."""
+    end = data.find(b"\r\n\r\n", 0, MAX_HEAD)
+    if end < 0 and len(data) >= MAX_HEAD:
+        raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+    return end + 4 if end >= 0 else 0
+
+
+def parse(head: bytes, peer: str) -> Request:
+    """The request of a complete head. Raises BadRequest."""
+    line, *fields = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    words = line.split(" ")
+    if len(words) != 3 or not words[0].isalpha() or not words[1] or not words[2].startswith("HTTP/1."):
+        raise BadRequest(HTTPStatus.BAD_REQUEST)
+    headers: dict[str, str] = {}
+    for text in fields:
+        name, colon, value = text.partition(":")
+        if not colon or not name or name != name.strip():
+            raise BadRequest(HTTPStatus.BAD_REQUEST)
+        name, value = name.lower(), value.strip()
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    bodiless = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+    asked = headers.get("connection", "").lower()
+    return Request(
+        method=words[0],
+        target=words[1],
+        headers=headers,
+        peer=peer,
+        keep_alive=bodiless and words[2] == "HTTP/1.1" and "close" not in asked,
+    )
+
+
+def encode(answer: Response, *, head_only: bool = False, close: bool = False) -> bytes:
+    """The answer as it is sent."""
+    lines = [
+        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
+        f"Content-Type: {answer.kind}",
+        f"Content-Length: {len(answer.body)}",
+        "X-Content-Type-Options: nosniff",
+        "Cache-Control: no-cache, private",
+    ]
+    if close:
+        lines.append("Connection: close")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + (b"" if head_only else answer.body)
