@@ -167,7 +167,7 @@ class CloudNodeController:
         """Tell a tainted node's owner, once, that it waits for somebody else."""
         if not self._memory.of(node).say_once("ForeignProviderID"):
             return
-        prefixes = " or ".join(self._cloud.provider_id_prefixes)
+        prefixes = " or ".join(self._cloud.provider_id_prefixes) or "anything: this cloud has no provider IDs"
         self._recorder.event(
             node,
             "Warning",

@@ -18,7 +18,7 @@ from attrs import define, field
 from controllers.runtime.resources import key_of, uid_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Collection, Hashable, Mapping
 
     from kubernetes.client.models.v1_node import V1Node
 
@@ -119,6 +119,11 @@ class NodeMemory:
         """The node is gone."""
         with self._lock:
             self._nodes.pop(key, None)
+
+    def keep_only(self, keys: Collection[str]) -> None:
+        """Forget all nodes but these: work that ended after its node went may have left something behind."""
+        with self._lock:
+            self._nodes = {key: entry for key, entry in self._nodes.items() if key in keys}
 
     def without_id(self) -> int:
         """How many initialised nodes have no provider ID and could not be adopted."""

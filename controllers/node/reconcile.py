@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cloudprovider import InstanceMetadata, InstanceNotFound
 from cloudprovider.helpers.taints import needs_initialization
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
-from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP
+from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, InvalidAnswer
 from controllers.node import changes
 from controllers.node.changes import NOTHING, Known, NodeChanges, NotAdopted
 from controllers.node.memory import NodeMemory, Remembered
@@ -180,8 +180,12 @@ class NodeReconciler:
         entry = self._memory.of(node)
         nameless = not (node.spec and node.spec.provider_id) and bool(self._cloud.provider_id_prefixes)
         if isinstance(answer, Exception):
+            # No error, or the worker would ask the cloud again long before the next refresh, and for ever.
             if nameless and isinstance(answer, InstanceNotFound):
                 self._not_adopted(node, entry, "the cloud knows no instance of this name")
+                return
+            if nameless and isinstance(answer, InvalidAnswer):
+                self._not_adopted(node, entry, str(answer))
                 return
             raise answer
         metadata, latest, planned = answer, node, NOTHING

@@ -264,6 +264,48 @@ def test_a_node_that_wishes_for_an_ip_waits_for_the_clouds_addresses(api: Cluste
         eventually(lambda: not _tainted(_node(api)), timeout=20)
 
 
+@pytest.mark.row("N22")
+def test_other_peoples_labels_cost_no_cloud_call(api: Cluster) -> None:
+    with _cloud(capabilities=WITHOUT_BATCH) as cloud, node_controller(api.kubeconfig, cloud, options=NEVER):
+        api.create(NODES, small_node("node-0000"))
+        eventually(lambda: "Synced" in _reasons(api, "node-0000"))
+        for number in range(5):
+            api.patch(f"{NODES}/node-0000", {"metadata": {"labels": {"foo": str(number)}}})
+        api.create(NODES, small_node("node-0001"))
+        eventually(lambda: "Synced" in _reasons(api, "node-0001"))
+        assert cloud.console.counts()["instance_metadata"] == 2, "one for each node that joined"
+
+
+@pytest.mark.row("N23")
+def test_the_older_instances_is_seldom_asked_for_what_seldom_changes(api: Cluster) -> None:
+    with _cloud(capabilities=LEGACY) as cloud, node_controller(api.kubeconfig, cloud, options=OFTEN):
+        names = [f"node-{number:04d}" for number in range(3)]
+        for name in names:
+            api.create(NODES, small_node(name))
+        eventually(lambda: _ready(api) == set(names))
+        eventually(lambda: cloud.console.counts()["node_addresses_by_provider_id"] >= 33, timeout=30)
+        counts = cloud.console.counts()
+    refreshes = counts["node_addresses_by_provider_id"] - 3
+    for method in ("instance_type_by_provider_id", "get_zone_by_provider_id"):
+        assert 3 <= counts[method] <= 3 + 3 + refreshes / 10 + 3, "one to join, one soon after, then a tenth"
+
+
+@pytest.mark.row("N24")
+def test_instance_type_zone_and_region_come_back_and_additional_labels_do_not(api: Cluster, cloud: FakeCloud) -> None:
+    cloud.console.change_instance("node-0000", labels={"disk": "ssd"})
+    api.create(NODES, small_node("node-0000"))
+    with node_controller(api.kubeconfig, cloud, options=OFTEN):
+        eventually(lambda: not _tainted(_node(api)))
+        pair = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+        api.patch(f"{NODES}/node-0000", {"metadata": {"labels": {**dict.fromkeys(pair), "disk": None}}})
+        eventually(lambda: set(pair) <= _node(api)["metadata"]["labels"].keys())
+        before = cloud.console.counts()["instances_metadata"]
+        eventually(lambda: cloud.console.counts()["instances_metadata"] >= before + 3)
+        assert "disk" not in _node(api)["metadata"]["labels"]
+        cloud.console.change_instance("node-0000", labels={"disk": "nvme"})
+        eventually(lambda: _node(api)["metadata"]["labels"].get("disk") == "nvme")
+
+
 @pytest.mark.row("N25")
 def test_a_foreign_node_is_left_alone_and_told_once(api: Cluster, cloud: FakeCloud) -> None:
     foreign = small_node("node-0000")

@@ -68,11 +68,16 @@ def test_a_forged_record_of_labels_makes_us_do_nothing_that_the_kubelet_may_not(
 
 
 def test_a_kubelet_may_set_instance_type_zone_and_region_itself(api: Cluster) -> None:
-    """Why the record may still tell us to follow the cloud in these: it gives its writer no power that it lacks."""
+    """Why the record may still tell us to follow the cloud in these: it gives its writer no power that it lacks.
+
+    The same is true of the provider ID, so that adoption gives a kubelet that lies about its addresses none either.
+    """
     api.create(NODES, small_node("node-0000", taints=[]))
     labels = dict.fromkeys(PAIRED, "mine")
-    changed = api.kubelet("node-0000").patch(f"{NODES}/node-0000", {"metadata": {"labels": labels}})
+    body = {"metadata": {"labels": labels}, "spec": {"providerID": "fake://any"}}
+    changed = api.kubelet("node-0000").patch(f"{NODES}/node-0000", body)
     assert labels.items() <= changed["metadata"]["labels"].items()
+    assert changed["spec"]["providerID"] == "fake://any"
 
 
 def _two_refreshes(cloud: FakeCloud) -> None:

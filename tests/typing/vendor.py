@@ -290,6 +290,9 @@ class Acme(Interface):
         return AcmeNetwork()
 
     @override
+    def same_provider_id(self, one: str, other: str) -> bool:
+        return one == other
+
     def provider_id_prefixes(self) -> tuple[str, ...]:
         return ("acme://", "acme-legacy://")
 

@@ -139,6 +139,15 @@ def test_our_own_write_of_labels_asks_the_cloud_nothing() -> None:
     assert len(world.asked) == asked + 1
 
 
+def test_what_late_work_left_behind_goes_at_the_next_sweep() -> None:
+    world = ready(World())
+    gone = world.list()[0]
+    world.delete()
+    world.memory.of(gone)
+    world.pass_time(PERIOD, step=PERIOD)
+    assert len(world.memory) == 0
+
+
 def test_what_is_remembered_of_a_node_goes_with_it() -> None:
     world = ready(World())
     assert len(world.memory) == 1
