@@ -56,15 +56,24 @@ class NodeLifecycleFlags:
         BOOL,
         "node-deletion-breaker",
         _SECTION,
-        "Hold deletions back, and raise an alarm, when more nodes would be deleted than the limits below. false: an "
-        "operator's word that whatever is confirmed gone is gone indeed.",
+        "Delete nodes of a zone only if the cloud tells the Ready nodes there right, and where there is none, only as "
+        "many as the limits below allow. false: every confirmed deletion is carried out.",
+    )
+    witnesses: int = option(
+        300,
+        INT,
+        "node-deletion-witnesses",
+        _SECTION,
+        "Ready nodes of a zone, at most, that the cloud is asked about before a node there is deleted. Providers that "
+        "answer in batches are asked about so many batches.",
+        check=between(1, 1_000_000),
     )
     breaker_limit: int = option(
         10,
         INT,
         "node-deletion-limit",
         _SECTION,
-        "Deletions per --node-deletion-window that are always allowed.",
+        "Deletions per --node-deletion-window that are always allowed in zones without a Ready node.",
         check=between(0, 1_000_000),
     )
     breaker_share: float = option(
@@ -89,7 +98,7 @@ class NodeLifecycleFlags:
         DURATION,
         "node-deletion-trickle",
         _SECTION,
-        "Time between two deletions while they are held back. 0: none at all.",
+        "Time between two deletions while the limits are used up. 0: none at all.",
         check=_from_zero,
     )
     breaker_release_after: float = option(
@@ -122,7 +131,8 @@ class NodeLifecycleFlags:
         BOOL,
         "node-out-of-service-taint",
         _SECTION,
-        "Taint nodes that the cloud confirms shut down with node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, "
+        "Taint nodes that the cloud confirms shut down with node.kubernetes.io/out-of-service="
+        "cloud-instance-shut-down:NoExecute, "
         "so that their pods are evicted and their volumes detached, and remove it when they return.",
     )
     concurrent_syncs: int = option(
@@ -149,6 +159,7 @@ def node_lifecycle_controller(context: Context) -> Controller:
         out_of_service_taint=flags.out_of_service_taint,
         breaker=BreakerOptions(
             enabled=flags.breaker,
+            witnesses=flags.witnesses,
             at_least=flags.breaker_limit,
             share=flags.breaker_share,
             window=flags.breaker_window,

@@ -1,13 +1,16 @@
 """Pure: how many nodes may be deleted in how much time (between stages 4 and 6). No I/O, no clock, no threads.
 
-A cloud that loses its database, or an account that was switched, says "gone" of everything, twice and for hours. So
-deletions are counted over a sliding window, and when more than a share of the nodes would go, the breaker opens: an
-alarm, and from then on a trickle. It closes again
+For zones where no Ready node can show whether the cloud tells the truth (see witnesses.py). A cloud that loses its
+database, or an account that was switched, says "gone" of everything, twice and for hours. So deletions are counted over
+a sliding window, and when more than a share of the nodes would go, the breaker opens: an alarm, and from then on a
+trickle. It closes again
 
-- when an operator releases it,
 - when a node was found gone without interruption for `release_after` seconds since it opened: then the count begins
   anew, with the same limit, so that a disaster is cleaned up in steps that each take that long,
 - when no deletion had to be held back for a whole window: the cloud has come to its senses.
+
+A process knows nothing of what the one before it deleted. So it begins as if the window were used up: open, without an
+alarm, and with a trickle that begins a full interval after the start. Restarts do not let more nodes go, but fewer.
 """
 
 from __future__ import annotations
@@ -25,11 +28,15 @@ class BreakerOptions:
     """How many nodes may be deleted. Frozen; raises ValueError on values that make no sense."""
 
     enabled: bool = True
-    """False: every node that is confirmed gone is deleted, however many they are
-    (`--node-deletion-breaker=false`): an operator's word that they are gone indeed."""
+    """False: every node that is confirmed gone is deleted, however many they are and whatever the cloud says of Ready
+    nodes (`--node-deletion-breaker=false`)."""
+
+    witnesses: int = field(default=300, validator=validators.ge(1))
+    """Ready nodes of a zone, at most, that the cloud is asked about before a node there is deleted; with
+    InstancesBatch, so many batches of them (`--node-deletion-witnesses`)."""
 
     at_least: int = field(default=10, validator=validators.ge(0))
-    """Deletions per window that are always allowed (`--node-deletion-limit`)."""
+    """Deletions per window that are always allowed where no Ready node can witness (`--node-deletion-limit`)."""
 
     share: float = field(default=0.5, validator=[validators.ge(0.0), validators.le(1.0)])
     """Share of this provider's nodes that may be deleted per window, where that is more
@@ -52,7 +59,7 @@ class Admission:
 
     allowed: bool
     opened: bool = False
-    """The breaker opened by this very question: time for the alarm."""
+    """More are held back or deleted than the limit, for the first time since it opened: time for the alarm."""
     released: str = ""
     """The breaker closed by this very question, and why."""
 
@@ -60,22 +67,27 @@ class Admission:
 class Breaker:
     """The count. Times are seconds of one monotonic clock, and never go back. Not thread-safe."""
 
-    def __init__(self, options: BreakerOptions, *, quiet: float = 0.0) -> None:
-        """`quiet`: seconds that must pass without a held deletion, at least, before an open breaker closes by itself;
-        longer than it takes until a node that was held back is asked about again."""
+    def __init__(self, options: BreakerOptions, *, now: float, quiet: float = 0.0) -> None:
+        """`now`: when this process began. `quiet`: seconds that must pass without a held deletion, at least, before an
+        open breaker closes by itself; longer than it takes until a node that was held back is asked about again."""
         self.options = options
         self._quiet = max(options.window, quiet)
         self._deleted: deque[float] = deque()
         self._owned: deque[tuple[float, int]] = deque()  # falling numbers: the first is the window's greatest
-        self._opened_at: float | None = None
-        self._held_at = 0.0
-        self._trickled_at = 0.0
+        self._opened_at: float | None = now
+        self._alarmed = False
+        self._held_at = self._trickled_at = now
         self._recount = False  # from the next number on, the share is one of the nodes that are left
 
     @property
     def is_open(self) -> bool:
         """Whether only a trickle is let through."""
         return self._opened_at is not None
+
+    @property
+    def is_alarming(self) -> bool:
+        """Whether more nodes were to be deleted than the limit, since it opened."""
+        return self.is_open and self._alarmed
 
     def observe(self, now: float, owned: int, *, calm: bool = True) -> str:
         """Note how many nodes of this provider there are. Returns why the breaker closed, if it did.
@@ -92,8 +104,9 @@ class Breaker:
         if not calm:
             self._held_at = now
         if self._opened_at is not None and now - self._held_at >= self._quiet:
+            alarmed = self._alarmed
             self._close()
-            return f"nothing had to be held back for {self._quiet:g} s"
+            return f"nothing had to be held back for {self._quiet:g} s" if alarmed else ""
         return ""
 
     def limit(self, now: float) -> int:
@@ -107,11 +120,11 @@ class Breaker:
         self._expire(now)
         return len(self._deleted)
 
-    def admit(self, now: float, gone_since: float) -> Admission:
-        """Ask for leave to delete one node, found gone without interruption since `gone_since`. A leave is counted."""
-        if not self.options.enabled:
-            self._deleted.append(now)
-            return Admission(True)
+    def admit(self, now: float, gone_since: float, held: int = 0) -> Admission:
+        """Ask for leave to delete one node, found gone without interruption since `gone_since`. A leave is counted.
+
+        `held`: how many nodes are held back already, this one left out.
+        """
         released = ""
         if self._opened_at is not None:
             lasting = now - max(self._opened_at, gone_since)
@@ -122,28 +135,24 @@ class Breaker:
                 self._trickled_at = now
                 self._deleted.append(now)
                 return Admission(True)
-            else:
-                self._held_at = now
-                return Admission(False)
-        if self.deletions(now) < self.limit(now):
-            self._deleted.append(now)
-            return Admission(True, released=released)
-        self._opened_at = self._held_at = self._trickled_at = now
-        return Admission(False, opened=True, released=released)
+        if self._opened_at is None:
+            if self.deletions(now) < self.limit(now):
+                self._deleted.append(now)
+                return Admission(True, released=released)
+            self._opened_at = self._trickled_at = now
+        self._held_at = now
+        opened = not self._alarmed and self.deletions(now) + held >= self.limit(now)
+        self._alarmed = self._alarmed or opened
+        return Admission(False, opened=opened, released=released)
 
     def refund(self, admitted_at: float) -> None:
         """A leave was not used: the node turned out to be there, or the API server refused."""
         if admitted_at in self._deleted:
             self._deleted.remove(admitted_at)
 
-    def release(self) -> bool:
-        """An operator's word: close, and count anew. Returns whether it was open."""
-        was_open = self.is_open
-        self._close()
-        return was_open
-
     def _close(self) -> None:
         self._opened_at = None
+        self._alarmed = False
         self._deleted.clear()
         self._recount = True
 

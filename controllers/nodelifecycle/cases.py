@@ -57,7 +57,11 @@ class Case:
     told_at: float | None = None
     """When its owner was last told that it is unknown."""
     held: bool = False
-    """Confirmed gone, and held back by the breaker."""
+    """Confirmed gone, and held back: the cloud is not believed, or the count is used up."""
+    held_told: bool = False
+    """Its owner was told so."""
+    released: bool = False
+    """Held back once, and let go by an operator."""
     rests_until: float = 0.0
     """Before that, no sweep needs to ask: a timer of its own brings it up."""
 
@@ -94,10 +98,11 @@ class Cases:
         """The node's case, None without one."""
         return self._cases.get(name)
 
-    def put(self, name: str, case: Case) -> None:
-        """File the node's case."""
+    def file(self, name: str, answer: Answer, period: float) -> Case:
+        """File one more answer about the node; returns its case."""
         with self._lock:
-            self._cases[name] = case
+            case = self._cases[name] = judged(self._cases.get(name), answer, period)
+            return case
 
     def replace(self, name: str, old: Case, new: Case) -> None:
         """File the node's case, unless there is another one than `old` by now."""
@@ -122,7 +127,20 @@ class Cases:
             listed = list(self._cases.items())
         return [(n, c) for n, c in listed if c.unknown_since is not None and now - c.unknown_since >= after]
 
+    def gone(self) -> list[tuple[str, Case]]:
+        """The cases of nodes that are said to be gone."""
+        with self._lock:
+            return [(name, case) for name, case in self._cases.items() if case.state is InstanceState.GONE]
+
     def held(self) -> int:
-        """How many nodes the breaker holds back."""
+        """How many nodes are held back."""
         with self._lock:
             return sum(case.held for case in self._cases.values())
+
+    def release_held(self) -> int:
+        """Let those go that are held back at this moment; returns how many. Another answer of the cloud undoes it."""
+        with self._lock:
+            held = [(name, case) for name, case in self._cases.items() if case.held]
+            for name, case in held:
+                self._cases[name] = evolve(case, held=False, released=True)
+            return len(held)

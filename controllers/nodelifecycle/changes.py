@@ -2,8 +2,8 @@
 
 No I/O, no clock. Nodes come from the cache; what the cloud said comes as arguments; patches go to `reconcile.py`.
 
-The out-of-service taint has the value that the documentation tells people to use, so by itself it does not show
-who set it. An annotation does, and only what we set is removed.
+The out-of-service taint has a value of its own here, not the one that the documentation tells administrators to use:
+by that value it is known as ours, whoever may have written whatever annotation.
 
 Follows: MonitorNodes in k8s.io/cloud-provider controllers/nodelifecycle/node_lifecycle_controller.go, and
 https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown.
@@ -18,25 +18,29 @@ from typing import TYPE_CHECKING, Any, Final
 from cloudprovider.helpers.providerid import is_owned
 from cloudprovider.helpers.taints import find_taint, get_node_condition, needs_initialization, node_taints
 from cloudprovider.wellknown import (
+    LABEL_TOPOLOGY_ZONE,
+    LABEL_ZONE_BETA,
     TAINT_EFFECT_NO_EXECUTE,
     TAINT_EFFECT_NO_SCHEDULE,
+    TAINT_EXTERNAL_CLOUD_PROVIDER,
     TAINT_NODE_OUT_OF_SERVICE,
     TAINT_NODE_SHUTDOWN,
+    TAINT_TO_BE_DELETED,
 )
-from controllers.runtime.patch import Patch, combined, taints_changed
+from controllers.runtime.patch import Patch, taints_changed
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-OUT_OF_SERVICE_SET: Final = "kubernetes-cloud-provider/out-of-service"
-"""Annotation on nodes: the out-of-service taint is this controller's (value "true"). Must never change."""
-
 SHUTDOWN: Final = {"key": TAINT_NODE_SHUTDOWN, "effect": TAINT_EFFECT_NO_SCHEDULE}
 OUT_OF_SERVICE: Final = {
     "key": TAINT_NODE_OUT_OF_SERVICE,
-    "value": "nodeshutdown",
+    "value": "cloud-instance-shut-down",
     "effect": TAINT_EFFECT_NO_EXECUTE,
 }
+"""Ours. The value must never change: by it the taint is found again. Administrators write "nodeshutdown"."""
+
+_NO_WITNESS: Final = frozenset({TAINT_TO_BE_DELETED, TAINT_NODE_SHUTDOWN, TAINT_EXTERNAL_CLOUD_PROVIDER})
 
 
 class Attention(enum.Enum):
@@ -49,7 +53,9 @@ class Attention(enum.Enum):
     """It is not ready: the cloud is asked about its instance."""
 
 
-def attention(node: V1Node, prefixes: Sequence[str], now: float, grace: float) -> Attention:
+def attention(
+    node: V1Node, prefixes: Sequence[str], now: float, grace: float, *, out_of_service: bool = False
+) -> Attention:
     """What this node needs at `now` (unix seconds), if the provider's IDs have these prefixes.
 
     Nodes of other clouds need nothing, nor do those that are being deleted already, or that were created less than
@@ -58,7 +64,7 @@ def attention(node: V1Node, prefixes: Sequence[str], now: float, grace: float) -
     if not is_owned(provider_id_of(node), prefixes):
         return Attention.NONE
     if is_ready(node):
-        return Attention.TIDY if returned(node) else Attention.NONE
+        return Attention.TIDY if returned(node, out_of_service=out_of_service) else Attention.NONE
     meta = node.metadata
     if meta is None or meta.deletion_timestamp is not None:
         return Attention.NONE
@@ -80,25 +86,53 @@ def provider_id_of(node: V1Node) -> str:
     return (node.spec.provider_id if node.spec is not None else None) or ""
 
 
-def returned(node: V1Node) -> Patch:
-    """The node is ready, or its instance runs: what we wrote when it was shut down goes."""
-    ours = _is_marked(node)
-    patch = taints_changed(node_taints(node), remove=lambda taint: _is(taint, SHUTDOWN) or (ours and _is_oos(taint)))
-    return combined(patch, _mark(None)) if ours else patch
+def returned(node: V1Node, *, out_of_service: bool) -> Patch:
+    """The node is ready, or its instance runs: the taints that say that it is shut down go.
+
+    `out_of_service`: also our own out-of-service taint (`--node-out-of-service-taint`).
+    """
+    return taints_changed(
+        node_taints(node), remove=lambda taint: _is(taint, SHUTDOWN) or (out_of_service and _is_ours(taint))
+    )
 
 
 def shut_down(node: V1Node, *, out_of_service: bool) -> Patch:
     """The instance is switched off. `out_of_service`: have its pods evicted and its volumes detached.
 
-    Where somebody else has set the out-of-service taint, or removed ours, that is left as it is.
+    Where somebody else has set the out-of-service taint, that one serves.
     """
     wanted: list[Any] = [SHUTDOWN]
     taints = node_taints(node)
-    oos = out_of_service and not _is_marked(node) and find_taint(taints, TAINT_NODE_OUT_OF_SERVICE) is None
-    if oos:
+    if out_of_service and find_taint(taints, TAINT_NODE_OUT_OF_SERVICE) is None:
         wanted.append(OUT_OF_SERVICE)
-    patch = taints_changed(taints, add=wanted)
-    return combined(patch, _mark("true")) if oos else patch
+    return taints_changed(taints, add=wanted)
+
+
+def is_announced(node: V1Node) -> bool:
+    """Whether the cluster autoscaler has announced that it takes the node away.
+
+    The taint may be written by whoever may change Nodes, and so delete them. A kubelet can set it only when it
+    registers, and on its own Node alone.
+    """
+    return find_taint(node_taints(node), TAINT_TO_BE_DELETED) is not None
+
+
+def can_witness(node: V1Node, prefixes: Sequence[str]) -> bool:
+    """Whether this node's instance must exist, so that the cloud's answer about it shows whether it tells the truth."""
+    meta = node.metadata
+    return (
+        is_ready(node)
+        and is_owned(provider_id_of(node), prefixes)
+        and meta is not None
+        and meta.deletion_timestamp is None
+        and not any(taint.key in _NO_WITNESS for taint in node_taints(node))
+    )
+
+
+def zone_of(node: V1Node) -> str:
+    """The node's zone by its labels, the GA one first; "" without one."""
+    labels = (node.metadata.labels if node.metadata is not None else None) or {}
+    return labels.get(LABEL_TOPOLOGY_ZONE) or labels.get(LABEL_ZONE_BETA) or ""
 
 
 def without_provider_id(node: V1Node) -> V1Node:
@@ -116,14 +150,5 @@ def _is(taint: Any, other: dict[str, str]) -> bool:
     return (taint.get("key"), taint.get("effect")) == (other["key"], other["effect"])
 
 
-def _is_oos(taint: Any) -> bool:
+def _is_ours(taint: Any) -> bool:
     return _is(taint, OUT_OF_SERVICE) and taint.get("value") == OUT_OF_SERVICE["value"]
-
-
-def _is_marked(node: V1Node) -> bool:
-    annotations = (node.metadata.annotations if node.metadata is not None else None) or {}
-    return OUT_OF_SERVICE_SET in annotations
-
-
-def _mark(value: str | None) -> Patch:
-    return Patch({"metadata": {"annotations": {OUT_OF_SERVICE_SET: value}}}, versioned=True)

@@ -15,8 +15,10 @@ from attrs import field, frozen, validators
 from controllers.cloudcalls import CloudCallError
 from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
 from controllers.nodelifecycle.cases import Cases
+from controllers.nodelifecycle.permits import Permits
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
 from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
+from controllers.nodelifecycle.witnesses import Witnesses
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.events import EventRecorder
 from controllers.runtime.metrics import Metrics
@@ -41,6 +43,11 @@ _LINGER = 0.02
 _FLOOR = 1.0
 _LONGEST_PAUSE = 60.0
 _BATCH_FETCHERS = 8
+_AGAIN = 10
+"""Ready nodes said to be gone (batches of them, where there are batches) that are asked about again at each look."""
+_ALARM_PERIODS = 12
+"""Monitor periods after which a Ready node said to be gone raises the alarm: a minute, as the Node of a terminated
+instance stays Ready for up to 50 s (kube-controller-manager's --node-monitor-grace-period)."""
 
 
 @frozen(kw_only=True)
@@ -68,12 +75,12 @@ class NodeLifecycleOptions:
 
     out_of_service_taint: bool = False
     """Also taint nodes that the cloud confirms shut down with
-    `node.kubernetes.io/out-of-service=nodeshutdown:NoExecute`, so that their pods are evicted and their volumes
-    detached; it goes when they return. Only for clouds whose word that a machine is switched off can be trusted
-    (`--node-out-of-service-taint`)."""
+    `node.kubernetes.io/out-of-service=cloud-instance-shut-down:NoExecute`, so that their pods are evicted and their
+    volumes detached; it goes when they return. Only for clouds whose word that a machine is switched off can be
+    trusted (`--node-out-of-service-taint`)."""
 
     breaker: BreakerOptions = field(factory=BreakerOptions)
-    """How many nodes may be deleted in how much time."""
+    """Whether the cloud is believed when it says of nodes that they are gone."""
 
     concurrent_node_lifecycle_syncs: int = field(default=16, validator=validators.ge(1))
     """Nodes written at once (`--concurrent-node-lifecycle-syncs`)."""
@@ -113,7 +120,20 @@ class NodeLifecycleController:
         self._recorder = EventRecorder(rest, COMPONENT, clock=clock, metrics=metrics)
         period = options.node_monitor_period
         cases = Cases()
-        self._breaker = Breaker(options.breaker, quiet=2 * period + _LONGEST_PAUSE)
+        breaker = Breaker(options.breaker, now=clock.monotonic(), quiet=2 * period + _LONGEST_PAUSE)
+        batch = cloud.max_batch
+        witnesses = Witnesses(options.breaker.witnesses * batch, again=_AGAIN * batch)
+        self._cases = cases
+        self._permits = Permits(
+            self._informer.lister,
+            cases,
+            witnesses,
+            breaker,
+            self._recorder,
+            metrics,
+            clock,
+            alarm_after=_ALARM_PERIODS * period,
+        )
         # An unknown is asked about again at the sweep's pace, then slower: the cloud is in trouble.
         backoff = Backoff(base=min(period, _LONGEST_PAUSE), cap=_LONGEST_PAUSE)
         floor = min(_FLOOR, period / 2)
@@ -123,8 +143,10 @@ class NodeLifecycleController:
             queue,
             self._informer.lister,
             cases,
+            witnesses,
             cloud.provider_id_prefixes,
             grace=options.uninitialized_grace_period,
+            out_of_service=options.out_of_service_taint,
             clock=clock,
         )
         self._reconciler = NodeLifecycleReconciler(
@@ -134,8 +156,10 @@ class NodeLifecycleController:
             self._recorder,
             successors,
             cases,
-            self._breaker,
+            witnesses,
+            self._permits,
             self._triggers.attention,
+            self._triggers.call_witnesses,
             Policy(
                 confirmations=options.confirmations,
                 period=options.confirmation_period or period,
@@ -174,20 +198,28 @@ class NodeLifecycleController:
         )
 
     def health(self) -> list[tuple[str, bool, str]]:
-        """One (name, healthy, detail) for each worker and one for the breaker. Thread-safe.
+        """One (name, healthy, detail) for each worker and one for deletions that are held back. Thread-safe.
 
-        An open breaker is healthy: ending the process would not make the cloud's answers any better.
+        Nodes held back are healthy: ending the process would not make the cloud's answers any better.
         """
-        detail = "open: deletions are held back" if self._breaker.is_open else "closed"
+        detail = f"{self._cases.held()} nodes said to be gone are held back"
         return [*(worker.health() for worker in self._workers), ("NodeDeletionBreaker", True, detail)]
 
-    def release_breaker(self) -> bool:
-        """Let deletions through again, counted anew: an operator's word. Returns whether it was open. Thread-safe."""
-        return self._reconciler.release_breaker()
+    def release_breaker(self) -> int:
+        """Let the nodes go that are held back now: an operator's word. Returns how many they are. Thread-safe.
+
+        Each is deleted if the cloud still says that it is gone. Nodes that are held back later are not meant.
+        """
+        return self._permits.release()
 
     def _sweep(self) -> None:
         survey = self._triggers.survey()
-        self._reconciler.survey(survey)
+        self._cases.keep(survey.not_ready)
+        calm = not self._cases.lasting_unknowns(self._clock.monotonic(), 0.0)
+        self._permits.survey(survey.owned, calm)
+        self._reconciler.tell_unknown()
+        if self._options.breaker.enabled:
+            self._triggers.call_all_witnesses()
         log.debug("%d nodes are looked at", self._triggers.enqueue(survey))
 
     def _worker(

@@ -1,14 +1,15 @@
 """Stage 4: takes a node's key and the cloud's answer and does one unit of work, writing through stage 6.
 
 `fetch` is the batch's question (stage 5) and `reconcile` what follows for each key. A node is deleted here and nowhere
-else: after enough fresh answers "gone" in a row, when the breaker lets it, and only if the API server still has the
+else: after enough fresh answers "gone" in a row, when `permits.py` lets it, and only if the API server still has the
 very object that was judged. An exception, a missing answer or an overdue call is never "gone".
+
+A key is a node that is not ready, or a Ready node that is called as a witness: both are asked about in the same calls.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,7 @@ from attrs import evolve, frozen
 
 from cloudprovider import InstanceMetadata, InstanceState
 from controllers.nodelifecycle import changes
-from controllers.nodelifecycle.breaker import Admission, Breaker
-from controllers.nodelifecycle.cases import Answer, Case, Cases, judged
+from controllers.nodelifecycle.cases import Answer, Case, Cases
 from controllers.nodelifecycle.changes import Attention, is_ready, provider_id_of
 from controllers.runtime.apierrors import ApiError, Conflict, NotFound, ServerError, Unreachable
 from controllers.runtime.patch import ObjectReplaced, Patch, apply
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.cloudcalls import CloudCalls
-    from controllers.nodelifecycle.triggers import Survey
+    from controllers.nodelifecycle.permits import Permits
+    from controllers.nodelifecycle.witnesses import Witnesses
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
     from controllers.runtime.events import EventRecorder
@@ -66,8 +67,10 @@ class NodeLifecycleReconciler:
         recorder: EventRecorder,
         successors: WorkQueue[str],
         cases: Cases,
-        breaker: Breaker,
+        witnesses: Witnesses,
+        permits: Permits,
         attention: Callable[[V1Node], Attention],
+        call_witnesses: Callable[[V1Node], None],
         policy: Policy,
         metrics: Metrics,
         clock: Clock,
@@ -78,24 +81,15 @@ class NodeLifecycleReconciler:
         self._recorder = recorder
         self._successors = successors
         self._cases = cases
-        self._breaker = breaker
-        self._breaker_lock = threading.Lock()
+        self._witnesses = witnesses
+        self._permits = permits
         self._attention = attention
+        self._call_witnesses = call_witnesses
         self._policy = policy
         self._clock = clock
         self._deleted = metrics.counter(
             "node_lifecycle_deleted_nodes_total", "Nodes deleted because their instance is gone."
         )
-        self._trips = metrics.counter(
-            "node_lifecycle_deletion_breaker_trips_total",
-            "Times that too many nodes were to be deleted, so that the rest was held back.",
-        )
-        metrics.gauge(
-            "node_lifecycle_deletion_breaker_open", "1 while nodes to be deleted are held back, but for a trickle."
-        ).set_function(lambda: float(breaker.is_open))
-        metrics.gauge(
-            "node_lifecycle_held_nodes", "Nodes that the cloud says are gone, and that the breaker holds back."
-        ).set_function(lambda: float(cases.held()))
         metrics.gauge(
             "node_lifecycle_unknown_nodes", "Nodes that are not ready and of which the cloud has long said nothing."
         ).set_function(lambda: float(len(self._cases.lasting_unknowns(clock.monotonic(), policy.unknown_after))))
@@ -103,12 +97,12 @@ class NodeLifecycleReconciler:
     # ---- the question
 
     def fetch(self, keys: Sequence[str], deliver: Callable[[str, Answer | None], None]) -> None:
-        """Ask the cloud about those of the nodes that are not ready; the others need no answer."""
+        """Ask the cloud about those of the nodes that are not ready, or called as witnesses."""
         asked_at = self._clock.monotonic()
         nodes: dict[str, V1Node] = {}
         for key in keys:
             node = self._lister.get(key)
-            if node is not None and self._attention(node) is Attention.ASK:
+            if node is not None and (self._attention(node) is Attention.ASK or self._witnesses.is_called(key)):
                 nodes[key] = node
             else:
                 deliver(key, None)
@@ -130,32 +124,46 @@ class NodeLifecycleReconciler:
         if node is None:
             self._cases.forget(key)
             return None
+        attention = self._attention(node)
+        if attention is not Attention.ASK:
+            self._cases.forget(key)
+            self._testify(key, node, answer)
+            if attention is Attention.TIDY:
+                self._write(node, lambda fresh: self._returned(fresh) if is_ready(fresh) else Patch())
+            return None
         if isinstance(answer, Exception):
             raise answer
-        if answer is None or self._attention(node) is not Attention.ASK:
-            self._cases.forget(key)
-            if self._attention(node) is Attention.TIDY:
-                self._write(node, lambda fresh: changes.returned(fresh) if is_ready(fresh) else Patch())
+        if answer is None:
             return None
         if (uid_of(answer.node), provider_id_of(answer.node)) != (uid_of(node), provider_id_of(node)):
             return None  # it was asked about the former one; the next sweep asks about this one
-        case = judged(self._cases.get(key), answer, self._policy.period)
+        case = self._cases.file(key, answer, self._policy.period)
         if isinstance(answer.state, Exception):
             self._unknown(key, case, answer.state)
             raise answer.state
-        self._cases.put(key, case)
         if answer.state is InstanceState.RUNNING:
-            self._write(node, changes.returned)
+            self._write(node, self._returned)
             return None
         if answer.state is InstanceState.SHUTDOWN:
             return self._shut_down(key, node, case)
         return self._gone(key, node, case, answer)
 
+    def _testify(self, key: str, node: V1Node, answer: Answer | Exception | None) -> None:
+        """File what the cloud said of a node that is Ready; an answer about its former self says nothing of it."""
+        now = self._clock.monotonic()
+        if isinstance(answer, Answer):
+            asked = (uid_of(answer.node), provider_id_of(answer.node))
+            self._witnesses.file(key, asked, answer.asked_at, answer.state, now)
+        elif answer is not None:
+            self._witnesses.file(key, (uid_of(node), provider_id_of(node)), now, answer, now)
+
+    def _returned(self, node: V1Node) -> Patch:
+        return changes.returned(node, out_of_service=self._policy.out_of_service)
+
     def _unknown(self, key: str, case: Case, error: Exception) -> None:
         delay = getattr(error, "retry_after", None)
         if isinstance(delay, int | float) and delay > 0:
-            case = evolve(case, rests_until=self._clock.monotonic() + delay)
-        self._cases.put(key, case)
+            self._cases.replace(key, case, evolve(case, rests_until=self._clock.monotonic() + delay))
 
     def _shut_down(self, key: str, node: V1Node, case: Case) -> Result | None:
         confirmed = case.answers >= self._policy.confirmations
@@ -167,14 +175,21 @@ class NodeLifecycleReconciler:
         return None if confirmed or not self._policy.out_of_service else self._ask_again(key, case)
 
     def _ask_again(self, key: str, case: Case) -> Result:
-        """The answer is to be confirmed, a period after it came. Sweeps leave the node alone for somewhat longer."""
-        due = case.counted_at + self._policy.period
-        self._cases.put(key, evolve(case, rests_until=due + self._policy.period))
-        return Result(requeue_after=max(0.0, due - self._clock.monotonic()))
+        """The answer is to be confirmed, a period after it came."""
+        return self._look_again(key, case, case.counted_at + self._policy.period - self._clock.monotonic())
+
+    def _look_again(self, key: str, case: Case, seconds: float) -> Result:
+        """Look at the node again by a timer of its own. Sweeps leave it alone for somewhat longer."""
+        seconds = max(0.0, seconds)
+        until = self._clock.monotonic() + seconds + self._policy.period
+        self._cases.replace(key, case, evolve(case, rests_until=until))
+        return Result(requeue_after=seconds)
 
     def _gone(self, key: str, node: V1Node, case: Case, answer: Answer) -> Result | None:
         if case.provider_id and case.since == answer.answered_at:  # the first of the row
             self._successors.add(key)
+        if case.since == answer.answered_at and self._permits.needs_witnesses(node, case):
+            self._call_witnesses(node)
         if case.answers < self._policy.confirmations:
             log.info(
                 "node %s: the cloud says that its instance is gone (answer %d of %d)",
@@ -183,14 +198,10 @@ class NodeLifecycleReconciler:
                 self._policy.confirmations,
             )
             return self._ask_again(key, case)
-        now = self._clock.monotonic()
-        with self._breaker_lock:
-            admission = self._breaker.admit(now, case.since)
-            limit, deletions = self._breaker.limit(now), self._breaker.deletions(now)
-        if admission.released:
-            log.warning("deletions are let through again: %s", admission.released)
-        if not admission.allowed:
-            self._hold(key, node, case, admission, limit, deletions)
+        permit = self._permits.ask(key, node, case)
+        if permit.waiting:
+            return self._look_again(key, case, self._policy.period / 2)
+        if not permit.allowed:
             return None
         unused = True
         try:
@@ -200,8 +211,7 @@ class NodeLifecycleReconciler:
             raise
         finally:
             if unused:
-                with self._breaker_lock:
-                    self._breaker.refund(now)
+                self._permits.refund(permit)
         return None
 
     # ---- instances that were recreated
@@ -242,47 +252,9 @@ class NodeLifecycleReconciler:
                 "instance's kubelet must register again",
             )
 
-    # ---- the breaker
-
-    def _hold(self, key: str, node: V1Node, case: Case, admission: Admission, limit: int, deletions: int) -> None:
-        self._cases.put(key, evolve(case, held=True))
-        if admission.opened:
-            self._trips.inc()
-            log.error(
-                "ALARM: %d nodes were deleted within %g s and still more are gone, says the cloud. Its answers are no "
-                "longer trusted: deletions are held back",
-                deletions,
-                self._breaker.options.window,
-            )
-        if admission.opened or not case.held:
-            self._recorder.event(
-                node,
-                "Warning",
-                "DeletionBreakerOpened" if admission.opened else "DeletingNodeHeldBack",
-                f"The cloud says that the instance of this node is gone, but {limit} nodes per "
-                f"{self._breaker.options.window:g} s may be deleted and more would be: it is held back. If they are "
-                "gone indeed, restart with --node-deletion-breaker=false; if not, look after the cloud's answers",
-            )
-
-    def survey(self, survey: Survey) -> None:
-        """Take note of all nodes, before the sweep: for the breaker's share, and for whom nothing was heard of."""
-        now = self._clock.monotonic()
-        calm = not self._cases.lasting_unknowns(now, 0.0)
-        with self._breaker_lock:
-            closed = self._breaker.observe(now, survey.owned, calm=calm)
-        if closed:
-            log.warning("deletions are let through again: %s", closed)
-        self._cases.keep(survey.not_ready)
-        self._tell_unknown()
-
-    def release_breaker(self) -> bool:
-        """See `NodeLifecycleController.release_breaker`."""
-        with self._breaker_lock:
-            return self._breaker.release()
-
     # ---- the unknown
 
-    def _tell_unknown(self) -> None:
+    def tell_unknown(self) -> None:
         """Tell the owners of nodes of which the cloud has said nothing for long; parked keys are among them."""
         now = self._clock.monotonic()
         for name, case in self._cases.lasting_unknowns(now, self._policy.unknown_after):

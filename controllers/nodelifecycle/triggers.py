@@ -1,30 +1,42 @@
 """Stages 2 to 3: turns node events and the passing of time into keys of the queue `NodeLifecycle`.
 
 From the shared node informer and from a ticker. The sweep brings up every node that needs attention; events only make
-it quicker: a node that turns not ready is asked about at once, one that turns ready loses its taint at once.
+it quicker: a node that turns not ready is asked about at once, one that turns ready loses its taint at once. Where a
+node is said to be gone, Ready nodes of its zone are called as witnesses (see witnesses.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
 from cloudprovider.helpers.providerid import is_owned
-from controllers.nodelifecycle.changes import Attention, attention, is_ready, provider_id_of
+from controllers.nodelifecycle.changes import (
+    Attention,
+    attention,
+    can_witness,
+    is_announced,
+    is_ready,
+    provider_id_of,
+    zone_of,
+)
 from controllers.runtime.resources import key_of, uid_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.nodelifecycle.cases import Cases
+    from controllers.nodelifecycle.witnesses import Identity, Witnesses
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
     from controllers.runtime.workqueue import WorkQueue
 
 TIDY = 10
 """Priority of a ready node that nothing can be scheduled on, above that of one to ask about."""
+
+_PAUSE: Final = 1.0  # seconds between two calls of a zone's witnesses, as nodes turn out to be gone one by one
 
 
 @frozen
@@ -47,21 +59,27 @@ class NodeLifecycleTriggers:
         queue: WorkQueue[str],
         lister: Lister[V1Node],
         cases: Cases,
+        witnesses: Witnesses,
         prefixes: Sequence[str],
         *,
         grace: float,
+        out_of_service: bool,
         clock: Clock,
     ) -> None:
         self._queue = queue
         self._lister = lister
         self._cases = cases
+        self._witnesses = witnesses
+        self._called: dict[str, float] = {}  # zone: when its witnesses were called
         self._prefixes = tuple(prefixes)
         self._grace = grace
+        self._out_of_service = out_of_service
         self._clock = clock
 
     def attention(self, node: V1Node) -> Attention:
         """What this node needs now."""
-        return attention(node, self._prefixes, self._clock.time(), self._grace)
+        now = self._clock.time()
+        return attention(node, self._prefixes, now, self._grace, out_of_service=self._out_of_service)
 
     def on_update(self, old: V1Node, new: V1Node) -> None:
         if old is new:
@@ -73,11 +91,14 @@ class NodeLifecycleTriggers:
         if ready:
             if self.attention(new) is Attention.TIDY:
                 self._queue.add(name, TIDY)
-        elif is_ready(old) and self.attention(new) is Attention.ASK:
+            return
+        self._witnesses.excuse(name, self._clock.monotonic())
+        if is_ready(old) and self.attention(new) is Attention.ASK:
             self._queue.add(name)
 
     def on_delete(self, node: V1Node) -> None:
         self._cases.forget(key_of(node))
+        self._witnesses.excuse(key_of(node), self._clock.monotonic())
         self._queue.forget(key_of(node))
 
     def survey(self) -> Survey:
@@ -89,6 +110,40 @@ class NodeLifecycleTriggers:
                 owned += 1
                 found[self.attention(node)].add(key_of(node))
         return Survey(owned, frozenset(found[Attention.ASK]), frozenset(found[Attention.TIDY]))
+
+    def call_witnesses(self, node: V1Node) -> None:
+        """This node was just said to be gone for the first time: have the Ready nodes of its zone asked about."""
+        zone, now = zone_of(node), self._clock.monotonic()
+        if now - self._called.get(zone, -_PAUSE) >= _PAUSE:
+            self._call({zone: now})
+
+    def call_all_witnesses(self) -> None:
+        """Have the witnesses asked about whose word is missing, in every zone where a node is said to be gone."""
+        since: dict[str, float] = {}
+        for name, case in self._cases.gone():
+            node = self._lister.get(name)
+            if node is not None and case.is_of(node) and not case.released and not is_announced(node):
+                zone = zone_of(node)
+                since[zone] = max(case.since, since.get(zone, case.since))
+        self._witnesses.keep(since)
+        self._call(since)
+
+    def _call(self, since: Mapping[str, float]) -> None:
+        now = self._clock.monotonic()
+        for zone, nodes in self._who_can_witness(since).items():
+            self._called[zone] = now
+            self._witnesses.seat(zone, nodes, now)
+            for name in self._witnesses.call(zone, since[zone], now):
+                self._queue.add(name)
+
+    def _who_can_witness(self, zones: Collection[str]) -> dict[str, dict[str, Identity]]:
+        found: dict[str, dict[str, Identity]] = {zone: {} for zone in zones}
+        if zones:
+            for node in self._lister.list():
+                zone = zone_of(node)
+                if zone in found and can_witness(node, self._prefixes):
+                    found[zone][key_of(node)] = (uid_of(node), provider_id_of(node))
+        return found
 
     def enqueue(self, survey: Survey) -> int:
         """Have the nodes worked on that need it, but for those that rest; returns how many."""

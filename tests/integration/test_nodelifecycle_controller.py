@@ -102,11 +102,13 @@ def _join(
     ready: str | Sequence[int] = "False",
     taints: Sequence[dict[str, Any]] = (),
     provider_id: str | None = "fake://i-{}",
+    zone: str = "",
 ) -> None:
     """Let nodes join; `ready` is the condition's status, or the numbers of those that are."""
 
     def create(number: int) -> None:
-        node = small_node(_name(number), taints=[dict(taint) for taint in taints])
+        labels = {"topology.kubernetes.io/zone": zone} if zone else {}
+        node = small_node(_name(number), taints=[dict(taint) for taint in taints], labels=labels)
         if provider_id is not None:
             node["spec"]["providerID"] = provider_id.format(_name(number))
         status = ready if isinstance(ready, str) else "True" if number in ready else "False"
@@ -151,7 +153,7 @@ def _pass(running: Running, sweeps: int = 4) -> None:
 def test_gone_nodes_are_deleted_once_confirmed_and_others_kept(api: Cluster, capabilities: list[str]) -> None:
     with _cloud(capabilities=capabilities) as cloud:
         _join(api, range(4), ready=[3])
-        for number in (0, 1, 3):
+        for number in (0, 1):
             cloud.console.remove_instance(_name(number))
         with lifecycle(api.kubeconfig, cloud) as running:
             eventually(lambda: _names(api) == {"node-0002", "node-0003"})
@@ -175,18 +177,59 @@ def test_a_single_wrong_answer_deletes_nothing(api: Cluster, cloud: FakeCloud) -
     assert running.count("node_lifecycle_deleted_nodes_total") == 0
 
 
-@pytest.mark.row("N1")
-def test_a_cloud_that_lost_everything_costs_half_of_the_nodes_and_raises_an_alarm(api: Cluster) -> None:
+@pytest.mark.row("N1", "N21")
+def test_a_cloud_that_lost_everything_costs_no_node_at_first_and_raises_an_alarm(api: Cluster) -> None:
     with _cloud(0) as cloud:
         _join(api, range(100))
         with lifecycle(api.kubeconfig, cloud) as running:
-            eventually(lambda: running.count("node_lifecycle_held_nodes") == 50)
+            eventually(lambda: running.count("node_lifecycle_held_nodes") == 100)
             _pass(running, 100)
             events = eventually(lambda: _alarms(api))
-        assert len(_names(api)) == 50
+            assert len(_names(api)) == 100, "no Ready node can witness, and a new process begins with a trickle"
+            assert running.controller.release_breaker() == 100
+            eventually(lambda: not _names(api), timeout=20)
         assert events == 1
         assert running.count("node_lifecycle_deletion_breaker_open") == 1
         assert running.count("node_lifecycle_deletion_breaker_trips_total") == 1
+
+
+@pytest.mark.row("N21")
+@pytest.mark.parametrize("capabilities", [BATCH, SINGLE], ids=["batch", "v2"])
+def test_a_lying_zone_is_held_while_another_zones_scale_in_is_done(api: Cluster, capabilities: list[str]) -> None:
+    with _cloud(capabilities=capabilities) as cloud:
+        _join(api, range(10), ready=range(5, 10), zone="a")
+        _join(api, range(10, 20), ready=range(17, 20), zone="b")
+        for number in [0, 1, 2, 9, *range(10, 17)]:  # node-0009 runs all the same: its kubelet says so
+            cloud.console.remove_instance(_name(number))
+        with lifecycle(api.kubeconfig, cloud) as running:
+            eventually(lambda: not _names(api) & {_name(number) for number in range(10, 17)}, timeout=20)
+            event = _event(api, "ReadyNodeSaidToBeGone", "node-0009")
+            held = _event(api, "DeletingNodeHeldBack", "node-0001")
+            _pass(running, 20)
+            assert len(_names(api)) == 13
+            assert running.count("node_lifecycle_held_nodes") == 3
+            assert running.count("node_lifecycle_contradicting_nodes") == 1
+            assert running.count("node_lifecycle_deletion_breaker_trips_total") == 1
+            _set_ready(api, "node-0009", "Unknown")
+            eventually(lambda: not _names(api) & {_name(number) for number in (0, 1, 2, 9)}, timeout=20)
+        assert len(_names(api)) == 9
+    assert event["type"] == held["type"] == "Warning"
+    assert "zone 'a'" in event["message"]
+
+
+@pytest.mark.row("N21")
+def test_a_cloud_that_leaves_ready_nodes_out_deletes_none(api: Cluster, cloud: FakeCloud) -> None:
+    _join(api, range(20), ready=range(10, 20))
+    for number in [*range(5), 19]:
+        cloud.console.remove_instance(_name(number))
+    with lifecycle(api.kubeconfig, cloud) as running:
+        eventually(lambda: running.count("node_lifecycle_held_nodes") == 5)
+        _pass(running, 50)
+        assert running.count("node_lifecycle_deleted_nodes_total") == 0
+    with lifecycle(api.kubeconfig, cloud) as running:  # nor does a new process
+        eventually(lambda: running.count("node_lifecycle_held_nodes") == 5)
+        _pass(running, 50)
+    assert len(_names(api)) == 20
 
 
 def _alarms(api: Cluster) -> int:
@@ -195,13 +238,13 @@ def _alarms(api: Cluster) -> int:
 
 @pytest.mark.row("N1", "N4")
 def test_a_cloud_whose_credentials_expired_costs_no_node(api: Cluster, cloud: FakeCloud) -> None:
-    _join(api, range(20))
+    _join(api, range(20), ready=[0])
     cloud.faults.add({"action": "expired-credentials", "method": "instance*"})
     options = evolve(FAST, unknown_event_after=0.5)
     with lifecycle(api.kubeconfig, cloud, options) as running:
         event = _event(api, "InstanceStateUnknown", "node-0007")
         assert running.writes() == 0
-        assert running.count("node_lifecycle_unknown_nodes") == 20
+        assert running.count("node_lifecycle_unknown_nodes") == 19
         cloud.faults.clear()
         cloud.console.remove_instance("node-0007")
         eventually(lambda: "node-0007" not in _names(api), timeout=20)
@@ -211,7 +254,7 @@ def test_a_cloud_whose_credentials_expired_costs_no_node(api: Cluster, cloud: Fa
 
 @pytest.mark.row("N2")
 def test_a_node_that_returned_unseen_is_not_deleted(api: Cluster, cloud: FakeCloud) -> None:
-    _join(api, range(1))
+    _join(api, range(2), ready=[1])
     cloud.console.remove_instance("node-0000")
     with lifecycle(api.kubeconfig, cloud) as running:
         real = running.controller._reconciler._rest  # to come between the judgement and the DELETE
@@ -230,7 +273,7 @@ def test_a_node_that_returned_unseen_is_not_deleted(api: Cluster, cloud: FakeClo
         running.controller._reconciler._rest = Between()  # type: ignore[assignment]  # a stand-in
         eventually(lambda: deletes)
         time.sleep(1.0)
-    assert _names(api) == {"node-0000"}
+    assert _names(api) == {"node-0000", "node-0001"}
     assert "DeletingNode" not in _reasons(api)
     assert deletes[0]["preconditions"]["uid"] == api.get(f"{NODES}/node-0000")["metadata"]["uid"]
 
@@ -241,21 +284,22 @@ def test_foreign_and_new_nodes_are_left_alone(api: Cluster, cloud: FakeCloud) ->
     _join(api, [1], provider_id=None)
     _join(api, [2], taints=[UNINITIALIZED])
     _join(api, [3])
+    _join(api, [4], ready="True")
     for number in range(4):
         cloud.console.remove_instance(_name(number))
     with lifecycle(api.kubeconfig, cloud):
         eventually(lambda: "node-0003" not in _names(api))
-    assert _names(api) == {"node-0000", "node-0001", "node-0002"}
+    assert _names(api) == {"node-0000", "node-0001", "node-0002", "node-0004"}
     assert SHUTDOWN in _taints(api)
     with lifecycle(api.kubeconfig, cloud, evolve(FAST, uninitialized_grace_period=0)):
-        eventually(lambda: _names(api) == {"node-0000", "node-0001"})
+        eventually(lambda: _names(api) == {"node-0000", "node-0001", "node-0004"})
 
 
 @pytest.mark.row("N5")
 @pytest.mark.parametrize("capabilities", [BATCH, SINGLE], ids=["batch", "v2"])
 def test_a_hung_call_costs_its_node_alone(api: Cluster, capabilities: list[str]) -> None:
     with _cloud(capabilities=capabilities) as cloud:
-        _join(api, range(20))
+        _join(api, range(20), ready=[19])
         cloud.faults.add({"name": "hung", "action": "hang", "method": "instance*", "key": "node-0000", "scope": "call"})
         for number in range(1, 6):
             cloud.console.remove_instance(_name(number))
@@ -283,7 +327,7 @@ def test_nobody_waits_behind_calls_that_hang_before_their_deadline(api: Cluster,
         )
         for number in range(20):
             cloud.console.remove_instance(_name(number))
-        options = evolve(FAST, breaker=BreakerOptions(at_least=100))
+        options = evolve(FAST, breaker=BreakerOptions(enabled=False))
         with lifecycle(api.kubeconfig, cloud, options, CloudCallOptions(timeout=60.0, patience=0.2)):
             eventually(lambda: _names(api) == slow, timeout=20)
             cloud.faults.clear()
@@ -304,7 +348,7 @@ def test_a_sweep_asks_in_batches_about_nodes_that_are_not_ready(api: Cluster) ->
 
 @pytest.mark.row("N16")
 def test_a_recreated_instance_is_told_and_the_former_node_deleted(api: Cluster, cloud: FakeCloud) -> None:
-    _join(api, range(2))
+    _join(api, range(2), ready=[1])
     made = cloud.console.recreate_instance("node-0000")
     with lifecycle(api.kubeconfig, cloud):
         event = _event(api, "InstanceRecreated")
@@ -341,10 +385,30 @@ def test_out_of_service_when_asked_for(api: Cluster, cloud: FakeCloud) -> None:
     with lifecycle(api.kubeconfig, cloud, evolve(FAST, out_of_service_taint=True)):
         eventually(lambda: _taints(api) == before | {SHUTDOWN, OUT_OF_SERVICE})
         (taint,) = [t for t in api.get(f"{NODES}/node-0000")["spec"]["taints"] if t["key"] == OUT_OF_SERVICE]
-        assert (taint["value"], taint["effect"]) == ("nodeshutdown", "NoExecute")
+        assert (taint["value"], taint["effect"]) == ("cloud-instance-shut-down", "NoExecute")
         cloud.console.set_shutdown("node-0000", False)
         eventually(lambda: _taints(api) == before)
     assert not api.get(f"{NODES}/node-0000")["metadata"].get("annotations")
+
+
+@pytest.mark.row("N17")
+@pytest.mark.parametrize("enabled", [True, False], ids=["option on", "option off"])
+def test_an_administrators_out_of_service_taint_stays_whatever_annotation_is_forged(
+    api: Cluster, cloud: FakeCloud, enabled: bool
+) -> None:
+    admins = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
+    _join(api, range(3), taints=[admins, {"key": SHUTDOWN, "effect": "NoSchedule"}], ready=[0])
+    body = {"metadata": {"annotations": {"kubernetes-cloud-provider/out-of-service": "true"}}}
+    for number in range(3):
+        api.patch(f"{NODES}/{_name(number)}", body)
+    with lifecycle(api.kubeconfig, cloud, evolve(FAST, out_of_service_taint=enabled)) as running:
+        eventually(lambda: not any(SHUTDOWN in _taints(api, _name(number)) for number in range(3)))
+        _pass(running, 4)
+        for number in range(3):
+            node = api.get(f"{NODES}/{_name(number)}")
+            (taint,) = [taint for taint in node["spec"]["taints"] if taint["key"] == OUT_OF_SERVICE]
+            assert taint["value"] == "nodeshutdown"
+            assert node["metadata"]["annotations"].items() >= body["metadata"]["annotations"].items()
 
 
 def test_two_hundred_of_seven_hundred_are_deleted_soon_after_confirmation(api: Cluster) -> None:
@@ -352,7 +416,7 @@ def test_two_hundred_of_seven_hundred_are_deleted_soon_after_confirmation(api: C
         _join(api, range(700), ready=range(200, 700))
         for number in range(200):
             cloud.console.remove_instance(_name(number))
-        options = NodeLifecycleOptions(node_monitor_period=1.0, breaker=BreakerOptions(at_least=1000))
+        options = NodeLifecycleOptions(node_monitor_period=1.0)
         with lifecycle(api.kubeconfig, cloud, options) as running:
             limit = time.monotonic() + 30
             while not running.count("node_lifecycle_deleted_nodes_total") and time.monotonic() < limit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -12,8 +13,10 @@ from cloudprovider import InstanceMetadata, InstanceState
 from cloudprovider.helpers import same_provider_id
 from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
 from controllers.nodelifecycle.cases import Cases
+from controllers.nodelifecycle.permits import Permits
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
 from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
+from controllers.nodelifecycle.witnesses import Witnesses
 from controllers.runtime.apierrors import ApiError, Conflict, NotFound
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.worker import Result
@@ -22,10 +25,14 @@ from tests.support.clock import FakeClock
 
 PERIOD = 5.0
 SHUTDOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
-OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+OUT_OF_SERVICE = {
+    "key": "node.kubernetes.io/out-of-service",
+    "value": "cloud-instance-shut-down",
+    "effect": "NoExecute",
+}
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 OTHER = {"key": "example.com/dedicated", "value": "x", "effect": "NoExecute", "timeAdded": "2026-01-02T03:04:05Z"}
-MARK = "kubernetes-cloud-provider/out-of-service"
+ADMINS = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 
 Raw = dict[str, Any]
 
@@ -40,6 +47,7 @@ def raw_node(
     version: str = "7",
     created: float = 0.0,
     annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
     deleted: bool = False,
 ) -> Raw:
     metadata: Raw = {
@@ -48,6 +56,7 @@ def raw_node(
         "resourceVersion": version,
         "creationTimestamp": datetime.fromtimestamp(created, UTC).isoformat(),
         "annotations": dict(annotations or {}),
+        "labels": dict(labels or {}),
     }
     if deleted:
         metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z"
@@ -69,6 +78,7 @@ class Cloud:
 
     def __init__(self) -> None:
         self.says: dict[str, InstanceState | Exception] = {}
+        self.silent: set[str] = set()  # a call about them does not return
         self.by_name: dict[str, InstanceMetadata | Exception] = {}
         self.asked: list[str] = []
         self.named: list[V1Node] = []
@@ -82,7 +92,8 @@ class Cloud:
             assert one.metadata is not None
             name = str(one.metadata.name)
             self.asked.append(name)
-            deliver(name, self.says.get(name, InstanceState.RUNNING))
+            if name not in self.silent:
+                deliver(name, self.says.get(name, InstanceState.RUNNING))
 
     def same_provider_id(self, one: str, other: str) -> bool:
         return same_provider_id(one, other)
@@ -177,6 +188,7 @@ class Bench:
         prefixes: tuple[str, ...] = ("fake://",),
         grace: float = 600.0,
         unknown_after: float = 300.0,
+        max_batch: int = 100,
     ) -> None:
         self.clock = FakeClock()
         self.metrics = Metrics()
@@ -184,9 +196,29 @@ class Bench:
         self.cases = Cases()
         self.queue: WorkQueue[str] = WorkQueue("NodeLifecycle", clock=self.clock, metrics=self.metrics)
         self.successors: WorkQueue[str] = WorkQueue("NodeSuccessor", clock=self.clock, metrics=self.metrics)
-        self.breaker = Breaker(breaker or BreakerOptions(), quiet=70.0)
+        self.breaker = Breaker(breaker or BreakerOptions(), now=self.clock.monotonic(), quiet=70.0)
+        self.witnesses = Witnesses(
+            self.breaker.options.witnesses * max_batch, again=10 * max_batch, rng=random.Random(1)
+        )
         self.triggers = NodeLifecycleTriggers(
-            self.queue, cast(Any, self.lister), self.cases, prefixes, grace=grace, clock=self.clock
+            self.queue,
+            cast(Any, self.lister),
+            self.cases,
+            self.witnesses,
+            prefixes,
+            grace=grace,
+            out_of_service=out_of_service,
+            clock=self.clock,
+        )
+        self.permits = Permits(
+            cast(Any, self.lister),
+            self.cases,
+            self.witnesses,
+            self.breaker,
+            cast(Any, self.recorder),
+            self.metrics,
+            self.clock,
+            alarm_after=60.0,
         )
         self.reconciler = NodeLifecycleReconciler(
             cast(Any, self.server),
@@ -195,8 +227,10 @@ class Bench:
             cast(Any, self.recorder),
             self.successors,
             self.cases,
-            self.breaker,
+            self.witnesses,
+            self.permits,
             self.triggers.attention,
+            self.triggers.call_witnesses,
             Policy(
                 confirmations=confirmations, period=PERIOD, unknown_after=unknown_after, out_of_service=out_of_service
             ),
@@ -215,10 +249,16 @@ class Bench:
         self.triggers.on_delete(self.lister.nodes.pop(name))
 
     def run(self, *names: str) -> dict[str, Result | Exception | None]:
+        """What the worker does with these keys, and then with those of the witnesses that are called."""
+        results = self.reconciled(names)
+        self._hear()
+        return results
+
+    def reconciled(self, names: Sequence[str]) -> dict[str, Result | Exception | None]:
         """What the worker does with these keys: one fetch, and a reconcile of each answer."""
         answers: dict[str, Any] = {}
         self.reconciler.fetch(names, answers.__setitem__)
-        assert answers.keys() == set(names)
+        assert answers.keys() == set(names) - self.cloud.silent
         results: dict[str, Result | Exception | None] = {}
         for name, answer in answers.items():
             try:
@@ -230,11 +270,7 @@ class Bench:
                 self.drop(name)
         return results
 
-    def sweep(self) -> set[str]:
-        """One tick: survey and enqueue; returns the keys, and takes them off the queue."""
-        survey = self.triggers.survey()
-        self.reconciler.survey(survey)
-        self.triggers.enqueue(survey)
+    def _take(self) -> set[str]:
         keys = set()
         while len(self.queue):
             key = self.queue.get(timeout=0)
@@ -242,6 +278,33 @@ class Bench:
             self.queue.done(key)
             keys.add(key)
         return keys
+
+    def _hear(self) -> set[str]:
+        """Ask about the witnesses that are called; returns the other keys of the queue."""
+        keys = self._take()
+        called = sorted(key for key in keys if self.witnesses.is_called(key))
+        if called:
+            self.clock.advance(0.001)
+            self.run(*called)
+        for key in keys.difference(called):
+            self.queue.add(key)
+        return keys.difference(called)
+
+    def sweep(self) -> set[str]:
+        """One tick; asks about the witnesses; returns the other keys, and takes them off the queue."""
+        self.survey()
+        self._hear()
+        return self._take()
+
+    def survey(self) -> None:
+        """What the controller does at each tick."""
+        survey = self.triggers.survey()
+        self.cases.keep(survey.not_ready)
+        self.permits.survey(survey.owned, not self.cases.lasting_unknowns(self.clock.monotonic(), 0.0))
+        self.reconciler.tell_unknown()
+        if self.breaker.options.enabled:
+            self.triggers.call_all_witnesses()
+        self.triggers.enqueue(survey)
 
     def tick(self, seconds: float = PERIOD) -> None:
         """Time passes, then what a sweep brings up is worked on."""

@@ -11,9 +11,17 @@ from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
 pytestmark = pytest.mark.row("N1")
 
 
+def _breaker(options: BreakerOptions, **more: float) -> Breaker:
+    """One that has been calm for long."""
+    breaker = Breaker(options, now=-1e9, **more)
+    breaker.observe(-1e6, 0)
+    breaker.observe(-1e6 + 1, 0)
+    return breaker
+
+
 def _opened(owned: int = 100, **options: float) -> tuple[Breaker, int]:
     """An open breaker at time 0, and how many it let through before."""
-    breaker = Breaker(BreakerOptions(**options))  # type: ignore[arg-type]  # numbers only
+    breaker = _breaker(BreakerOptions(**options))  # type: ignore[arg-type]  # numbers only
     breaker.observe(0.0, owned)
     allowed = 0
     while breaker.admit(0.0, -10.0).allowed:
@@ -29,13 +37,13 @@ def test_the_default_is_half_of_the_nodes_and_at_least_ten(owned: int, expected:
 
 
 def test_only_the_first_refusal_opens() -> None:
-    breaker = Breaker(BreakerOptions(at_least=1, share=0))
+    breaker = _breaker(BreakerOptions(at_least=1, share=0))
     assert breaker.admit(0, 0).allowed
     assert [breaker.admit(0, 0).opened for _ in range(3)] == [True, False, False]
 
 
 def test_the_share_is_of_the_nodes_that_were_there_not_of_those_left() -> None:
-    breaker = Breaker(BreakerOptions())
+    breaker = _breaker(BreakerOptions())
     breaker.observe(0.0, 100)
     assert all(breaker.admit(float(at), 0).allowed for at in range(30))
     breaker.observe(30.0, 70)
@@ -44,7 +52,7 @@ def test_the_share_is_of_the_nodes_that_were_there_not_of_those_left() -> None:
 
 
 def test_old_numbers_of_nodes_are_forgotten() -> None:
-    breaker = Breaker(BreakerOptions())
+    breaker = _breaker(BreakerOptions())
     breaker.observe(0.0, 100)
     breaker.observe(1.0, 40)
     assert breaker.limit(599.0) == 50
@@ -53,7 +61,7 @@ def test_old_numbers_of_nodes_are_forgotten() -> None:
 
 
 def test_what_was_deleted_long_ago_no_longer_counts() -> None:
-    breaker = Breaker(BreakerOptions(at_least=2, share=0))
+    breaker = _breaker(BreakerOptions(at_least=2, share=0))
     assert breaker.admit(0, 0).allowed
     assert breaker.admit(300, 0).allowed
     assert breaker.admit(600, 0).allowed, "the first one has left the window"
@@ -115,27 +123,34 @@ def test_silence_of_the_cloud_does_not_close_it() -> None:
 
 
 def test_the_quiet_time_is_longer_than_a_long_monitor_period() -> None:
-    breaker = Breaker(BreakerOptions(at_least=0, share=0, window=10), quiet=100)
+    breaker = _breaker(BreakerOptions(at_least=0, share=0, window=10), quiet=100)
     assert breaker.admit(0, 0).opened
     assert not breaker.observe(99.0, 1)
     assert breaker.observe(100.0, 1)
 
 
-def test_an_operator_releases_it() -> None:
-    breaker, allowed = _opened()
-    assert breaker.release()
-    assert not breaker.release()
-    assert sum(breaker.admit(1.0, 0).allowed for _ in range(200)) == allowed
+@pytest.mark.row("N21")
+def test_a_new_process_lets_a_trickle_through_and_raises_no_alarm_for_few() -> None:
+    breaker = Breaker(BreakerOptions(at_least=2, share=0, release_after=0), now=0.0)
+    assert [breaker.admit(1.0, 0.0, held).allowed for held in (0, 1)] == [False, False]
+    alarming = [breaker.is_alarming]
+    assert [breaker.admit(2.0, 0.0, held).opened for held in (2, 3)] == [True, False], "more than the limit"
+    assert [*alarming, breaker.is_alarming] == [False, True]
+    allowed = [at for at in range(3, 200) if breaker.admit(float(at), 0.0, 3).allowed]
+    assert allowed == [60, 120, 180]
 
 
-def test_turned_off_it_lets_everything_through() -> None:
-    breaker = Breaker(BreakerOptions(enabled=False, at_least=0, share=0))
-    assert all(breaker.admit(0, 0).allowed for _ in range(500))
-    assert not breaker.is_open
+@pytest.mark.row("N21")
+def test_a_new_process_counts_as_ever_after_a_calm_window() -> None:
+    breaker = Breaker(BreakerOptions(), now=0.0)
+    assert not breaker.observe(599.0, 100)
+    assert breaker.is_open
+    assert not breaker.observe(600.0, 100), "there was no alarm to take back"
+    assert sum(breaker.admit(601.0, 0.0).allowed for _ in range(100)) == 50
 
 
 def test_a_leave_that_was_not_used_is_given_back() -> None:
-    breaker = Breaker(BreakerOptions(at_least=1, share=0))
+    breaker = _breaker(BreakerOptions(at_least=1, share=0))
     assert breaker.admit(1.0, 0).allowed
     breaker.refund(1.0)
     assert breaker.admit(2.0, 0).allowed
@@ -153,7 +168,7 @@ def test_no_window_sees_more_than_the_limit_and_the_trickle(
     steps: list[float], owned: int, at_least: int, trickle: float
 ) -> None:
     options = BreakerOptions(at_least=at_least, trickle=trickle, release_after=0)
-    breaker = Breaker(options)
+    breaker = _breaker(options)
     now, allowed = 0.0, []
     for step in steps:
         now += step

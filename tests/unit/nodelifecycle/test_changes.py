@@ -8,10 +8,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kubernetes.client.models.v1_node import V1Node
 
-from controllers.nodelifecycle.changes import Attention, attention, returned, shut_down, without_provider_id
+from controllers.nodelifecycle.changes import (
+    Attention,
+    attention,
+    can_witness,
+    returned,
+    shut_down,
+    without_provider_id,
+    zone_of,
+)
 from controllers.runtime.patch import Patch
-from tests.unit.nodelifecycle.support import MARK, OTHER, OUT_OF_SERVICE, SHUTDOWN, UNINITIALIZED, node
+from tests.unit.nodelifecycle.support import ADMINS, OTHER, OUT_OF_SERVICE, SHUTDOWN, UNINITIALIZED, node
 
 NOW = 10_000.0
 OURS = ("fake://",)
@@ -33,7 +42,8 @@ def test_a_ready_node_is_asked_about_never() -> None:
 
 def test_a_ready_node_with_a_taint_of_ours_is_tidied() -> None:
     assert _attention(ready="True", taints=[SHUTDOWN]) is Attention.TIDY
-    assert _attention(ready="True", annotations={MARK: "true"}) is Attention.TIDY
+    ours = node(ready="True", taints=[OUT_OF_SERVICE])
+    assert attention(ours, OURS, NOW, 600.0, out_of_service=True) is Attention.TIDY
 
 
 @pytest.mark.row("N3")
@@ -73,31 +83,34 @@ def test_the_shutdown_taint_is_added_once_and_others_are_kept() -> None:
 
 
 def test_the_shutdown_taint_is_removed_and_others_are_kept() -> None:
-    assert _taints(returned(node(taints=[OTHER, SHUTDOWN, UNINITIALIZED]))) == [OTHER, UNINITIALIZED]
-    assert not returned(node(taints=[OTHER]))
+    assert _taints(_back(node(taints=[OTHER, SHUTDOWN, UNINITIALIZED]))) == [OTHER, UNINITIALIZED]
+    assert not _back(node(taints=[OTHER]))
 
 
-def test_the_out_of_service_taint_is_marked_as_ours_and_removed_with_its_mark() -> None:
+def _back(node: V1Node) -> Patch:
+    return returned(node, out_of_service=True)
+
+
+@pytest.mark.row("N17")
+def test_the_out_of_service_taint_is_known_by_its_value() -> None:
     patch = shut_down(node(taints=[OTHER, SHUTDOWN]), out_of_service=True)
     assert _taints(patch) == [OTHER, SHUTDOWN, OUT_OF_SERVICE]
-    assert patch.body["metadata"]["annotations"] == {MARK: "true"}
-    back = returned(node(taints=[OTHER, SHUTDOWN, OUT_OF_SERVICE], annotations={MARK: "true"}))
-    assert _taints(back) == [OTHER]
-    assert back.body["metadata"]["annotations"] == {MARK: None}
-    assert not shut_down(node(taints=[SHUTDOWN, OUT_OF_SERVICE], annotations={MARK: "true"}), out_of_service=True)
+    assert "annotations" not in patch.body.get("metadata", {})
+    assert OUT_OF_SERVICE["value"] != ADMINS["value"], "the value that the documentation tells people to use"
+    off = node(taints=[OTHER, SHUTDOWN, OUT_OF_SERVICE])
+    assert _taints(_back(off)) == [OTHER]
+    assert not shut_down(off, out_of_service=True)
+    assert _taints(returned(off, out_of_service=False)) == [OTHER, OUT_OF_SERVICE], "only with the option on"
 
 
-def test_an_out_of_service_taint_that_a_person_set_stays_that_persons() -> None:
-    theirs = [SHUTDOWN, OUT_OF_SERVICE]
-    assert not shut_down(node(taints=theirs), out_of_service=True)
-    assert _taints(returned(node(taints=theirs))) == [OUT_OF_SERVICE]
-    other_value = {**OUT_OF_SERVICE, "value": "repair"}
-    assert not shut_down(node(taints=[SHUTDOWN, other_value]), out_of_service=True)
-    assert _taints(returned(node(taints=[SHUTDOWN, other_value], annotations={MARK: "true"}))) == [other_value]
-
-
-def test_an_out_of_service_taint_that_a_person_removed_is_not_set_again() -> None:
-    assert not shut_down(node(taints=[SHUTDOWN], annotations={MARK: "true"}), out_of_service=True)
+@pytest.mark.row("N17")
+def test_an_administrators_out_of_service_taint_stays_whatever_the_annotations_say() -> None:
+    forged = {"kubernetes-cloud-provider/out-of-service": "true"}
+    for theirs in (ADMINS, {**OUT_OF_SERVICE, "value": "repair"}):
+        taints = [SHUTDOWN, theirs]
+        assert not shut_down(node(taints=taints, annotations=forged), out_of_service=True)
+        assert _taints(_back(node(taints=taints, annotations=forged))) == [theirs]
+        assert not _back(node(taints=[theirs], annotations=forged))
 
 
 @given(
@@ -114,10 +127,9 @@ def test_an_out_of_service_taint_that_a_person_removed_is_not_set_again() -> Non
 )
 def test_there_and_back_leaves_what_was_there(foreign: list[dict[str, str]], out_of_service: bool) -> None:
     patch = shut_down(node(taints=foreign), out_of_service=out_of_service)
-    mark = (patch.body.get("metadata") or {}).get("annotations") or {}
-    off = node(taints=_taints(patch), annotations=mark)
+    off = node(taints=_taints(patch))
     assert not shut_down(off, out_of_service=out_of_service)
-    assert _taints(returned(off)) == foreign
+    assert _taints(returned(off, out_of_service=out_of_service)) == foreign
 
 
 def test_the_nameless_copy_is_a_copy_and_no_revision() -> None:
@@ -129,3 +141,24 @@ def test_the_nameless_copy_is_a_copy_and_no_revision() -> None:
     assert original.spec is not None
     assert (copy.metadata.name, copy.metadata.resource_version, copy.spec.provider_id) == ("n1", None, None)
     assert (original.metadata.resource_version, original.spec.provider_id) == ("7", "fake://i-1")
+
+
+def test_who_can_witness() -> None:
+    assert can_witness(node(ready="True"), OURS)
+    announced = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
+    for other in (
+        node(ready="False"),
+        node(ready=None),
+        node(ready="True", provider_id="other://i-1"),
+        node(ready="True", provider_id=None),
+        node(ready="True", deleted=True),
+        *(node(ready="True", taints=[taint]) for taint in (UNINITIALIZED, SHUTDOWN, announced)),
+    ):
+        assert not can_witness(other, OURS)
+
+
+def test_the_zone_is_that_of_the_newer_label() -> None:
+    beta = {"failure-domain.beta.kubernetes.io/zone": "b"}
+    assert zone_of(node(labels={**beta, "topology.kubernetes.io/zone": "a"})) == "a"
+    assert zone_of(node(labels=beta)) == "b"
+    assert zone_of(node()) == ""

@@ -12,7 +12,6 @@ from controllers.nodelifecycle.breaker import BreakerOptions
 from controllers.runtime.apierrors import Conflict, Forbidden, ServerError
 from controllers.runtime.worker import Result
 from tests.unit.nodelifecycle.support import (
-    MARK,
     OTHER,
     OUT_OF_SERVICE,
     PERIOD,
@@ -26,8 +25,14 @@ GONE, RUNNING, OFF = InstanceState.GONE, InstanceState.RUNNING, InstanceState.SH
 UNKNOWN = CallFailed("the cloud is on fire")
 
 
-def _gone(count: int = 1, **fields: Any) -> tuple[Bench, list[str]]:
+def _gone(count: int = 1, *, witness: bool = True, **fields: Any) -> tuple[Bench, list[str]]:
+    """So many nodes whose instances are gone, beside one that is Ready, or in a process that has been calm for long."""
     bench = Bench(**fields)
+    if witness:
+        bench.put("ready", ready="True", provider_id="fake://ready")
+    else:
+        bench.clock.advance(600)
+        bench.permits.survey(0, calm=True)
     names = [f"n{number}" for number in range(count)]
     for name in names:
         bench.put(name, provider_id=f"fake://{name}")
@@ -107,12 +112,12 @@ def test_a_recreated_node_begins_anew() -> None:
     assert not bench.server.deletes
 
 
-# ---- N1: breaker
+# ---- N1, N21: the count, in zones without a Ready node
 
 
 @pytest.mark.row("N1")
 def test_of_a_hundred_nodes_said_to_be_gone_half_go_and_an_alarm_is_raised() -> None:
-    bench, names = _gone(100)
+    bench, names = _gone(100, witness=False)
     bench.settle(names)
     bench.settle(names)
     assert len(bench.server.deleted) == 50
@@ -131,7 +136,7 @@ def test_of_a_hundred_nodes_said_to_be_gone_half_go_and_an_alarm_is_raised() -> 
 
 @pytest.mark.row("N1")
 def test_nodes_held_back_that_turn_out_to_run_are_kept_and_the_breaker_closes() -> None:
-    bench, names = _gone(100)
+    bench, names = _gone(100, witness=False)
     bench.settle(names)
     bench.settle(names)
     bench.cloud.says.clear()
@@ -144,7 +149,7 @@ def test_nodes_held_back_that_turn_out_to_run_are_kept_and_the_breaker_closes() 
 
 @pytest.mark.row("N1", "N4")
 def test_a_cloud_that_falls_silent_does_not_close_the_breaker() -> None:
-    bench, names = _gone(100, breaker=BreakerOptions(trickle=0))
+    bench, names = _gone(100, witness=False, breaker=BreakerOptions(trickle=0))
     bench.settle(names)
     bench.settle(names)
     bench.cloud.says = dict.fromkeys(names, UNKNOWN)
@@ -157,18 +162,32 @@ def test_a_cloud_that_falls_silent_does_not_close_the_breaker() -> None:
     assert not bench.breaker.is_open
 
 
-@pytest.mark.row("N1")
-def test_an_operator_may_say_that_they_are_gone_indeed() -> None:
-    bench, names = _gone(100, breaker=BreakerOptions(trickle=0))
+@pytest.mark.row("N21")
+def test_an_operator_lets_go_what_is_held_back_and_nothing_else() -> None:
+    bench, names = _gone(100, witness=False, breaker=BreakerOptions(trickle=0))
     bench.settle(names)
     bench.settle(names)
-    assert bench.reconciler.release_breaker()
+    bench.cloud.says["n98"] = RUNNING
+    bench.put("late", provider_id="fake://late")
+    bench.cloud.says["late"] = GONE
     bench.tick()
-    assert len(bench.server.deleted) == 75
-    unbound, names = _gone(100, breaker=BreakerOptions(enabled=False))
-    unbound.settle(names)
-    unbound.settle(names)
-    assert len(unbound.server.deleted) == 100
+    assert len(bench.server.deleted) == 50
+    assert bench.permits.release() == 49
+    bench.cloud.says["n99"] = RUNNING
+    bench.tick()
+    bench.cloud.says["n98"] = bench.cloud.says["n99"] = GONE
+    for _ in range(5):
+        bench.tick()
+    assert set(bench.server.nodes) == {"n98", "n99", "late"}, "another answer undoes it"
+
+
+@pytest.mark.row("N1")
+def test_turned_off_it_lets_everything_through() -> None:
+    bench, names = _gone(100, witness=False, breaker=BreakerOptions(enabled=False))
+    bench.settle(names)
+    bench.settle(names)
+    assert len(bench.server.deleted) == 100
+    assert bench.breaker.is_open is False
 
 
 @pytest.mark.row("N1")
@@ -204,7 +223,7 @@ def test_the_delete_names_uid_and_version() -> None:
     ids=lambda now: next(iter(now)),
 )
 def test_a_node_that_has_changed_in_what_matters_is_not_deleted(now: dict[str, Any]) -> None:
-    bench, names = _gone(breaker=BreakerOptions(at_least=1, share=0))
+    bench, names = _gone(witness=False, breaker=BreakerOptions(at_least=1, share=0))
     bench.settle(names)
     fields = {"provider_id": "fake://n0", "version": "8", **now}
     bench.server.before_delete = lambda: bench.server.nodes.update(n0=_raw(**fields))
@@ -241,7 +260,7 @@ def test_conflicts_without_end_are_not_repeated_without_end() -> None:
 
 
 def test_a_refused_delete_is_told_and_tried_again() -> None:
-    bench, names = _gone()
+    bench, names = _gone(witness=False)
     bench.settle(names)
     bench.server.refuse = Forbidden("no right", method="DELETE", path="/", status=403, reason="Forbidden")
     bench.clock.advance(PERIOD)
@@ -254,7 +273,7 @@ def test_a_refused_delete_is_told_and_tried_again() -> None:
 
 
 def test_a_delete_that_may_have_been_applied_counts() -> None:
-    bench, names = _gone()
+    bench, names = _gone(witness=False)
     bench.settle(names)
     bench.server.refuse = ServerError("oops", method="DELETE", path="/", status=500, reason="InternalError")
     bench.settle(names)
@@ -299,6 +318,7 @@ def test_nodes_that_are_not_ours_to_judge_are_not_even_asked_about(fields: Any, 
 def test_a_provider_without_ids_finds_its_nodes_by_name() -> None:
     bench = Bench(prefixes=())
     bench.put("n0", provider_id=None)
+    bench.put("ready", provider_id=None, ready="True")
     bench.cloud.says["n0"] = GONE
     bench.tick()
     bench.settle(["n0"])
@@ -455,7 +475,6 @@ def test_out_of_service_is_off_by_default_and_takes_confirmation() -> None:
     assert not plain.server.patches
     (patch,) = bench.server.patches
     assert patch["spec"]["taints"] == [SHUTDOWN, OUT_OF_SERVICE]
-    assert patch["metadata"]["annotations"] == {MARK: "true"}
 
 
 # ---- triggers
