@@ -11,7 +11,7 @@ A new controller adds its class of flags, its constructor and its entry below. A
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import attrs
 
@@ -38,6 +38,14 @@ class Controller(Protocol):
 
     def health(self) -> Iterable[tuple[str, bool, str]]:
         """(name, well, detail) of each part; from any thread, without blocking."""
+
+
+@runtime_checkable
+class HoldsBack(Protocol):
+    """A controller that may hold back what looks dangerous, until an operator says that it is meant."""
+
+    def release_breaker(self) -> int:
+        """Let go what is held back now; returns how many objects that are. From any thread."""
 
 
 @attrs.frozen(kw_only=True)

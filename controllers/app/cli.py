@@ -183,7 +183,7 @@ def _run(manager: Manager) -> int:
 
     # The caches are made of long-lived objects: at the default threshold the collector walks them for nothing.
     gc.set_threshold(_COLLECT_AFTER, 20, 50)
-    return run_until_signal(manager.run, drain=DRAIN_SECONDS)
+    return run_until_signal(manager.run, drain=DRAIN_SECONDS, release=manager.release_held)
 
 
 def _provider(options: Options) -> tuple[Interface, CloudConfig | None]:

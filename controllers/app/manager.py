@@ -20,7 +20,7 @@ from cloudprovider import CloudConfig, Interface, StopSignal
 from cloudprovider.masking import safe_cause
 from controllers.app.access import AccessCheck
 from controllers.app.apiserver import ServerCheck
-from controllers.app.catalog import CATALOG, Context, Controller, ControllerEntry, enabled
+from controllers.app.catalog import CATALOG, Context, Controller, ControllerEntry, HoldsBack, enabled
 from controllers.app.groups import Groups, Part
 from controllers.app.health import Health
 from controllers.app.listers import InformerListers
@@ -88,6 +88,7 @@ class Manager:
         self._drain = drain
         self._groups = Groups(clock)
         self._failure: ManagerError | None = None
+        self._holding: list[Callable[[], int]] = []
         self.health = Health(clock)
         self._running = self.metrics.gauge(
             "running_managed_controllers",
@@ -109,6 +110,12 @@ class Manager:
             self._stop()
         if self._failure is not None:
             raise self._failure
+
+    def release_held(self) -> int:
+        """An operator's word: let the controllers do what they hold back now. Returns how many objects that are."""
+        if not self._holding:
+            log.warning("no controller that runs here holds anything back: is this the leader?")
+        return sum(release() for release in self._holding)
 
     def _start(self, stop: StopSignal) -> bool:
         """True when everything runs; False when `stop` came first."""
@@ -300,6 +307,8 @@ class Manager:
         running.set(1)
         thread.start()
         self._groups.add("controllers", Part(entry.name, _joined(thread), ask.set))
+        if isinstance(controller, HoldsBack):
+            self._holding.append(controller.release_breaker)
         self.health.watch_controller(entry.name, controller, thread.is_alive)
         log.info("started %s", entry.name)
 

@@ -1,8 +1,9 @@
 """The process around a manager: signals in, exit code out.
 
-Stage: around all of them. Data comes from the operating system (SIGTERM, SIGINT) and from the manager's end; it goes to
-the stop signal and to the exit code. The manager runs in a thread of its own, so that the main thread is always free to
-take signals: the handler only puts a word into a queue that is safe to use there.
+Stage: around all of them. Data comes from the operating system (SIGTERM, SIGINT, SIGUSR1) and from the manager's end;
+it goes to the stop signal, to what holds deletions back and to the exit code. The manager runs in a thread of its
+own, so that the main thread is always free to take signals: the handler only puts a word into a queue that is safe to
+use there.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from controllers.runtime.clients import ConfigError
 log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+RELEASE = signal.SIGUSR1
+"""An operator's word that what is held back may go: whoever may signal our process may do all that we may."""
+
 GRACE = 5.0
 """Seconds beyond the drain's own bound before the main thread stops believing in a clean end."""
 
@@ -43,15 +47,20 @@ def exit_at_once(code: int) -> None:
 
 
 def run_until_signal(
-    run: Callable[[threading.Event], None], *, drain: float, leave: Exit = exit_at_once, grace: float = GRACE
+    run: Callable[[threading.Event], None],
+    *,
+    drain: float,
+    release: Callable[[], object] = lambda: None,
+    leave: Exit = exit_at_once,
+    grace: float = GRACE,
 ) -> int:
     """Run `run(stop)` until it ends or a signal comes; returns the exit code.
 
     The first SIGTERM or SIGINT sets `stop` and gives `run` `drain + grace` seconds: 0 when it ends. The second calls
     `leave(1)` from the handler. A `run` that ends by itself or raises: 1, and the log says why; of ManagerError,
     CloudProviderError and ConfigError the text alone. Threads that would keep the interpreter from ending are not
-    waited for: `leave` is called with the code. To be called in the main thread; elsewhere signals are left as they
-    are.
+    waited for: `leave` is called with the code. SIGUSR1 calls `release()` in this thread, each time. To be called in
+    the main thread; elsewhere signals are left as they are.
     """
     before = set(threading.enumerate())
     stop = threading.Event()
@@ -68,7 +77,8 @@ def run_until_signal(
     thread = threading.Thread(target=work, name="manager", daemon=True)
     with _handled(mail, leave):
         thread.start()
-        word = _next(mail)
+        while (word := _next(mail)) == RELEASE:
+            _release(release)
         asked = isinstance(word, int)
         if isinstance(word, int):
             log.info("%s: draining for at most %g s; a second signal ends the process at once", _name(word), drain)
@@ -89,6 +99,14 @@ def run_until_signal(
         log.warning("%d threads are still at work and are left behind: %s", len(names), ", ".join(names[:5]))
         leave(code)
     return code
+
+
+def _release(release: Callable[[], object]) -> None:
+    log.info("%s: letting go what is held back now", RELEASE.name)
+    try:
+        release()
+    except Exception:
+        log.exception("what is held back could not be let go: a bug in this program")
 
 
 def _next(mail: queue.SimpleQueue[int | BaseException | None], seconds: float = math.inf) -> int | BaseException | None:
@@ -129,6 +147,10 @@ def _handled(mail: queue.SimpleQueue[int | BaseException | None], leave: Exit) -
 
     def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal seen
+        if number == RELEASE:
+            if not seen:
+                mail.put(number)
+            return
         seen += 1
         if seen == 1:
             mail.put(number)
@@ -136,7 +158,7 @@ def _handled(mail: queue.SimpleQueue[int | BaseException | None], leave: Exit) -
         os.write(2, f"{_name(number)} again: ending at once\n".encode())  # a logger's lock may be held right now
         leave(1)
 
-    old = {number: signal.signal(number, handle) for number in SIGNALS}
+    old = {number: signal.signal(number, handle) for number in (*SIGNALS, RELEASE)}
     try:
         yield
     finally:

@@ -397,14 +397,14 @@ def test_an_administrators_out_of_service_taint_stays_whatever_annotation_is_for
     api: Cluster, cloud: FakeCloud, enabled: bool
 ) -> None:
     admins = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
-    _join(api, range(3), taints=[admins, {"key": SHUTDOWN, "effect": "NoSchedule"}], ready=[0])
+    _join(api, range(2), taints=[admins, {"key": SHUTDOWN, "effect": "NoSchedule"}], ready=[0])
     body = {"metadata": {"annotations": {"kubernetes-cloud-provider/out-of-service": "true"}}}
-    for number in range(3):
-        api.patch(f"{NODES}/{_name(number)}", body)
+    for number in range(2):
+        api.kubelet(_name(number)).patch(f"{NODES}/{_name(number)}", body)
     with lifecycle(api.kubeconfig, cloud, evolve(FAST, out_of_service_taint=enabled)) as running:
-        eventually(lambda: not any(SHUTDOWN in _taints(api, _name(number)) for number in range(3)))
+        eventually(lambda: not any(SHUTDOWN in _taints(api, _name(number)) for number in range(2)))
         _pass(running, 4)
-        for number in range(3):
+        for number in range(2):
             node = api.get(f"{NODES}/{_name(number)}")
             (taint,) = [taint for taint in node["spec"]["taints"] if taint["key"] == OUT_OF_SERVICE]
             assert taint["value"] == "nodeshutdown"

@@ -60,6 +60,31 @@ def test_a_signal_that_another_thread_takes_is_not_lost() -> None:
     assert stopped_in_time == [True]
 
 
+@pytest.mark.row("N21")
+def test_sigusr1_releases_what_is_held_back_each_time_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    released = threading.Semaphore(0)
+    calls = []
+
+    def release() -> None:
+        calls.append(threading.current_thread())
+        released.release()
+        if len(calls) == 1:
+            raise RuntimeError("a fault")
+
+    def run(stop: threading.Event) -> None:
+        for _ in range(2):
+            kill(signal.SIGUSR1)
+            assert released.acquire(timeout=10)
+        assert not stop.is_set()
+        kill(signal.SIGTERM)
+        assert stop.wait(10)
+        kill(signal.SIGUSR1)  # while draining: too late, and harmless
+
+    assert run_until_signal(run, drain=5, release=release, leave=Exits()) == 0
+    assert calls == [threading.main_thread()] * 2
+    assert "could not be let go" in caplog.text
+
+
 def test_a_second_signal_ends_the_process_at_once_with_1(capfd: pytest.CaptureFixture[str]) -> None:
     again = threading.Event()
     exits = Exits()
