@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 __all__ = ["FakeClock"]
 
-_REAL_LIMIT = 10.0  # seconds of real time that a test may wait for another thread
-_HANG_LIMIT = 30.0  # seconds of real time that the thread of the test itself may stand in `wait`
+_REAL_LIMIT = 60.0  # seconds of real time that a test may wait for another thread
+_HANG_LIMIT = 60.0  # seconds of real time that the thread of the test itself may stand in `wait`
 
 
 class _Waiter:
@@ -79,7 +79,7 @@ class FakeClock:
             return min(ends) - self._monotonic if ends else None
 
     def wait_for_waiters(self, count: int = 1, *, timed: bool = False) -> None:
-        """Block until at least `count` threads are inside `wait` (`timed`: with a timeout). Real time, 10 s at most.
+        """Block until at least `count` threads are inside `wait` (`timed`: with a timeout). Real time, 60 s at most.
 
         Those that `advance` has woken don't count. One that was notified does until it runs again, so this proves
         that threads came to wait, not that they are still idle after a notification.
@@ -91,7 +91,7 @@ class FakeClock:
         self._await(lambda: sum(map(waits, self._waiters)) >= count, f"{count} waiting threads")
 
     def wait_for_timeout(self, seconds: float) -> None:
-        """Block until some thread waits with this much time left (to the microsecond). Real time, 10 s at most."""
+        """Block until some thread waits with this much time left (to the microsecond). Real time, 60 s at most."""
 
         def found() -> bool:
             return any(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from cloudprovider import CloudProviderError
@@ -11,7 +13,7 @@ from controllers.route.reconcile import RouteConflict
 from controllers.route.triggers import LIST, LISTING
 from controllers.runtime.apierrors import NotFound
 from controllers.runtime.worker import TerminalError
-from tests.unit.route.objects import PREFIX, Bench, addresses, route
+from tests.unit.route.objects import PREFIX, Bench, addresses, raw_node, route
 
 CREATED, MISSING = ("False", "RouteCreated"), ("True", "NoRouteCreated")
 
@@ -169,6 +171,16 @@ def test_a_proxys_404_proves_nothing() -> None:
 
 
 @pytest.mark.row("R3")
+@pytest.mark.parametrize("junk", [{"metadata": "no object"}, raw_node("gone", "nonsense")], ids=["no-node", "no-range"])
+def test_an_answer_that_cannot_be_read_proves_nothing(junk: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    bench = _orphan()
+    bench.rest.nodes["gone"] = junk
+    _start(bench)
+    assert bench.cloud.count("delete") == 0
+    assert "node gone cannot be read, so its routes stay" in caplog.text
+
+
+@pytest.mark.row("R3")
 def test_nothing_is_deleted_on_an_old_listing() -> None:
     bench = Bench(route("10.244.1.0/24", "n1"))
     bench.add("n1", "10.244.1.0/24", condition=CREATED)
@@ -228,6 +240,40 @@ def test_changed_addresses_delete_before_they_create() -> None:
     _start(bench)
     assert [call for call, _ in bench.cloud.calls] == ["list", "delete", "create"]
     assert bench.rest.gets == []
+
+
+def _outdated() -> Bench:
+    """n1, whose addresses have changed since the last listing, long ago; its condition is not written yet."""
+    old = route("10.244.1.0/24", "n1", enable_node_addresses=True, target_node_addresses=addresses("10.0.0.1"))
+    bench = Bench(old)
+    bench.add("n1", "10.244.1.0/24", addresses=["10.0.0.1"], condition=CREATED)
+    _start(bench)
+    bench.clock.advance(60)
+    bench.add("n1", "10.244.1.0/24", addresses=["10.0.0.2"])
+    bench.queue.add("n1")
+    return bench
+
+
+def test_nothing_is_said_of_a_route_before_a_listing_has_shown_it() -> None:
+    bench = _outdated()
+    bench.cloud.fail["list"] = CloudProviderError("away")
+    with pytest.raises(CloudProviderError):
+        bench.work()
+    assert bench.conditions() == []
+    bench.cloud.fail.clear()
+    bench.queue.add(LIST)
+    bench.work()
+    assert bench.conditions() == [("n1", *CREATED)]
+
+
+def test_nothing_is_said_of_a_route_that_another_key_works_on() -> None:
+    bench = _outdated()
+    with bench.table.claim(network("10.244.1.0/24")):
+        bench.work()
+        assert bench.conditions() == []
+    bench.clock.advance(0.1)
+    bench.work()
+    assert bench.conditions() == [("n1", *CREATED)]
 
 
 def test_a_failed_deletion_is_repeated_without_another_listing() -> None:

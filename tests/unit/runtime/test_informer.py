@@ -309,6 +309,36 @@ class TestLateHandlers:
                 assert call[:3] == ("update", "a", last)
                 last = call[3]
 
+    def test_a_change_in_the_middle_of_joining_comes_after_the_first_state(
+        self, worlds: Make, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = worlds(raw_node("a", 1))
+        world.informer.start()
+        feed = world.server.feed()
+        first, late, joining = Recorder(), Recorder(), threading.Event()
+        world.handle(first)
+        first.wait(1)
+        cache = world.informer._cache
+        objects, push, pushed = cache.objects, world.informer._push, threading.Event()
+
+        def slow_objects() -> Any:
+            found = objects()
+            if joining.is_set():  # the new handler's first state is taken; now a change arrives
+                joining.clear()
+                feed.put(event("MODIFIED", raw_node("a", 6)))
+                pushed.wait(0.5)  # in vain where the lock keeps it away; without the lock it is pushed first
+            return found
+
+        def told_push(changes: Any) -> None:
+            push(changes)
+            pushed.set()
+
+        monkeypatch.setattr(cache, "objects", slow_objects)
+        monkeypatch.setattr(world.informer, "_push", told_push)
+        joining.set()
+        world.handle(late)
+        assert late.wait(2) == [("add", "a", "1", True), ("update", "a", "1", "6")]
+
     def test_before_the_first_list_they_wait_for_it(self, worlds: Make) -> None:
         world, seen = worlds(raw_node("a", 1)), Recorder()
         world.server.listing.clear()

@@ -271,11 +271,11 @@ class TestPriorities:
         assert take_all(queue) == ["x", "y", "a", "b", "low"]
 
     def test_adding_again_raises_and_never_lowers(self, queue: WorkQueue[str]) -> None:
-        queue.add("a")
+        queue.add("a", 3)
         queue.add("b")
         queue.add("c")
         queue.add("c", 5)
-        queue.add("c", 1)
+        queue.add("c", 1)  # lowered to 1 it would come after "a"
         queue.add("b", 0)
         assert len(queue) == 3
         assert take_all(queue) == ["c", "a", "b"]
