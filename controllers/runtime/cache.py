@@ -7,7 +7,7 @@ through a `Lister`. There is no I/O and no thread in this module.
 Three rules keep the cache true whatever comes over the wire:
 
 - Versions only go forward. An event that repeats an older state (a replay after a reconnect, a replica that lags)
-  changes nothing.
+  changes nothing. The exception is a server restored from a backup (`history.py`): its list replaces everything.
 - One malformed object costs itself alone: it goes into quarantine, the version that was known before it stays visible,
   and it leaves quarantine with its next well-formed version, or with its deletion.
 - An object with another UID is another object: first the old one is deleted, then the new one is added.
@@ -198,10 +198,10 @@ class Cache(Generic[T]):
     def __len__(self) -> int:
         return len(self._objects)
 
-    def read(self, raw: Any) -> Item[T]:
+    def read(self, raw: Any, *, anew: bool = False) -> Item[T]:
         """Turn a raw object into an item; never raises. Consumes `raw`. For the writing thread.
 
-        An object that is cached at this very version is not parsed again: the item holds the cached one.
+        An object that is cached at this very version is not parsed again, unless `anew`: the item holds the cached one.
         """
         metadata = raw.get("metadata") if isinstance(raw, dict) else None
         if not isinstance(metadata, dict):
@@ -212,7 +212,7 @@ class Cache(Generic[T]):
             return Item("", uid, version, None, "metadata lacks a name or a namespace")
         key = f"{namespace}/{name}" if self._resource.namespaced else name
         known = self._objects.get(key)
-        if known is not None and version and version_of(known) == version and uid_of(known) == uid:
+        if known is not None and not anew and version and version_of(known) == version and uid_of(known) == uid:
             return Item(key, uid, version, known)
         try:
             obj = self._resource.parse(raw)
@@ -240,11 +240,12 @@ class Cache(Generic[T]):
         self._compactor.compact_sets(obj)
         return event, Item(key_of(obj), meta.uid or "", meta.resource_version, obj)
 
-    def replace(self, items: Iterable[Item[T]], version: str) -> list[Change[T]]:
+    def replace(self, items: Iterable[Item[T]], version: str, *, restored: bool = False) -> list[Change[T]]:
         """Make the cache equal to a complete list, which stood at `version`; returns what changed.
 
         What the list lacks was deleted while nobody watched. A malformed item counts as present: its object keeps its
-        last good version, unless the UID says that it is another object.
+        last good version, unless the UID says that it is another object. Versions may go back where the server was
+        `restored` from a backup; then each object that is still there is an update, whatever its version.
         """
         latest: dict[str, Item[T]] = {}
         for item in items:
@@ -267,7 +268,8 @@ class Cache(Generic[T]):
                 continue
             self.quarantine.release(key, "well-formed again")
             new = item.obj
-            if old is not None and not _is_another(old, item) and is_newer(item.version, version_of(old)) is False:
+            same = old is not None and not _is_another(old, item)
+            if old is not None and same and not restored and is_newer(item.version, version_of(old)) is False:
                 new = old  # the same version, or one older than an event has shown
             objects[key] = new
             changes += _steps(key, old, new)

@@ -15,6 +15,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Generic, cast
 
 from attrs import frozen
@@ -114,6 +115,7 @@ class Informer(Generic[T]):
             options=options,
             rng=rng,
             read_line=self._cache.read_line,
+            read_anew=partial(self._cache.read, anew=True),
         )
         self._lock = threading.Lock()  # taken before a Delivery's and the cache's, never after
         self._deliveries: list[Delivery[T]] = []
@@ -262,7 +264,7 @@ class Informer(Generic[T]):
 
     def _take_list(self, listed: Listed[T]) -> None:
         with self._lock:
-            changes = self._cache.replace(listed.items, listed.version)
+            changes = self._cache.replace(listed.items, listed.version, restored=listed.cause == "restored")
             if self._synced:
                 self._push(changes)
             else:

@@ -55,13 +55,18 @@ class WatchOptions:
     """The longest delay while the server gives no answer at all, so that its return is noticed."""
     longest_retry_after: float = 300.0
     """A Retry-After beyond this is cut to it."""
+    believe_after: float = 10.0
+    """Seconds between the two quorum lists that it takes to believe that the server's history went back."""
     settled: float = 10.0
     """A watch that stood for so long was a success, even if it brought nothing."""
 
 
 @frozen
 class Listed(Generic[T]):
-    """A complete list at `version`. `cause` says why: "start", "expired", "garbled", "stuck", ..."""
+    """A complete list at `version`. `cause` says why: "start", "expired", "garbled", "stuck", ...
+
+    "restored": the server's history went back, so that what was seen later has not happened.
+    """
 
     items: list[Item[T]]
     version: str

@@ -14,19 +14,20 @@ which the cache must apply them. All that may go wrong on the way is settled her
 | ERROR events, or streams that break at once     | watch again; after five in a row that brought nothing, list   |
 | 410 on that list                                | a quorum list                                                 |
 | "Too large resource version" on that list       | a delay; the third time a quorum list                         |
-| a list that is older than what was seen         | refused; nothing changes until the server has caught up       |
+| a list that is older than what was seen         | a quorum list; if that is older, too, another one after 10 s  |
+| that one agrees: etcd was restored              | believed: it replaces everything                              |
 
-Delays (`retries.py`) start over once a watch brought something or stood for ten seconds. The end of an outage of the
-server ends them.
+Delays (`retries.py`) start over once a watch brought something or stood for ten seconds, or an outage ended.
 
 Half-open connections: a watch may be quiet for hours, so its own timeout (5 to 10 minutes) is too slow a test. TCP
 keepalive finds a peer that is gone, but not a proxy or a server that hangs. kube-apiserver sends a bookmark about
 every 60 s to each watch that allows them, so 90 s without a byte mean that the connection is dead. Where a server sends
 none, an idle watch is renewed every 90 s, which costs one request and misses nothing.
 
-A server restored from a backup counts its versions from an earlier number. It has nothing to say to a watch from the
-future, so the watch stays silent until a list follows; that is refused, as DESIGN's rule 3 wants. Then nothing is
-heard, health turns bad, and a restart of the process accepts the new history.
+A server restored from a backup counts its versions from an earlier number. A watch from what is the future there stays
+silent, or shows only what comes after that number is reached. So after an outage of the server a quorum list of one
+object asks for its version first, and a bookmark that is older than what was seen leads to the same question.
+`history.py` says when a lower version is believed.
 
 Follows client-go's reflector, and https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes.
 """
@@ -52,7 +53,8 @@ from controllers.runtime.apierrors import (
 )
 from controllers.runtime.cache import EVENT_TYPES, Item
 from controllers.runtime.clock import Clock, ClockEvent
-from controllers.runtime.decode import Garbled, read_watch_line
+from controllers.runtime.decode import Garbled, read_list, read_watch_line
+from controllers.runtime.history import History, Verdict
 from controllers.runtime.listing import Abandoned, PageRequest, fetch_list, is_too_large
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import Resource, T, is_newer
@@ -85,9 +87,9 @@ class _ListBehind(Exception):
 class ListWatch(Generic[T]):
     """Lists and watches one kind. One thread iterates `signals`; `stop` and the properties are for any thread.
 
-    `read` turns a raw object into an item, and `read_line` a watch line into type and item, or None where it cannot do
-    so at once. `version` returns the newest resourceVersion that the consumer has applied, "" before its first list;
-    every watch starts from it, so what was not applied is asked for again.
+    `read` turns a raw object into an item (`read_anew`: whatever was read before), and `read_line` a watch line into
+    type and item, or None where it cannot do so at once. `version` returns the newest resourceVersion that the consumer
+    has applied, "" before its first list; every watch starts from it, so what was not applied is asked for again.
     """
 
     def __init__(
@@ -103,12 +105,14 @@ class ListWatch(Generic[T]):
         options: WatchOptions | None = None,
         rng: random.Random | None = None,
         read_line: Callable[[bytes], tuple[str, Item[T]] | None] | None = None,
+        read_anew: Callable[[Any], Item[T]] | None = None,
     ) -> None:
         self._rest = rest
         self._resource = resource
         self._path = resource.path(namespace)
         self._read = read
         self._read_line = read_line
+        self._read_anew = read_anew or read
         self._version = version
         self._clock = clock
         self._options = options or WatchOptions()
@@ -116,10 +120,12 @@ class ListWatch(Generic[T]):
         self._lock = threading.Lock()
         self._current: _Closable | None = None
         self._stop = ClockEvent(clock)
+        self._history = History(self._options.believe_after)
         self._retries = Retries(resource.plural, self._options, clock, self._rng, self._stop)
         self._relist_cause = "start"
         self._quorum = False
         self._fruitless = 0  # watches in a row that opened and brought nothing but trouble
+        self._in_doubt = False  # the server was away, or a bookmark was older than what was seen
         self._garbled = 0
         self._too_large = 0
         self._silences = 0
@@ -128,6 +134,9 @@ class ListWatch(Generic[T]):
         self._relists = metrics.counter(
             "informer_relists_total", "Complete lists taken, by cause; the first one's is start.", ["resource", "cause"]
         )
+        self._restored = metrics.counter(
+            "informer_history_resets_total", "Times that the server was found restored from a backup.", ["resource"]
+        ).labels(resource.plural)
         self._list_failures = metrics.counter(
             "informer_list_failures_total", "Lists that failed, by cause.", ["resource", "cause"]
         )
@@ -179,7 +188,7 @@ class ListWatch(Generic[T]):
     # Listing
 
     def _list(self) -> Iterator[Signal[T]]:
-        seen = self._version()
+        seen, asked = self._version(), self._clock.monotonic()
         listing = fetch_list(
             self._fetch,
             self._resource.kind,
@@ -187,9 +196,8 @@ class ListWatch(Generic[T]):
             page_size=self._options.page_size,
             not_older_than="" if self._quorum else seen,
         )
-        if seen and is_newer(seen, listing.version):
-            raise _ListBehind(f"a list at version {listing.version}, though {seen} was seen: refused")
-        cause, self._relist_cause = self._relist_cause, ""
+        cause = self._judge(seen, listing.version, asked)
+        self._relist_cause = ""
         self._quorum = False
         self._too_large = self._fruitless = self._garbled = self._silences = 0
         if cause not in ("expired", "garbled", "stuck", "internal"):
@@ -198,10 +206,33 @@ class ListWatch(Generic[T]):
         self._hear()
         yield Listed(listing.items, listing.version, cause)
 
+    def _judge(self, seen: str, version: str, asked: float) -> str:
+        """The cause of the list at hand, which was `asked` for at that time; raises where it is not believed."""
+        verdict = self._history.judge(seen, version, asked, quorum=self._quorum)
+        if verdict is Verdict.BEHIND:
+            why = "no quorum list" if not self._quorum else "another quorum list has to confirm that"
+            raise _ListBehind(f"the API server is at version {version}, though {seen} was seen: {why}")
+        if verdict is Verdict.ONWARD:
+            return self._relist_cause
+        self._restored.inc()
+        log.error(
+            "%s: the API server was restored from a backup: two quorum lists say that its version went back from %s to "
+            "%s. Everything is read again", self._resource.plural, seen, version,
+        )  # fmt: skip
+        return "restored"
+
+    def _ask_version(self) -> None:
+        """Has the server's history gone back? If so, list before the next watch."""
+        seen = self._version()
+        head = read_list(self._fetch({"limit": "1"}), self._resource.kind, lambda _: None)
+        self._in_doubt = False
+        if is_newer(seen, head.resource_version):
+            self._relist_cause, self._quorum = "behind", True
+
     def _read_unless_stopped(self, raw: Any) -> Item[T]:
         if self._stop.is_set():
             raise _Stopped  # in the middle of a page, which may take a second to parse
-        return self._read(raw)
+        return self._read_anew(raw) if self._history.in_doubt else self._read(raw)
 
     def _fetch(self, query: Mapping[str, str]) -> bytes:
         timeout = self._options.list_timeout
@@ -225,11 +256,17 @@ class ListWatch(Generic[T]):
             waits = self._quorum or not isinstance(error, Gone)
             self._quorum = True
         self._list_failures.labels(self._resource.plural, cause).inc()
-        return self._retries.complain("list", error, waits=waits)
+        delay = self._retries.complain("list", error, waits=waits)
+        return max(self._history.wait(self._clock.monotonic()), delay if not self._history.in_doubt else 0.0)
 
     # Watching
 
     def _watch(self) -> Iterator[Signal[T]]:
+        self._in_doubt = self._in_doubt or self._retries.was_away
+        if self._in_doubt:
+            self._ask_version()
+            if self._relist_cause:
+                return
         low, high = self._options.watch_timeout
         query = {
             "watch": "true",
@@ -246,6 +283,9 @@ class ListWatch(Generic[T]):
             self._open_since = self._quiet_since = self._clock.monotonic()
             for line in lines:
                 signal = self._decode(line)
+                if isinstance(signal, Bookmark) and is_newer(self._version(), signal.version):
+                    self._in_doubt = True
+                    raise Garbled(f"a bookmark at version {signal.version}, though {self._version()} was seen")
                 if not useful:
                     useful = True
                     self._fruitless = self._garbled = self._silences = 0
@@ -264,9 +304,8 @@ class ListWatch(Generic[T]):
         self._restarts.labels(self._resource.plural, "closed").inc()
         if not stood:  # a server that shuts down, or one that would have us ask without pause
             self._relist_if_stuck()
-            self._stop.wait(
-                self._retries.complain("watch", Garbled("the server ended it after a moment"), told=not useful)
-            )
+            trouble = Garbled("the server ended it after a moment")
+            self._stop.wait(self._retries.complain("watch", trouble, told=not useful))
 
     def _decode(self, line: bytes) -> Signal[T]:
         at_once = self._read_line(line) if self._read_line is not None else None

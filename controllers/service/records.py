@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -67,6 +67,13 @@ class Records:
         """Remember it, unless something is remembered already."""
         with self._lock:
             self._records.setdefault(key, record)
+
+    def rewind(self, key: str) -> None:
+        """The API server was restored from a backup: what we wrote counts as not written. The cloud's word stays."""
+        with self._lock:
+            record = self._records.get(key)
+            if record is not None:
+                self._records[key] = evolve(record, version="", released=False)
 
     def drop(self, key: str) -> None:
         """Forget it; does nothing where there is none."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from cloudprovider.helpers import needs_cleanup, wants_load_balancer
-from controllers.runtime.resources import key_of, uid_of
+from controllers.runtime.resources import is_newer, key_of, uid_of, version_of
 from controllers.service.changes import ingress, relevant, status_of
 from controllers.service.records import Record, Records
 
@@ -46,10 +46,13 @@ class ServiceTriggers:
             self._queue.add(key, urgency(service))
 
     def on_update(self, old: V1Service, new: V1Service) -> None:
-        # A resync shows the same object twice; the check for drift does better.
-        if old is new or relevant(old) == relevant(new):
-            return
         key = key_of(new)
+        restored = is_newer(version_of(old), version_of(new)) is True  # the API server, from a backup
+        if restored:
+            self._records.rewind(key)
+        # A resync shows the same object twice; the check for drift does better.
+        if old is new or (not restored and relevant(old) == relevant(new)):
+            return
         if not wants_load_balancer(new) or uid_of(new) != uid_of(old):
             self._leaves(old)
         if wants_load_balancer(new) or wants_load_balancer(old) or needs_cleanup(new) or key in self._records:

@@ -102,6 +102,25 @@ class RealAPIServer:
         self.stop_apiserver(kill=True)
         self.start_apiserver()
 
+    def backup(self) -> Path:
+        """Stop both programs for a moment, and copy etcd's data; for `restore`."""
+        self._end("kube-apiserver")
+        self._end("etcd")
+        copy = self.folder / f"backup-{secrets.token_hex(4)}"
+        shutil.copytree(self.folder / "etcd", copy)
+        self._start_etcd()
+        self._start_apiserver()
+        return copy
+
+    def restore(self, backup: Path) -> None:
+        """Put etcd's data back as they were, resourceVersions included, while both programs are stopped."""
+        self._end("kube-apiserver", kill=True)
+        self._end("etcd")
+        shutil.rmtree(self.folder / "etcd")
+        shutil.copytree(backup, self.folder / "etcd")
+        self._start_etcd()
+        self._start_apiserver()
+
     def write_kubeconfig(self, path: Path, *, token: str | None = None) -> Path:
         """Write a kubeconfig for ``token`` (by default the administrator's) to ``path`` and return it."""
         cluster = {"server": self.url, "certificate-authority": str(self.ca_file)}

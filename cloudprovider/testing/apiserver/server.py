@@ -25,7 +25,7 @@ from cloudprovider.testing.apiserver.listener import Listener
 from cloudprovider.testing.apiserver.operations import Operations
 from cloudprovider.testing.apiserver.reads import list_objects
 from cloudprovider.testing.apiserver.routing import Router
-from cloudprovider.testing.apiserver.store import Store
+from cloudprovider.testing.apiserver.store import Backup, Store
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -109,6 +109,19 @@ class EmbeddedAPIServer:
         self.stop()
         if forget_history:
             self.compact()
+        self.start()
+
+    def backup(self) -> Backup:
+        """The data as they are now, for `restore`."""
+        return self.store.backup()
+
+    def restore(self, backup: Backup) -> None:
+        """Stop, put the data back as they were at the backup, and start on the same port.
+
+        As with a real etcd restored from a snapshot, resourceVersions count on from the backup's.
+        """
+        self.stop()
+        self.store.restore(backup)
         self.start()
 
     def compact(self, version: int | None = None) -> int:

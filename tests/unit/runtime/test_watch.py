@@ -19,6 +19,7 @@ from controllers.runtime.apierrors import (
     Unreachable,
 )
 from controllers.runtime.cache import Cache
+from controllers.runtime.history import History, Verdict
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import NODES
 from controllers.runtime.signals import Bookmark, Listed, Watched, WatchOptions
@@ -56,6 +57,7 @@ class World:
         self.source = ListWatch(
             self.rest, NODES, self.cache.read, lambda: self.cache.version,
             metrics=self.metrics, clock=self.clock, options=WatchOptions(**options), rng=random.Random(7),
+            read_anew=lambda raw: self.cache.read(raw, anew=True),
         )  # fmt: skip
 
     def run(self) -> World:
@@ -68,7 +70,7 @@ class World:
         for signal in self.source.signals():
             self.signals.append(signal)
             if isinstance(signal, Listed):
-                self.cache.replace(signal.items, signal.version)
+                self.cache.replace(signal.items, signal.version, restored=signal.cause == "restored")
             elif isinstance(signal, Watched):
                 self.cache.apply(signal.event, signal.item)
             else:
@@ -189,18 +191,91 @@ class TestNeverBack:
         world = World(page(9, A), refused(GONE), late, page(30, B), watch(End())).run()
         assert world.count("informer_list_failures_total", cause="too_large_version") == 1
 
-    @pytest.mark.parametrize("steps", [[refused(GONE)], [refused(GONE), GONE]])
-    def test_a_list_older_than_what_was_seen_changes_nothing(self, steps: list[Any]) -> None:
+    def test_a_list_older_than_what_was_seen_changes_nothing(self) -> None:
         stale = page(7)
-        world = World(page(9, A), watch(bookmark(20)), *steps, stale, stale, page(21, A, C), watch(End())).run()
+        world = World(page(9, A), watch(bookmark(20)), refused(GONE), stale, stale, page(21, A, C), watch(End())).run()
         assert [type(signal) for signal in world.signals] == [Listed, Bookmark, Listed]
+        assert [q.get("resourceVersion") for q in world.queries[3:6]] == ["20", None, None]
         assert world.names == ["a", "c"]
         assert world.count("informer_list_failures_total", cause="behind") == 2
+        assert world.count("informer_history_resets_total") == 0
 
     def test_versions_that_are_no_numbers_are_not_compared(self) -> None:
         foreign = page(1, B).replace(b'"resourceVersion": "1"', b'"resourceVersion": "x1"')
         world = World(page(9, A), refused(GONE), foreign, watch(End())).run()
         assert world.names == ["b"]
+
+
+@pytest.mark.row("K2")
+class TestRestoredFromABackup:
+    OTHER_A = raw_node("a", 5, history="other")
+
+    def test_a_lower_version_that_a_second_quorum_list_confirms_replaces_everything(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        steps = [page(6, self.OTHER_A, raw_node("d", 6)), page(7, self.OTHER_A, raw_node("d", 7))]
+        world = World(page(9, A, B, C), watch(bookmark(20)), refused(GONE), GONE, *steps, watch(End()))
+        world.run()
+        assert [q.get("resourceVersion") for q in world.queries[3:]] == ["20", None, None, "7"]
+        assert world.names == ["a", "d"]
+        a = world.cache.get("a")
+        assert a is not None
+        assert a.metadata is not None
+        assert a.metadata.labels == {"history": "other"}, "the same version and UID, and all the same another object"
+        assert world.cache.version == "7"
+        assert world.clock.waits[-1] == pytest.approx(10.0)
+        assert world.count("informer_history_resets_total") == 1
+        assert world.count("informer_relists_total", cause="restored") == 1
+        assert [r.levelname for r in caplog.records if "restored from a backup" in r.getMessage()] == ["ERROR"]
+
+    def test_two_histories_by_turns_are_not_believed(self) -> None:
+        steps = [page(7), page(5), page(20, A)]
+        world = World(page(9, A), watch(bookmark(20)), refused(GONE), GONE, *steps, watch(End())).run()
+        assert world.names == ["a"]
+        assert world.count("informer_history_resets_total") == 0
+
+    def test_a_page_read_a_moment_later_proves_nothing(self) -> None:
+        history = History(10.0)
+        assert history.judge("20", "7", 0.0, quorum=False) is Verdict.BEHIND
+        assert not history.in_doubt
+        assert history.judge("20", "7", 0.0, quorum=True) is Verdict.BEHIND
+        assert history.judge("20", "8", 9.9, quorum=True) is Verdict.BEHIND
+        assert history.wait(9.0) == pytest.approx(1.0)
+        assert history.judge("20", "8", 10.0, quorum=True) is Verdict.RESTORED
+        assert not history.in_doubt
+
+    def test_an_outage_leads_to_the_question(self) -> None:
+        world = World(page(9, A, B), *[refused(RESET)] * 2, page(6, B), page(6, B), watch(End()))
+        world.rest.version = 6
+        world.run()
+        assert world.rest.probes == 1
+        assert world.names == ["b"]
+
+    def test_a_server_that_has_just_started_and_refuses_at_first_is_asked_all_the_same(self) -> None:
+        world = World(page(9, A, B), *[refused(RESET)] * 2, page(6, B), page(6, B), watch(End()))
+        world.rest.version = 6
+        world.rest.refusals = [Forbidden("not yet", status=403)] * 2
+        world.run()
+        assert world.rest.probes == 3
+        assert world.names == ["b"]
+
+    def test_a_connection_that_was_cut_does_not(self) -> None:
+        world = World(page(9, A, B), refused(RESET), watch(End())).run()
+        assert world.rest.probes == 0
+
+    def test_an_older_bookmark_leads_to_the_question(self) -> None:
+        world = World(page(9, A, B), watch(bookmark(6), End()), page(6, B), page(6, B), watch(End()))
+        world.rest.version = 6
+        world.run()
+        assert world.names == ["b"]
+
+    def test_what_comes_after_it_is_believed_as_ever(self) -> None:
+        later = watch(event("MODIFIED", raw_node("a", 8, x="y")), End())
+        world = World(page(9, A), watch(bookmark(20)), refused(GONE), GONE, page(6, A), page(7, A), later).run()
+        a = world.cache.get("a")
+        assert a is not None
+        assert a.metadata is not None
+        assert a.metadata.labels == {"x": "y"}
 
 
 class TestDelays:

@@ -104,6 +104,16 @@ def test_a_finalizer_that_could_not_be_taken_off_is_taken_off_later_without_aski
     assert "default/web" not in bench.server.services
 
 
+@pytest.mark.row("K2")
+def test_a_status_lost_in_a_restored_server_is_written_again_without_asking_the_cloud(bench: Bench) -> None:
+    bench.serve()
+    bench.server.version = 10  # as in the backup, from before our last writes
+    bench.server.edit("default/web", lambda raw: raw["status"].update(loadBalancer={}))
+    bench.settle()
+    assert bench.cloud.methods() == []
+    assert _web(bench)["status"]["loadBalancer"]["ingress"]
+
+
 def test_targets_that_vanish_from_the_cache_alone_are_not_taken_out(bench: Bench) -> None:
     bench.serve()
     lost = bench.nodes.objects.pop("n1")
