@@ -25,7 +25,8 @@ SIMILAR_LIMIT: Final = 10
 SIMILAR_SECONDS: Final = 600.0
 BURST: Final = 25
 REFILL_PER_SECOND: Final = 1 / 300
-CACHE_SIZE: Final = 2048
+CACHE_SIZE: Final = 4096
+"""What all the writers of one recorder remember together, of each kind of thing; as client-go's."""
 MAX_MESSAGE: Final = 1024
 
 _MODEL_PREFIX: Final = re.compile(r"^(?:Core|Events)?V\d+(?:(?:alpha|beta)\d+)?(?=[A-Z])")
@@ -109,9 +110,10 @@ class Happening:
     type: str
     reason: str
     message: str
-    first_at: float  # unix seconds
+    first_at: float  # unix seconds: what people read
     last_at: float
     count: int = 1
+    at: float = 0.0  # monotonic seconds: what periods are measured with, whatever becomes of the wall clock
     key: tuple[Hashable, ...] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -120,7 +122,7 @@ class Happening:
 
 @define(eq=False)
 class Entry:
-    """One Event in the cluster, or about to be there. `exists` and `tries` belong to who writes it."""
+    """One Event in the cluster, or about to be there. `exists`, `tries` and `not_before` belong to who writes it."""
 
     key: Hashable
     ref: Reference
@@ -134,6 +136,7 @@ class Entry:
     exists: bool = False
     dirty: bool = False
     tries: int = 0
+    not_before: float = 0.0
 
     @property
     def namespace(self) -> str:
@@ -180,7 +183,7 @@ class Correlator:
         self._refill = refill_per_second
         self._unique = unique
         self._entries: _Recent[Entry] = _Recent(size)
-        self._similar: _Recent[tuple[set[str], float]] = _Recent(size)
+        self._similar: _Recent[tuple[set[int], float]] = _Recent(size)
         self._budgets: _Recent[tuple[float, float]] = _Recent(size)
         self._last_stamp = 0
 
@@ -206,7 +209,7 @@ class Correlator:
             self._entries.put(key, entry)
         entry.message = message
         entry.count += happening.count
-        entry.last_at = max(entry.last_at, happening.last_at)
+        entry.last_at = happening.last_at
         if not self._afford(happening):
             return None
         entry.dirty = True
@@ -220,22 +223,22 @@ class Correlator:
     def _combine(self, happening: Happening) -> tuple[Hashable, str]:
         group = (happening.ref.identity, happening.type, happening.reason)
         known = self._similar.get(group)
-        now = happening.last_at
+        now = happening.at
         messages = known[0] if known is not None and now - known[1] <= SIMILAR_SECONDS else set()
-        messages.add(happening.message)
+        messages.add(hash(happening.message))  # only their number counts
         self._similar.put(group, (messages, now))
         if len(messages) < SIMILAR_LIMIT:
             return happening.key, happening.message
-        messages.pop()  # any: only their number counts
+        messages.pop()
         return group, (COMBINED_PREFIX + happening.message)[:MAX_MESSAGE]
 
     def _afford(self, happening: Happening) -> bool:
         owner = (happening.ref.identity, happening.type)
-        now = happening.last_at
+        now = happening.at
         tokens, filled_at = self._budgets.get(owner) or (float(self._burst), now)
-        tokens = min(float(self._burst), tokens + max(0.0, now - filled_at) * self._refill)
+        tokens = min(float(self._burst), tokens + (now - filled_at) * self._refill)
         affordable = tokens >= 1
-        self._budgets.put(owner, (tokens - 1 if affordable else tokens, max(now, filled_at)))
+        self._budgets.put(owner, (tokens - 1 if affordable else tokens, now))
         return affordable
 
     def _name(self, happening: Happening) -> str:

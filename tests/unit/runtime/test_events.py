@@ -25,7 +25,8 @@ from controllers.runtime.apierrors import (
     Unreachable,
 )
 from controllers.runtime.eventcorrelation import BURST, COMBINED_PREFIX
-from controllers.runtime.events import FORBIDDEN_TRIES, MAX_TRIES, EventRecorder, Reference
+from controllers.runtime.eventlane import FORBIDDEN_TRIES, IDLE_SECONDS, MAX_TRIES
+from controllers.runtime.events import EventRecorder, Reference
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.restclient import Response, RestClient
 from tests.support.clock import FakeClock
@@ -361,6 +362,29 @@ class TestFailures:
         assert recorder.flush(LIMIT)
         assert server.stored == [("done", 1)]
 
+    @pytest.mark.row("K8")
+    def test_a_refused_one_holds_up_no_other(
+        self, make: Make, server: FakeServer, clock: FakeClock, metrics: Metrics
+    ) -> None:
+        recorder = make(writers=1)
+        server.errors = [Forbidden("exceeded quota", status=403)] * 3
+        for n in range(3):
+            recorder.event(Reference("Service", f"s{n}", "full"), "Warning", "SyncFailed", "boom")
+        recorder.event(Reference("Service", "web", "other"), "Normal", "Synced", "done")
+        wait_until(lambda: server.stored == [("done", 1)])  # though no time has passed
+
+    @pytest.mark.row("K8")
+    def test_once_writes_succeed_a_refused_one_is_dropped_at_once(
+        self, make: Make, server: FakeServer, metrics: Metrics
+    ) -> None:
+        recorder = make(writers=1)
+        recorder.event(NODE, "Normal", "Synced", "done")
+        assert recorder.flush(LIMIT)
+        server.errors = [Forbidden("exceeded quota", status=403)]
+        recorder.event(Reference("Service", "s", "full"), "Warning", "SyncFailed", "boom")
+        assert recorder.flush(LIMIT)
+        assert dropped(metrics, "forbidden") == 1
+
     def test_a_missing_right_names_the_rule(
         self, make: Make, server: FakeServer, clock: FakeClock, metrics: Metrics, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -373,6 +397,40 @@ class TestFailures:
         lines = [record.getMessage() for record in caplog.records]
         assert 0 < len(lines) < 5  # one a minute
         assert all("resources [events], verbs [create, patch]" in line for line in lines)
+
+
+class TestTime:
+    @pytest.mark.row("K12")
+    def test_a_clock_set_back_silences_nothing(self, make: Make, server: FakeServer, clock: FakeClock) -> None:
+        recorder = make(writers=1)
+        for _ in range(BURST):
+            recorder.event(NODE, "Normal", "Synced", "done")
+            assert recorder.flush(LIMIT)
+        clock.step_wall_clock(-3600)
+        clock.advance(301)
+        recorder.event(NODE, "Normal", "Synced", "done")
+        assert recorder.flush(LIMIT)
+        assert server.stored == [("done", BURST + 1)]
+        assert server.requests[-1][0] == "PATCH"
+
+    @pytest.mark.row("O6")
+    def test_an_idle_writer_ends_its_thread_and_the_next_event_starts_one(
+        self, make: Make, server: FakeServer, clock: FakeClock
+    ) -> None:
+        def threads() -> int:
+            return sum(thread.name.startswith(f"{COMPONENT}-events") for thread in threading.enumerate())
+
+        before = threads()
+        recorder = make(writers=1)
+        recorder.event(NODE, "Normal", "Synced", "done")
+        assert recorder.flush(LIMIT)
+        clock.wait_for_timeout(IDLE_SECONDS)
+        assert threads() == before + 1
+        clock.advance(IDLE_SECONDS)
+        wait_until(lambda: threads() == before)
+        recorder.event(NODE, "Normal", "Synced", "done")
+        assert recorder.flush(LIMIT)
+        assert server.stored == [("done", 2)]
 
 
 class TestBounds:
