@@ -109,7 +109,7 @@ class ClientBuilder:
         settings = access.tls()
         if self._certificates is not None:
             settings = settings.optional_certificate()
-        self._tls = TLSFiles(settings, clock=clock) if endpoint.tls else None
+        self._tls = TLSFiles(settings, clock=clock) if endpoint.tls or (endpoint.proxy and endpoint.proxy.tls) else None
         if self._tls is not None:
             try:
                 self._tls.context()
@@ -221,6 +221,9 @@ class ClientBuilder:
         configuration.retries = False  # else urllib3 obeys Retry-After by sleeping, whatever the timeout
         configuration.connection_pool_maxsize = VENDOR_POOL_SIZE
         configuration.keep_alive = True
+        proxy = self._transport.endpoint.proxy
+        if proxy is not None and proxy.tls and self._tls is not None:
+            configuration.proxy_ssl_context = self._tls.context()
         credentials = self._credentials
 
         def refresh(target: Configuration) -> None:
@@ -273,8 +276,7 @@ class ClientBuilder:
             clients, self._clients = self._clients, []
         for client in clients:
             client.close()  # type: ignore[no-untyped-call]  # the client ships no annotations for it
-        if self._certificates is not None:
-            self._certificates.remove()
+        self._credentials.close()
 
     def _check_guard(self, method: str, path: str) -> None:
         if self.guard is not None:

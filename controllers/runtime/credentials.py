@@ -9,21 +9,16 @@ Follows https://kubernetes.io/docs/reference/access-authn-authz/authentication/#
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 import threading
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from attrs import field, frozen
-from kubernetes.config.config_exception import ConfigException
-from kubernetes.config.exec_provider import ExecProvider
-from kubernetes.config.kube_config import ConfigNode
 
 from controllers.runtime.apierrors import ClientClosed, CredentialsUnavailable
 from controllers.runtime.ratelimit import Waits
+from controllers.runtime.secretfiles import SecretFile
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +49,9 @@ class Source(Protocol):
 
     def fetch(self) -> Credential: ...
 
+    def close(self) -> None:
+        """End a fetch under way; called once, at the end."""
+
 
 class Fixed:
     """A credential that never changes."""
@@ -68,6 +66,9 @@ class Fixed:
     def fetch(self) -> Credential:
         return self._credential
 
+    def close(self) -> None:
+        """Nothing is under way."""
+
 
 class TokenFile:
     """A bearer token in a file that someone replaces before it expires, as the kubelet does."""
@@ -76,11 +77,24 @@ class TokenFile:
     period = 10.0
     pace = 1.0
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, fallback: str = "") -> None:
+        """`fallback` is the token to use while the file cannot be read, as in client-go; "" for none."""
         self._path = path
+        self._fallback = fallback
 
     def fetch(self) -> Credential:
         """Read the file; raises CredentialsUnavailable while it is empty, missing or not a token."""
+        try:
+            return Credential(f"Bearer {self._read()}")
+        except CredentialsUnavailable:
+            if not self._fallback:
+                raise
+            return Credential(f"Bearer {self._fallback}")
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+    def _read(self) -> str:
         try:
             token = Path(self._path).read_text("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -90,60 +104,7 @@ class TokenFile:
             raise CredentialsUnavailable(f"token file {self._path} is empty; is it being replaced?")
         if not token.isprintable() or " " in token:
             raise CredentialsUnavailable(f"token file {self._path} holds more than one token")
-        return Credential(f"Bearer {token}")
-
-
-class ExecPlugin:
-    """A kubeconfig user's credential plugin, run by the official client's ExecProvider."""
-
-    slow = True
-    period = float("inf")
-    pace = 10.0
-
-    def __init__(self, settings: Mapping[str, Any], folder: str, cluster: Mapping[str, Any]) -> None:
-        """`settings` is the user's `exec`; the plugin runs in `folder` and may ask for `cluster`."""
-        self._settings = settings
-        self._folder = folder
-        self._cluster = cluster
-
-    def fetch(self) -> Credential:
-        """Run the plugin to its end; raises CredentialsUnavailable with what it said."""
-        command = self._settings.get("command")
-        try:
-            provider = ExecProvider(  # type: ignore[no-untyped-call]  # the client ships no annotations for it
-                ConfigNode("exec", dict(self._settings)),  # type: ignore[no-untyped-call]  # likewise
-                self._folder,
-                ConfigNode("cluster", dict(self._cluster)),  # type: ignore[no-untyped-call]  # likewise
-            )
-            status = provider.run()  # type: ignore[no-untyped-call]  # likewise
-        except (ConfigException, OSError) as error:
-            raise CredentialsUnavailable(f"credential plugin {command}: {str(error)[:500]}") from error
-        return self._read(status, command)
-
-    @staticmethod
-    def _read(status: Any, command: object) -> Credential:
-        if not isinstance(status, dict):
-            raise CredentialsUnavailable(f"credential plugin {command} answered without a status object")
-        token = status.get("token") or ""
-        certificate = status.get("clientCertificateData") or ""
-        key = status.get("clientKeyData") or ""
-        if not all(isinstance(text, str) for text in (token, certificate, key)):
-            raise CredentialsUnavailable(f"credential plugin {command} answered with a field that is no string")
-        if not token and not certificate:
-            raise CredentialsUnavailable(f"credential plugin {command} gave neither token nor certificate")
-        if bool(certificate) != bool(key):
-            raise CredentialsUnavailable(f"credential plugin {command} gave a certificate without key, or a key alone")
-        if not token.isascii() or not token.isprintable() or " " in token:
-            raise CredentialsUnavailable(f"credential plugin {command} gave a token that cannot be one")
-        expires_at: float | None = None
-        if expiry := status.get("expirationTimestamp"):
-            try:
-                expires_at = datetime.fromisoformat(str(expiry)).timestamp()
-            except ValueError:
-                raise CredentialsUnavailable(
-                    f"credential plugin {command}: expirationTimestamp is not a time"
-                ) from None
-        return Credential(f"Bearer {token}" if token else "", expires_at, certificate.encode(), key.encode())
+        return token
 
 
 class Loaded:
@@ -162,6 +123,9 @@ class Loaded:
         if not authorization:
             raise CredentialsUnavailable("the kubeconfig's auth-provider gave no token")
         return Credential(authorization)
+
+    def close(self) -> None:
+        """A refresh under way cannot be ended; its thread does not keep the process alive."""
 
 
 class Credentials:
@@ -203,8 +167,7 @@ class Credentials:
         with self._lock:
             if not self._fetching and self._clock.monotonic() >= self._check_at:
                 if self._source.slow:
-                    self._fetching = True
-                    threading.Thread(target=self._fetch, name="credentials", daemon=True).start()
+                    self._start_fetching()
                 else:
                     self._store(self._try_fetch())
             if self._expires_at is not None and self._clock.monotonic() >= self._expires_at:
@@ -231,6 +194,19 @@ class Credentials:
                     self._check_at = again
                 if self._clock.monotonic() >= again:
                     self._value = None
+
+    def close(self) -> None:
+        """End a fetch under way. May be called twice."""
+        self._source.close()
+
+    def _start_fetching(self) -> None:
+        """Have another thread fetch; where none can be started, that is a failure like any other."""
+        try:
+            threading.Thread(target=self._fetch, name="credentials", daemon=True).start()
+        except RuntimeError as error:
+            self._store(f"credentials: {error}")
+        else:
+            self._fetching = True  # the thread needs the lock, which we hold, to say that it is done
 
     def _fetch(self) -> None:
         found = self._try_fetch()
@@ -273,21 +249,14 @@ class Credentials:
 
 
 class CertificateFiles:
-    """A private folder for a certificate and key that a plugin gave: the TLS library reads only files."""
+    """Where the TLS library finds the certificate and key that a plugin gave; empty until there is one."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="client-certificate-")
-        self.cert_file = os.path.join(self._folder.name, "tls.crt")
-        self.key_file = os.path.join(self._folder.name, "tls.key")
+        self._certificate, self._key = SecretFile(), SecretFile()
+        self.cert_file = self._certificate.path
+        self.key_file = self._key.path
 
     def write(self, certificate: bytes, key: bytes) -> None:
-        """Replace both files; each appears whole."""
-        for path, data in ((self.key_file, key), (self.cert_file, certificate)):
-            descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(data)
-            os.replace(f"{path}.new", path)
-
-    def remove(self) -> None:
-        """Delete the folder. May be called twice."""
-        self._folder.cleanup()
+        """Replace both; each appears whole."""
+        self._key.write(key)
+        self._certificate.write(certificate)

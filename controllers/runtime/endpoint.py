@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from typing import Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from attrs import field, frozen
 
@@ -55,6 +55,12 @@ class Proxy:
         if self.scheme == "socks5" or not (self.user or self.password):
             return ""
         return "Basic " + b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+    @property
+    def url(self) -> str:
+        """The proxy's URL, with its password: not for messages."""
+        login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user or self.password else ""
+        return f"{self.scheme}://{login}{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     @property
     def tls(self) -> bool:

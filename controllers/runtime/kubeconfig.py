@@ -1,29 +1,32 @@
 """Finds the API server and the credentials: --kubeconfig, --master, or the pod's service account (before stage 1).
 
 The command line's options come in; out goes an `Access`, from which `clients.py` makes every client. The official
-client's loader does the reading of what it reads well (inline data, basic auth, auth providers, proxies); what it reads
-once, swallows, or reports without a name is read here: token files, exec plugins, missing and contradicting entries.
+client's loader does the reading of what it reads well (basic auth, auth providers, TLS settings); what it reads once,
+swallows, leaves in temporary files, or reports without a name is read here: token files, exec plugins, inline data,
+missing and contradicting entries.
 
 Follows https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ and client-go's
-BuildConfigFromFlags: neither $KUBECONFIG nor ~/.kube/config is read unless it is named.
+BuildConfigFromFlags: neither $KUBECONFIG nor ~/.kube/config is read unless it is named. As client-go: a `tokenFile`
+wins over a `token`, which serves while the file cannot be read; a server without a scheme (`host:port`) means https
+where there is a CA, a client certificate or insecure-skip-tls-verify, else http; `proxy-url` may be http, https or
+socks5 and wins over the environment and NO_PROXY; keys of `as-user-extra` are percent-encoded in header names.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
+import logging
 import os
 import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
 
 import yaml
-from attrs import frozen
+from attrs import field, frozen
 from kubernetes.client.configuration import Configuration
-from kubernetes.client.rest import should_bypass_proxies
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.incluster_config import (
     SERVICE_CERT_FILENAME,
@@ -33,9 +36,14 @@ from kubernetes.config.incluster_config import (
 )
 from kubernetes.config.kube_config import load_kube_config_from_dict
 
-from controllers.runtime.credentials import ExecPlugin, Fixed, Loaded, Source, TokenFile
-from controllers.runtime.endpoint import Endpoint
+from controllers.runtime.credentials import Fixed, Loaded, Source, TokenFile
+from controllers.runtime.endpoint import Endpoint, Proxy
+from controllers.runtime.execplugin import ExecPlugin
+from controllers.runtime.proxies import from_environment, is_local
+from controllers.runtime.secretfiles import SecretFile
 from controllers.runtime.tls import TLSSettings
+
+log = logging.getLogger(__name__)
 
 _AUTH_PROVIDERS: Final = ("oidc", "gcp")
 
@@ -54,6 +62,8 @@ class Access:
     """Impersonation headers of the kubeconfig's user."""
     makes_certificates: bool = False
     """The source may give client certificates (an exec plugin)."""
+    files: tuple[SecretFile, ...] = field(default=(), repr=False)
+    """Inline data that `configuration` names by path; they live as long as this object."""
 
     def endpoint(self) -> Endpoint:
         """Where to connect to; raises ConfigError for a URL that cannot be used."""
@@ -75,6 +85,7 @@ class Access:
             key_file=configuration.key_file or "",
             verify=bool(configuration.verify_ssl),
             check_hostname=configuration.assert_hostname is not False,
+            holds=self.files,
         )
 
 
@@ -85,17 +96,21 @@ def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] 
     reached without credentials.
     """
     environ = os.environ if environ is None else environ
+    in_pod = bool(environ.get(SERVICE_HOST_ENV_NAME)) and not (master and master.startswith("http://"))
+    complete = master
     if master:
         try:
-            Endpoint.parse(master)
+            complete = server_url(master, tls=in_pod)
+            Endpoint.parse(complete)
         except ValueError as error:
             raise ConfigError(f"--master: {error}") from None
     if kubeconfig:
         access = _KubeConfig(kubeconfig).access(master)
-    elif environ.get(SERVICE_HOST_ENV_NAME) and not (master and master.startswith("http://")):
-        access = _in_cluster(environ, master)
-    elif master:
-        access = Access(Configuration(host=master.rstrip("/")), Fixed())
+    elif in_pod:
+        access = _in_cluster(environ, complete)
+    elif complete:
+        access = Access(Configuration(host=complete.rstrip("/")), Fixed())
+        access.configuration.proxy = None
     else:
         named = environ.get("KUBECONFIG")
         hint = f" ($KUBECONFIG={named} is read only when named: --kubeconfig={named})" if named else ""
@@ -103,9 +118,14 @@ def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] 
             f"no API server to talk to: {SERVICE_HOST_ENV_NAME} is not set, so this is no pod; "
             f"pass --kubeconfig or --master{hint}"
         )
-    _settle_proxy(access.configuration)
-    access.endpoint()
+    _settle_proxy(access, environ)
+    _warn(access, kubeconfig)
     return access
+
+
+def server_url(server: str, *, tls: bool) -> str:
+    """Complete `host[:port]` to a URL: with https where `tls`, as client-go does where there is any TLS setting."""
+    return server if "://" in server else f"{'https' if tls else 'http'}://{server}"
 
 
 def _in_cluster(environ: Mapping[str, str], master: str | None) -> Access:
@@ -123,23 +143,44 @@ def _in_cluster(environ: Mapping[str, str], master: str | None) -> Access:
     return Access(configuration, TokenFile(SERVICE_TOKEN_FILENAME))
 
 
-def _settle_proxy(configuration: Configuration) -> None:
-    """Decide once whether the proxy is used, so that our connections and the official client's agree."""
-    proxy = configuration.proxy
-    from_environment = proxy and getattr(configuration, "_proxy_from_env", False)
-    if from_environment:
-        bypass = should_bypass_proxies(configuration.host, configuration.no_proxy or "")
-        if bypass or _is_loopback(urlsplit(configuration.host).hostname or ""):
-            proxy = None
-    configuration.proxy = proxy
+def _settle_proxy(access: Access, environ: Mapping[str, str]) -> None:
+    """Decide once which proxy is used, so that our connections and the official client's agree."""
+    configuration = access.configuration
+    url = configuration.proxy or from_environment(access.endpoint(), environ)
+    try:
+        configuration.proxy = Proxy.parse(url).url if url else None
+    except ValueError as error:
+        raise ConfigError(f"HTTPS_PROXY or HTTP_PROXY: {error}") from None
     configuration.no_proxy = ""
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def _warn(access: Access, kubeconfig: str | None) -> None:
+    """Say what is allowed, and dangerous."""
+    endpoint = access.endpoint()
+    if endpoint.tls and not access.configuration.verify_ssl:
+        log.warning(
+            "TLS verification is off for %s: anyone on the way can read and change everything. "
+            "Set certificate-authority instead of insecure-skip-tls-verify.",
+            endpoint.url,
+        )
+    secret = not isinstance(access.source, Fixed) or bool(access.source.fetch().authorization)
+    if secret and not endpoint.tls and not is_local(endpoint.host):
+        log.warning(
+            "The token or password goes to %s over plain HTTP: anyone on the way can read and use it. Use https.",
+            endpoint.url,
+        )
+    if kubeconfig:
+        try:
+            mode = os.stat(os.path.expanduser(kubeconfig)).st_mode
+        except OSError:
+            return  # it was read a moment ago, and is gone
+        if mode & stat.S_IROTH:
+            log.warning(
+                "The kubeconfig %s is readable by every user of this machine (mode %o). Run: chmod 600 %s",
+                kubeconfig,
+                stat.S_IMODE(mode),
+                kubeconfig,
+            )
 
 
 class _KubeConfig:
@@ -161,7 +202,10 @@ class _KubeConfig:
 
     def access(self, master: str | None) -> Access:
         """Read the current context into an Access; raises ConfigError."""
-        cluster, user = self._checked_cluster(master), self._checked_user()
+        user = self._checked_user()
+        cluster = self._checked_cluster(master, certificate=any(key.startswith("client-certificate") for key in user))
+        files: list[SecretFile] = []
+        cluster_seen, user_seen = _in_files(cluster, files), _in_files(user, files)
         # What the official loader reads once, or fails at without a word, it does not get to see.
         hidden = ("exec", "tokenFile", "as", "as-uid", "as-groups", "as-user-extra")
         document = {
@@ -169,16 +213,16 @@ class _KubeConfig:
             "kind": "Config",
             "current-context": "current",
             "contexts": [{"name": "current", "context": {"cluster": "current", "user": "current"}}],
-            "clusters": [{"name": "current", "cluster": cluster}],
-            "users": [{"name": "current", "user": {k: v for k, v in user.items() if k not in hidden}}],
+            "clusters": [{"name": "current", "cluster": cluster_seen}],
+            "users": [{"name": "current", "user": {k: v for k, v in user_seen.items() if k not in hidden}}],
         }
         configuration = self._official(document)
         fixed = str(configuration.api_key.get("BearerToken") or "")
         source: Source
         if "auth-provider" in user:
             source = Loaded(lambda: str(self._official(document).api_key.get("BearerToken") or ""))
-        elif "token" not in user and "tokenFile" in user:
-            source = TokenFile(user["tokenFile"])
+        elif "tokenFile" in user:
+            source = TokenFile(user["tokenFile"], user.get("token", ""))
         elif "exec" in user and not fixed:
             source = ExecPlugin(user["exec"], self._folder, cluster)
         else:
@@ -187,10 +231,11 @@ class _KubeConfig:
         headers = _impersonation(user)
         if not all(text.isascii() and text.isprintable() for header in headers for text in header):
             raise self._error(f"user {self._user_name!r}: as, as-uid, as-groups, as-user-extra: only ASCII text")
-        return Access(configuration, source, headers, isinstance(source, ExecPlugin))
+        return Access(configuration, source, headers, isinstance(source, ExecPlugin), tuple(files))
 
     def _official(self, document: dict[str, Any]) -> Configuration:
         configuration = Configuration()
+        configuration.proxy = None  # the environment's comes later
         try:
             load_kube_config_from_dict(  # type: ignore[no-untyped-call]  # the client ships no annotations for it
                 document, client_configuration=configuration, persist_config=False
@@ -199,12 +244,13 @@ class _KubeConfig:
             raise self._error(f"{self._where}: {error}") from None
         return configuration
 
-    def _checked_cluster(self, master: str | None) -> dict[str, Any]:
+    def _checked_cluster(self, master: str | None, *, certificate: bool) -> dict[str, Any]:
         where = f"cluster {self._cluster_name!r}"
         cluster = self._cluster
         if master:
             cluster["server"] = master
-        server = self._text(cluster, "server", where)
+        has_tls = certificate or any(cluster.get(key) for key in _TLS_KEYS)
+        cluster["server"] = server = server_url(self._text(cluster, "server", where), tls=has_tls)
         try:
             Endpoint.parse(server, proxy=cluster.get("proxy-url"))
         except ValueError as error:
@@ -218,7 +264,9 @@ class _KubeConfig:
 
     def _checked_user(self) -> dict[str, Any]:
         where, user = f"user {self._user_name!r}", self._user
-        self._files(user, where, "client-certificate", "client-key", "tokenFile")
+        self._files(user, where, "client-certificate", "client-key", *(() if user.get("token") else ("tokenFile",)))
+        if "tokenFile" in user:
+            user["tokenFile"] = os.path.join(self._folder, os.path.expanduser(self._text(user, "tokenFile", where)))
         has = [bool(user.get(f"client-{part}") or user.get(f"client-{part}-data")) for part in ("certificate", "key")]
         if has[0] != has[1]:
             present, absent = ("certificate", "key") if has[0] else ("key", "certificate")
@@ -312,8 +360,27 @@ def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     headers = [(header, str(user[key])) for key, header in _AS_HEADERS if user.get(key)]
     headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
     extra = cast("Mapping[str, list[str]]", user.get("as-user-extra") or {})
-    headers += [(f"Impersonate-Extra-{key}", str(value)) for key, values in extra.items() for value in values]
+    headers += [(f"Impersonate-Extra-{_escaped(key)}", str(value)) for key, values in extra.items() for value in values]
     return tuple(headers)
 
 
+def _escaped(key: str) -> str:
+    """A key as part of a header's name: what must not stand there is percent-encoded, as the API server expects it."""
+    return "".join(
+        chr(byte) if chr(byte) in _TOKEN and byte != ord("%") else f"%{byte:02X}" for byte in str(key).encode()
+    )
+
+
+def _in_files(entry: Mapping[str, Any], files: list[SecretFile]) -> dict[str, Any]:
+    """The entry with the paths of `files`, which are added, in place of inline data."""
+    seen = dict(entry)
+    for key in ("certificate-authority", "client-certificate", "client-key"):
+        if data := seen.pop(f"{key}-data", None):
+            files.append(SecretFile(base64.b64decode("".join(str(data).split()))))
+            seen[key] = files[-1].path
+    return seen
+
+
+_TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_TLS_KEYS: Final = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify")
 _AS_HEADERS: Final = (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid"))

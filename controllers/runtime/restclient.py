@@ -45,6 +45,7 @@ connecting and the TLS handshake may take longer than the lease holds. So it is 
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _PATH: Final = re.compile(r"/[!-~]*")
+_HEADER: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALIDATED: Final = frozenset(("POST", "PUT", "PATCH"))
 
 
@@ -110,6 +111,10 @@ class RestClient:
         lines = [("Host", transport.endpoint.authority), ("User-Agent", user_agent), *headers]
         if transport.proxy_authorization:
             lines.append(("Proxy-Authorization", transport.proxy_authorization))
+        for header, value in lines:
+            if not _HEADER.fullmatch(header):
+                raise ValueError(f"not the name of a header: {header!r}")
+            _refuse_line_breaks(header, value)
         self._fixed = "".join(f"{header}: {value}\r\n" for header, value in lines)
 
     @property
@@ -231,6 +236,11 @@ class RestClient:
     def _head(
         self, method: str, target: str, accept: str, authorization: str, content_type: str, payload: bytes
     ) -> bytes:
+        if not (method.isalpha() and _is_text(accept) and _is_text(authorization) and _is_text(content_type)):
+            if not method.isalpha():
+                raise ValueError(f"not a method: {method!r}")
+            for header, value in ("Accept", accept), ("Authorization", authorization), ("Content-Type", content_type):
+                _refuse_line_breaks(header, value)
         text = f"{method} {target} HTTP/1.1\r\n{self._fixed}Accept: {accept}\r\n"
         if authorization:
             text += f"Authorization: {authorization}\r\n"
@@ -250,6 +260,16 @@ class RestClient:
         if status in NO_ANSWERS:
             error.recovery = self._transport.reachability.recovery
         return error
+
+
+def _is_text(value: str) -> bool:
+    return value.isascii() and value.isprintable()
+
+
+def _refuse_line_breaks(header: str, value: str) -> None:
+    """Raise ValueError for what would be more than this one header; the value may be secret, so it is not told."""
+    if not _is_text(value):
+        raise ValueError(f"the value of the header {header} holds line breaks or characters that are not ASCII text")
 
 
 def _encode(body: object) -> bytes:

@@ -13,9 +13,10 @@ import ssl
 import threading
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.secretfiles import SecretFile
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,8 @@ class TLSSettings:
     check_hostname: bool = True
     cert_may_lack: bool = False
     """The certificate is written later, or never: a credential plugin may give one."""
+    holds: tuple[SecretFile, ...] = field(default=(), repr=False)
+    """What must live as long as the paths are in use."""
 
     def context(self) -> ssl.SSLContext:
         """Read the files and make a context; raises OSError (ssl.SSLError among them) when one cannot be used."""
@@ -53,7 +56,7 @@ class TLSSettings:
                 context.load_verify_locations(cadata=self.ca_data)
             if not self.ca_file and not self.ca_data:
                 context.load_default_certs()
-        if self.cert_file and not (self.cert_may_lack and not os.path.exists(self.cert_file)):
+        if self.cert_file and not (self.cert_may_lack and not os.path.getsize(self.cert_file)):
             context.load_cert_chain(self.cert_file, self.key_file or None, password=_no_password)
         return context
 

@@ -6,6 +6,7 @@ urllib3 connections of its own, with the same credentials as ours.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,13 +14,21 @@ import urllib3
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject, RESTResponse
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import NewConnectionError
+from urllib3.util.connection import create_connection
 
 from controllers.runtime.apierrors import ClientClosed
 from controllers.runtime.clock import Clock
 from controllers.runtime.credentials import Credentials
+from controllers.runtime.endpoint import Endpoint, Proxy
+from controllers.runtime.http1 import ProtocolError, Reader
 from controllers.runtime.ratelimit import TokenBucket, Waits
 from controllers.runtime.requestmetrics import RequestMetrics
 from controllers.runtime.transport import READS
+from controllers.runtime.tunnel import open_tunnel
+
+Ask = Callable[[str, str], None]
 
 
 class _Rest(RESTClientObject):
@@ -36,8 +45,10 @@ class _Rest(RESTClientObject):
         limiter: TokenBucket | None,
         timeout: float,
         headers: Iterable[tuple[str, str]],
+        socks: Proxy | None,
     ) -> None:
         super().__init__(configuration)
+        self.pool_manager.pool_classes_by_scheme = _pools(guard, socks)
         self._credentials = credentials
         self._waits = waits
         self._clock: Clock = waits.clock
@@ -88,6 +99,65 @@ class VendorClient(ApiClient):
     """The official ApiClient over `_Rest`; the keyword arguments are its."""
 
     def __init__(self, configuration: Configuration, *, user_agent: str, **settings: Any) -> None:
+        socks: Proxy | None = None
+        if configuration.proxy and configuration.proxy.startswith("socks5"):
+            # The official client would need another library for it; our connections do it themselves.
+            socks, configuration.proxy = Proxy.parse(configuration.proxy), None
         super().__init__(configuration)
         self.user_agent = user_agent
-        self.rest_client = _Rest(configuration, **settings)
+        self.rest_client = _Rest(configuration, socks=socks, **settings)
+
+
+def _pools(guard: Ask, socks: Proxy | None) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    """urllib3's pools, with connections that ask the guard right before a write leaves, and know SOCKS5."""
+
+    class Guarded(HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            if socks is None:
+                return super()._new_conn()
+            try:
+                return _through(socks, Endpoint(self._dns_host, self.port, tls=False), self.timeout)
+            except (OSError, ProtocolError) as error:
+                raise NewConnectionError(self, f"Failed to establish a new connection: {error}") from error
+
+        def request(self, method: str, url: str, *args: Any, **options: Any) -> None:
+            if self.sock is None:
+                self.connect()  # which may take longer than the lease holds
+            if method not in READS:
+                guard(method, url)
+            super().request(method, url, *args, **options)
+
+    class GuardedTLS(Guarded, HTTPSConnection):
+        pass
+
+    class Plain(urllib3.HTTPConnectionPool):
+        ConnectionCls = Guarded
+
+    class TLS(urllib3.HTTPSConnectionPool):
+        ConnectionCls = GuardedTLS
+
+    return {"http": Plain, "https": TLS}
+
+
+class _Wire:
+    """A plain socket, as `tunnel.py` wants it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.reader = Reader(self.recv)
+
+    def send(self, data: bytes) -> None:
+        self._sock.sendall(data)
+
+    def recv(self, size: int) -> bytes:
+        return self._sock.recv(size)
+
+
+def _through(proxy: Proxy, endpoint: Endpoint, timeout: Any) -> socket.socket:
+    sock = create_connection((proxy.host, proxy.port), timeout)
+    try:
+        open_tunnel(_Wire(sock), endpoint, proxy)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -136,6 +136,41 @@ class TestRequests:
                 clients.rest("x").get(path)
             assert not server.requests
 
+    @pytest.mark.row("K14")
+    @pytest.mark.parametrize("value", ["application/json\r\nX-Evil: 1", "application/json\nX", "a\rb", "é", "a\x00"])
+    @pytest.mark.parametrize("header", ["accept", "content_type"])
+    def test_a_value_cannot_smuggle_a_header(self, header: str, value: str) -> None:
+        with Server() as server, builder_for(server) as clients:
+            with pytest.raises(ValueError, match="holds line breaks"):
+                clients.rest("x").request("PATCH", "/a", body={}, **{header: value})  # type: ignore[arg-type]
+            assert not server.requests
+
+    @pytest.mark.row("K14")
+    @pytest.mark.parametrize("method", ["GET / HTTP/1.1\r\nX: y\r\n\r\nGET", "GET /other", ""])
+    def test_nor_can_a_method(self, method: str) -> None:
+        with Server() as server, builder_for(server) as clients:
+            with pytest.raises(ValueError, match="not a method"):
+                clients.rest("x").request(method, "/a")
+            assert not server.requests
+
+    @pytest.mark.row("K14")
+    def test_nor_can_a_token(self) -> None:
+        with Server() as server, builder_for(server, source=Fixed("Bearer secret\r\nX: y")) as clients:
+            with pytest.raises(ValueError, match="header Authorization holds line breaks") as caught:
+                clients.rest("x").get("/a")
+            assert "secret" not in str(caught.value)
+            assert not server.requests
+
+    @pytest.mark.row("K14")
+    @pytest.mark.parametrize("header", [("X", "a\r\nY: b"), ("X\r\nY", "a"), ("X: y", "a"), ("", "a")])
+    def test_nor_can_a_header_of_the_kubeconfig(self, header: tuple[str, str]) -> None:
+        with (
+            Server() as server,
+            builder_for(server, headers=(header,)) as clients,
+            pytest.raises(ValueError, match="header"),
+        ):
+            clients.rest("x")
+
     @pytest.mark.parametrize("name", ["", "two words", "a\nb"])
     def test_a_name_is_one_word(self, name: str) -> None:
         with Server() as server, builder_for(server) as clients, pytest.raises(ValueError, match="user agent"):
@@ -460,6 +495,22 @@ class TestVendorClient:
             assert server.requests[0].headers["user-agent"].startswith("ccm/")
             count = metrics.value("rest_client_requests_total", code="429", host=_host(server), method="GET")
             assert count == 1
+
+    @pytest.mark.row("K6")
+    def test_the_fence_is_asked_again_when_the_vendors_connection_is_ready(self) -> None:
+        asked: list[str] = []
+
+        def guard(method: str, path: str) -> None:
+            asked.append(f"{method} {path}")
+            if len(asked) == 2:
+                raise Fenced
+
+        with Server() as server, builder_for(server, guard=guard) as clients:
+            with pytest.raises(Fenced):
+                CoreV1Api(clients.client("acme")).delete_node("n1")
+            server.wait_for_connections(1)
+            assert asked == ["DELETE /api/v1/nodes/n1"] * 2
+        assert not server.requests
 
     def test_our_timeout_holds_where_the_vendor_gives_none(self) -> None:
         with (

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from controllers.runtime.apierrors import ClientClosed, CredentialsUnavailable
-from controllers.runtime.credentials import Credential, Credentials, ExecPlugin, Fixed, Loaded, TokenFile
+from controllers.runtime.credentials import Credential, Credentials, Fixed, Loaded, TokenFile
+from controllers.runtime.execplugin import ExecPlugin
 from controllers.runtime.ratelimit import TokenBucket, Waits
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import LIMIT, Call, wait_until
@@ -36,6 +37,9 @@ class Scripted:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def close(self) -> None:
+        """Nothing to end: `go` is the test's."""
 
 
 def credentials(source: Scripted | TokenFile | Fixed, clock: FakeClock) -> Credentials:
@@ -267,9 +271,9 @@ class TestExecPlugin:
         assert "secret" not in str(caught.value)
 
     def test_a_failure_shows_what_the_plugin_said(self, tmp_path: Path) -> None:
-        with pytest.raises(CredentialsUnavailable, match=r"plugin.*returned 3.*log in first"):
+        with pytest.raises(CredentialsUnavailable, match=r"plugin.*ended with code 3.*log in first"):
             self._plugin(tmp_path, "", 3, "log in first").fetch()
-        with pytest.raises(CredentialsUnavailable, match="failed to decode"):
+        with pytest.raises(CredentialsUnavailable, match="printed no JSON"):
             self._plugin(tmp_path, "secret no json").fetch()
 
     def test_a_program_that_is_gone(self, tmp_path: Path) -> None:

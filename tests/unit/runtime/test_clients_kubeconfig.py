@@ -5,18 +5,20 @@ from __future__ import annotations
 import base64
 import json
 import os
-import stat
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from kubernetes.client import CoreV1Api
 from kubernetes.client.configuration import Configuration
 
 from controllers.runtime import kubeconfig
 from controllers.runtime.clients import ClientBuilder
-from controllers.runtime.credentials import ExecPlugin, Fixed, Loaded, TokenFile
+from controllers.runtime.credentials import Fixed, Loaded, TokenFile
+from controllers.runtime.execplugin import ExecPlugin
 from controllers.runtime.kubeconfig import ConfigError, load
 from tests.unit.runtime.loopback import Authority, Server
 
@@ -133,7 +135,7 @@ class TestKubeConfig:
         document = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
         answer = json.dumps({**document, "status": {"token": "$T$1"}}).replace('"', '\\"')
         plugin.write_text(f'#!/bin/sh\necho "{answer}"\n')
-        plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+        plugin.chmod(0o700)
         settings = {
             "apiVersion": "client.authentication.k8s.io/v1",
             "command": "./plugin",
@@ -190,21 +192,169 @@ class TestProxies:
             ("https://[::1]:6443", "", False),
         ],
     )
-    def test_of_the_environment(
-        self,
-        server: str,
-        exceptions: str,
-        used: bool,
-        config: Config,
-        write: Write,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        monkeypatch.setenv("HTTPS_PROXY", "http://proxy.test:3128")
-        monkeypatch.setenv("NO_PROXY", exceptions)
+    def test_of_the_environment(self, server: str, exceptions: str, used: bool, config: Config, write: Write) -> None:
         cluster(config)["server"] = server
-        access = load(write(config), None, NO_ENV)
+        access = load(write(config), None, {"HTTPS_PROXY": "proxy.test:3128", "NO_PROXY": exceptions})
         assert (access.endpoint().proxy is not None) is used
-        assert (access.configuration.proxy is not None) is used
+        assert access.configuration.proxy == ("http://proxy.test:3128" if used else None)
+
+    def test_one_that_cannot_be_used_is_named(self, config: Config, write: Write) -> None:
+        with pytest.raises(
+            ConfigError, match=r"HTTPS_PROXY or HTTP_PROXY: unsupported proxy ftp://proxy\.test"
+        ) as caught:
+            load(write(config), None, {"HTTPS_PROXY": "ftp://me:secret@proxy.test"})
+        assert "secret" not in str(caught.value)
+
+
+@pytest.mark.row("K9")
+class TestAsClientGo:
+    """Where the former reading differed from client-go's."""
+
+    def test_a_token_file_wins_over_a_token(self, config: Config, write: Write, tmp_path: Path) -> None:
+        user(config)["tokenFile"] = "token"
+        (tmp_path / "token").write_text("from-the-file")
+        source = load(write(config), None, NO_ENV).source
+        assert source.fetch().authorization == "Bearer from-the-file"
+        (tmp_path / "token").unlink()
+        assert source.fetch().authorization == "Bearer secret-token"
+
+    def test_a_token_serves_where_the_file_is_missing_from_the_start(self, config: Config, write: Write) -> None:
+        user(config)["tokenFile"] = "token"
+        assert load(write(config), None, NO_ENV).source.fetch().authorization == "Bearer secret-token"
+
+    @pytest.mark.parametrize(
+        ("key", "header"),
+        [
+            ("authentication.kubernetes.io/credential-id", "authentication.kubernetes.io%2Fcredential-id"),
+            ("100%", "100%25"),
+            ("a b:ö", "a%20b%3A%C3%B6"),
+            ("with\r\nbreak", "with%0D%0Abreak"),
+        ],
+    )
+    def test_keys_of_extra_are_escaped(self, key: str, header: str, config: Config, write: Write) -> None:
+        user(config).update({"as": "jane", "as-user-extra": {key: ["v"]}})
+        assert load(write(config), None, NO_ENV).headers[1] == (f"Impersonate-Extra-{header}", "v")
+
+    @pytest.mark.parametrize(
+        ("settings", "url"),
+        [
+            ({}, "http://10.0.0.1:6443"),
+            ({"insecure-skip-tls-verify": True}, "https://10.0.0.1:6443"),
+            ({"certificate-authority-data": "Y2E="}, "https://10.0.0.1:6443"),
+        ],
+    )
+    def test_a_server_without_a_scheme(self, settings: Config, url: str, config: Config, write: Write) -> None:
+        cluster(config).update({"server": "10.0.0.1:6443", **settings})
+        access = load(write(config), None, NO_ENV)
+        assert (access.endpoint().url, access.configuration.host) == (url, url)
+
+    def test_a_server_without_a_scheme_beside_a_client_certificate(self, config: Config, write: Write) -> None:
+        cluster(config)["server"] = "localhost:6443"
+        user(config).update({"client-certificate-data": "Yw==", "client-key-data": "aw=="})
+        assert load(write(config), None, NO_ENV).endpoint().url == "https://localhost:6443"
+
+    def test_a_master_without_a_scheme(self, config: Config, write: Write) -> None:
+        assert load(None, "10.0.0.1:8080", NO_ENV).endpoint().url == "http://10.0.0.1:8080"
+        cluster(config)["certificate-authority-data"] = "Y2E="
+        assert load(write(config), "10.0.0.9:6443", NO_ENV).endpoint().url == "https://10.0.0.9:6443"
+
+    @pytest.mark.parametrize("proxy", ["https://proxy.test:3128", "socks5://proxy.test:1080", "socks5h://proxy.test"])
+    def test_https_and_socks_proxies(self, proxy: str, config: Config, write: Write) -> None:
+        cluster(config)["proxy-url"] = proxy
+        found = load(write(config), None, NO_ENV).endpoint().proxy
+        assert found is not None
+        assert (found.host, found.scheme) == ("proxy.test", proxy.partition("://")[0].removesuffix("h"))
+        ours = load(write(config), None, {"HTTPS_PROXY": "socks5://elsewhere.test"}).endpoint().proxy
+        assert ours == found
+
+    def test_without_a_folder_for_temporary_files(
+        self, config: Config, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A read-only root file system is good practice, and inline data needs no writable one."""
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+        authority = Authority(tmp_path)
+        cert, key = authority.issue("client")
+
+        def encoded(path: Path) -> str:
+            return base64.b64encode(path.read_bytes()).decode()
+
+        cluster(config)["certificate-authority-data"] = encoded(authority.file)
+        user(config).update({"client-certificate-data": encoded(cert), "client-key-data": encoded(key)})
+        ClientBuilder(load(write(config), None, NO_ENV)).close()
+        config["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "true"}}
+        ClientBuilder(load(write(config), None, NO_ENV)).close()
+
+
+class TestWarnings:
+    """One line for each thing that is allowed, and dangerous."""
+
+    @staticmethod
+    def _told(caplog: pytest.LogCaptureFixture, path: str) -> list[str]:
+        os.chmod(path, 0o600)
+        load(path, None, NO_ENV)
+        return [record.getMessage() for record in caplog.records]
+
+    def test_nothing_is_said_without_a_reason(
+        self, config: Config, write: Write, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert self._told(caplog, write(config)) == []
+
+    @pytest.mark.row("X8")
+    def test_verification_is_off(self, config: Config, write: Write, caplog: pytest.LogCaptureFixture) -> None:
+        cluster(config)["insecure-skip-tls-verify"] = True
+        (warning,) = self._told(caplog, write(config))
+        assert "TLS verification is off for https://10.0.0.1:6443" in warning
+
+    @pytest.mark.row("X8")
+    @pytest.mark.parametrize("secret", [{"token": "secret"}, {"username": "me", "password": "secret"}])
+    def test_a_secret_over_plain_http(
+        self, secret: Config, config: Config, write: Write, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        config["users"][0]["user"] = secret
+        cluster(config)["server"] = "http://10.0.0.1:8080"
+        (warning,) = self._told(caplog, write(config))
+        assert "goes to http://10.0.0.1:8080 over plain HTTP" in warning
+        assert "secret" not in warning
+
+    @pytest.mark.parametrize(("server", "secret"), [("http://127.0.0.1:1", {"token": "t"}), ("http://10.0.0.1", {})])
+    def test_not_on_this_machine_nor_without_a_secret(
+        self, server: str, secret: Config, config: Config, write: Write, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        config["users"][0]["user"] = secret
+        cluster(config)["server"] = server
+        assert self._told(caplog, write(config)) == []
+
+    @pytest.mark.row("X8")
+    def test_a_kubeconfig_that_everybody_can_read(
+        self, config: Config, write: Write, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        path = write(config)
+        os.chmod(path, 0o644)
+        load(path, None, NO_ENV)
+        (warning,) = [record.getMessage() for record in caplog.records]
+        assert f"{path} is readable by every user of this machine (mode 644)" in warning
+
+
+@pytest.mark.row("X8")
+def test_inline_keys_touch_no_disk(
+    config: Config, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed leaves none behind: there never is a file, whatever folder may be written to."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("client")
+    with Server(tls=authority.server_context(ask_client=True)) as server:
+        cluster(config).update({"certificate-authority": "ca.crt", "server": server.url})
+        config["users"][0]["user"] = {
+            "client-certificate-data": base64.b64encode(cert.read_bytes()).decode(),
+            "client-key-data": base64.b64encode(key.read_bytes()).decode(),
+        }
+        with ClientBuilder(load(write(config), None, NO_ENV)) as clients:
+            clients.rest("x").get("/")
+            CoreV1Api(clients.client("vendor")).list_namespace()
+            assert list(folder.iterdir()) == []
 
 
 class TestInCluster:
@@ -267,8 +417,8 @@ class TestNothingGiven:
         assert access.source.fetch().authorization == ""
 
     def test_a_bad_master(self, config: Config, write: Write) -> None:
-        with pytest.raises(ConfigError, match=r"--master: not a server URL: '10\.0\.0\.1:6443'"):
-            load(write(config), "10.0.0.1:6443", NO_ENV)
+        with pytest.raises(ConfigError, match=r"--master: not a server URL: 'ftp://10\.0\.0\.1'"):
+            load(write(config), "ftp://10.0.0.1", NO_ENV)
 
 
 def _set(path: str, value: object) -> Callable[[Config], None]:
@@ -286,6 +436,13 @@ def _set(path: str, value: object) -> Callable[[Config], None]:
     return edit
 
 
+def _only_token_file(path: str) -> Callable[[Config], None]:
+    def edit(config: Config) -> None:
+        config["users"][0]["user"] = {"tokenFile": path}
+
+    return edit
+
+
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
@@ -296,7 +453,8 @@ def _set(path: str, value: object) -> Callable[[Config], None]:
         (_set("context.user", "u2"), r"context 'main' names the user 'u2', which is missing; there are u1"),
         (_set("users", None), r"names the user 'u1', which is missing; there are none"),
         (_set("cluster.server", None), r"cluster 'c1' has no server"),
-        (_set("cluster.server", "10.0.0.1"), r"cluster 'c1': not a server URL"),
+        (_set("cluster.server", "ftp://10.0.0.1"), r"cluster 'c1': not a server URL"),
+        (_set("cluster.server", "10.0.0.1%0d%0aX"), r"cluster 'c1': not a server URL"),
         (_set("cluster.proxy-url", "socks4://p"), r"cluster 'c1': unsupported proxy socks4://p; use http"),
         (
             _set("cluster.certificate-authority", "no.crt"),
@@ -306,7 +464,7 @@ def _set(path: str, value: object) -> Callable[[Config], None]:
         (_set("user.client-certificate", "no.crt"), r"user 'u1': client-certificate .* is not a file"),
         (_set("user.client-key-data", "eA=="), r"user 'u1' has a client key but no client-certificate"),
         (_set("user.client-certificate-data", "eA=="), r"user 'u1' has a client certificate but no client-key"),
-        (_set("user.tokenFile", "no-token"), r"user 'u1': tokenFile .*no-token is not a file"),
+        (_only_token_file("no-token"), r"user 'u1': tokenFile .*no-token is not a file"),
         (_set("user.token", 12345), r"user 'u1': token is not a string"),
         (_set("user.token", "a b"), r"user 'u1': token is not a bearer token"),
         (_set("user.auth-provider", {"name": "azure"}), r"auth-provider 'azure' is not supported; use an exec plugin"),
@@ -391,8 +549,5 @@ def test_a_plugins_certificate_is_presented(config: Config, write: Write, tmp_pa
         clients = ClientBuilder.from_options(kubeconfig=write(config))
         clients.rest("x").get("/")
         assert "authorization" not in server.requests[0].headers
-        folder = os.path.dirname(str(clients.config("x").cert_file))
-        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
-        assert stat.S_IMODE(os.stat(f"{folder}/tls.key").st_mode) == 0o600
+        assert Path(str(clients.config("x").cert_file)).read_text() == cert.read_text()  # for vendors' own clients
         clients.close()
-        assert not os.path.exists(folder)

@@ -1,0 +1,123 @@
+"""A credential plugin that hangs is ended with its children, and run again; nothing of it outlives us."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from controllers.runtime.apierrors import CredentialsUnavailable
+from controllers.runtime.credentials import Credentials
+from controllers.runtime.execplugin import ExecPlugin
+from controllers.runtime.ratelimit import Waits
+from tests.support.clock import FakeClock
+from tests.unit.runtime.loopback import Call, wait_until
+
+VERSION = "client.authentication.k8s.io/v1"
+
+
+def hanging(tmp_path: Path, *, limit: float, first_only: bool = False) -> ExecPlugin:
+    """A plugin that starts a child, notes both process ids, and hangs; `first_only`: the second run answers."""
+    answer = json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": {"token": "t"}})
+    (tmp_path / "answer").write_text(answer)
+    program = tmp_path / "plugin"
+    again = f"[ -e {tmp_path}/pids ] && exec cat {tmp_path}/answer" if first_only else ""
+    program.write_text(
+        f"#!/bin/sh\n{again}\nsleep 1000 &\necho $$ $! > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pids\nwait\n"
+    )
+    program.chmod(0o755)
+    return ExecPlugin({"command": str(program), "apiVersion": VERSION}, str(tmp_path), {}, limit=limit)
+
+
+def pids(tmp_path: Path) -> list[int]:
+    wait_until((tmp_path / "pids").exists)
+    return [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.row("X3")
+class TestHanging:
+    def test_it_is_ended_with_its_children(self, tmp_path: Path) -> None:
+        plugin = hanging(tmp_path, limit=1)
+        error = Call(plugin.fetch).outcome()
+        assert isinstance(error, CredentialsUnavailable)
+        assert "not done after 1 s; it was ended, with all its children" in str(error)
+        for pid in pids(tmp_path):
+            wait_until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
+
+    def test_it_is_run_again(self, tmp_path: Path) -> None:
+        clock = FakeClock()
+        found = Credentials(hanging(tmp_path, limit=1, first_only=True), Waits(clock))
+        assert isinstance(Call(found.authorization).outcome(), CredentialsUnavailable)
+        clock.advance(1)
+        assert Call(found.authorization).outcome() == "Bearer t"
+
+    def test_it_does_not_outlive_us(self, tmp_path: Path) -> None:
+        found = Credentials(hanging(tmp_path, limit=600), Waits())
+        call = Call(found.authorization)
+        running = pids(tmp_path)
+        found.close()
+        assert isinstance(call.outcome(), CredentialsUnavailable)
+        for pid in running:
+            wait_until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
+        with pytest.raises(CredentialsUnavailable):
+            found.authorization()
+        found.close()
+
+
+class TestRunning:
+    def _plugin(self, tmp_path: Path, script: str, **settings: object) -> ExecPlugin:
+        program = tmp_path / "plugin"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        cluster = {
+            "server": "https://s",
+            "extensions": [{"name": f"{VERSION.rpartition('/')[0]}/exec", "extension": 7}],
+        }
+        return ExecPlugin({"command": str(program), "apiVersion": VERSION, **settings}, str(tmp_path), cluster)
+
+    def test_what_it_is_told(self, tmp_path: Path) -> None:
+        """It has no terminal, and learns about the cluster only where the kubeconfig says so."""
+        script = f'echo "$KUBERNETES_EXEC_INFO" > {tmp_path}/info; cat > {tmp_path}/stdin; echo $A $1 > {tmp_path}/args'
+        for provide, spec in (
+            (False, {"interactive": False}),
+            (True, {"interactive": False, "cluster": {"server": "https://s", "config": 7}}),
+        ):
+            plugin = self._plugin(
+                tmp_path, script, provideClusterInfo=provide, args=["x"], env=[{"name": "A", "value": "y"}]
+            )
+            with pytest.raises(CredentialsUnavailable, match="printed no JSON"):
+                plugin.fetch()
+            info = json.loads((tmp_path / "info").read_text())
+            info["spec"].get("cluster", {}).pop("extensions", None)
+            assert info == {"apiVersion": VERSION, "kind": "ExecCredential", "spec": spec}
+            assert (tmp_path / "stdin").read_text() == ""
+            assert (tmp_path / "args").read_text() == "y x\n"
+
+    @pytest.mark.parametrize(
+        ("document", "message"),
+        [
+            ({"kind": "Pod"}, "printed no ExecCredential"),
+            ([], "printed no ExecCredential"),
+            ({"kind": "ExecCredential", "apiVersion": "v9"}, "speaks v9, the kubeconfig asks for"),
+            ({"kind": "ExecCredential", "apiVersion": VERSION}, "without a status"),
+        ],
+    )
+    def test_junk(self, document: object, message: str, tmp_path: Path) -> None:
+        (tmp_path / "answer").write_text(json.dumps(document))
+        with pytest.raises(CredentialsUnavailable, match=message):
+            self._plugin(tmp_path, f"cat {tmp_path}/answer").fetch()
+
+    def test_it_has_a_group_of_its_own(self, tmp_path: Path) -> None:
+        """A Ctrl-C at the terminal is ours to handle."""
+        with pytest.raises(CredentialsUnavailable):
+            self._plugin(tmp_path, f"cut -d' ' -f5 /proc/$$/stat > {tmp_path}/group").fetch()
+        assert int((tmp_path / "group").read_text()) != os.getpgid(0)

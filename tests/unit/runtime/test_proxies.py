@@ -1,0 +1,282 @@
+"""Which proxy the environment wants, as Go decides it; and that each kind of proxy leads to the server."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kubernetes.client import CoreV1Api
+from kubernetes.client.configuration import Configuration
+
+from controllers.runtime.apierrors import Unreachable
+from controllers.runtime.clients import ClientBuilder
+from controllers.runtime.credentials import Fixed
+from controllers.runtime.endpoint import Endpoint, Proxy
+from controllers.runtime.kubeconfig import Access
+from controllers.runtime.proxies import excluded, from_environment
+from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Authority, Peer, Server, shut_down
+
+API = Endpoint.parse("https://api.internal.example:6443")
+
+
+@pytest.mark.parametrize(
+    ("environ", "proxy"),
+    [
+        ({}, None),
+        ({"HTTPS_PROXY": "http://p"}, "http://p"),
+        ({"https_proxy": "http://p"}, "http://p"),
+        ({"HTTPS_PROXY": "http://upper", "https_proxy": "http://lower"}, "http://upper"),
+        ({"HTTP_PROXY": "http://p", "ALL_PROXY": "http://p"}, None),
+        ({"HTTPS_PROXY": "http://p", "no_proxy": "internal.example"}, None),
+    ],
+)
+def test_the_variables(environ: dict[str, str], proxy: str | None) -> None:
+    assert from_environment(API, environ) == proxy
+
+
+@pytest.mark.parametrize(
+    ("host", "no_proxy", "is_excluded"),
+    [
+        ("api.internal.example", "", False),
+        ("api.internal.example", "*", True),
+        ("api.internal.example", "internal.example", True),
+        ("api.internal.example", ".internal.example", True),
+        pytest.param("api.internal.example", "*.internal.example", True, marks=pytest.mark.row("K9")),
+        ("internal.example", "internal.example", True),
+        ("internal.example", ".internal.example", False),
+        ("internal.example", "*.internal.example", False),
+        ("notinternal.example", "internal.example", False),
+        ("API.Internal.Example", " other , INTERNAL.example ", True),
+        ("api.internal.example", "internal.example:6443", True),
+        ("api.internal.example", "internal.example:443", False),
+        ("10.96.0.1", "10.0.0.0/8", True),
+        ("10.96.0.1", "10.96.0.1", True),
+        ("10.96.0.1", "10.96.0.1:6443", True),
+        ("10.96.0.1", "10.96.0.1:1", False),
+        ("10.96.0.1", "0.1", False),
+        ("fd00::1", "fd00::/8", True),
+        ("fd00::1", "fd00::1", True),
+        ("fd00::1", "[fd00::1]:6443", True),
+        ("fd00::1", "[fd00::1]:1", False),
+        ("api.internal.example", "10.0.0.0/8,nonsense/99,,:", False),
+    ],
+)
+def test_exceptions(host: str, no_proxy: str, is_excluded: bool) -> None:
+    assert excluded(host, 6443, no_proxy) is is_excluded
+
+
+def test_a_proxys_url_can_be_read_again() -> None:
+    proxy = Proxy.parse("https://me%40x:p%3Aw@[fd00::2]")
+    assert (proxy.user, proxy.password, proxy.host, proxy.port) == ("me@x", "p:w", "fd00::2", 443)
+    assert Proxy.parse(proxy.url) == proxy
+    assert "p:w" not in repr(proxy)
+
+
+def test_a_port_that_is_none() -> None:
+    with pytest.raises(ValueError, match="not a proxy URL"):
+        Proxy.parse("http://me:secret@host:port")
+
+
+def join(one: socket.socket, other: socket.socket) -> None:
+    """Pass bytes both ways until one side ends."""
+
+    def pump(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        shut_down(sink)
+        shut_down(source)
+
+    back = threading.Thread(target=pump, args=(other, one), daemon=True)
+    back.start()
+    pump(one, other)
+    back.join(LIMIT)
+
+
+def connect_proxy(port: int) -> Callable[[Peer], None]:
+    def handler(peer: Peer) -> None:
+        request = peer.request()
+        assert request is not None
+        assert request.method == "CONNECT"
+        peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        with socket.create_connection(("127.0.0.1", port)) as upstream:
+            join(peer.sock, upstream)
+
+    return handler
+
+
+def socks_proxy(port: int, log: list[object], *, password: bool = False, refusal: int = 0) -> Callable[[Peer], None]:
+    """A SOCKS5 server that notes what it is asked for, and connects to the port whatever that is."""
+
+    def exactly(sock: socket.socket, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = sock.recv(size - len(data))
+            assert more
+            data += more
+        return data
+
+    def handler(peer: Peer) -> None:
+        sock = peer.sock
+        version, count = exactly(sock, 2)
+        assert version == 5
+        methods = exactly(sock, count)
+        sock.sendall(b"\x05\x02" if password else b"\x05\x00")
+        if password:
+            assert 2 in methods
+            login = [exactly(sock, exactly(sock, 2 if part == 0 else 1)[-1]) for part in range(2)]
+            log.append(tuple(login))
+            sock.sendall(b"\x01\x00")
+        _, _, _, kind = exactly(sock, 4)
+        host = exactly(sock, {1: 4, 4: 16}.get(kind) or exactly(sock, 1)[0])
+        log.append((kind, host, struct.unpack("!H", exactly(sock, 2))[0]))
+        sock.sendall(bytes((5, refusal, 0, 1)) + bytes(6))
+        if not refusal:
+            with socket.create_connection(("127.0.0.1", port)) as upstream:
+                join(sock, upstream)
+
+    return handler
+
+
+def builder(server: str, proxy: str, authority: Authority) -> ClientBuilder:
+    configuration = Configuration(host=server)
+    configuration.ssl_ca_cert = str(authority.file)
+    configuration.proxy = proxy
+    return ClientBuilder(Access(configuration, Fixed("Bearer t")))
+
+
+def big_answers(peer: Peer) -> None:
+    while request := peer.request():
+        body = {**EMPTY_LIST, "padding": "x" * 200_000}
+        peer.answer(200, body if request.method == "GET" else {"got": len(request.body)})
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest.mark.row("K9")
+class TestThroughProxies:
+    def _use(self, clients: ClientBuilder) -> None:
+        rest = clients.rest("x")
+        assert len(rest.get("/a")["padding"]) == 200_000
+        assert rest.request("POST", "/b", body=b"y" * 3_000_000).json() == {"got": 3_000_000}
+        assert rest.get("/c")["items"] == []
+        assert clients.transport.connections() == (1, 1)
+
+    def test_tls_inside_of_tls(self, authority: Authority, tmp_path: Path) -> None:
+        context = authority.server_context("api.example.test", "127.0.0.1")
+        with Server(big_answers, tls=context) as server, Server(connect_proxy(server.port), tls=context) as proxy:
+            url = f"https://user:pw@127.0.0.1:{proxy.port}"
+            with builder("https://api.example.test:6443", url, authority) as clients:
+                self._use(clients)
+                CoreV1Api(clients.client("vendor")).list_namespace()
+            connect = proxy.requests[0]
+            assert connect.target == "api.example.test:6443"
+            assert connect.headers["proxy-authorization"] == "Basic dXNlcjpwdw=="
+            assert server.requests[-1].target == "/api/v1/namespaces"
+
+    def test_plain_http_through_a_tls_proxy(self, authority: Authority) -> None:
+        with Server(big_answers, tls=authority.server_context()) as proxy:
+            with builder("http://api.example.test:8080", f"https://127.0.0.1:{proxy.port}", authority) as clients:
+                self._use(clients)
+            assert proxy.requests[0].target == "http://api.example.test:8080/a"
+
+    def test_a_tls_proxy_that_is_another(self, authority: Authority) -> None:
+        with (
+            Server(tls=authority.server_context("other.example.test")) as proxy,
+            builder("https://api.example.test", f"https://127.0.0.1:{proxy.port}", authority) as clients,
+        ):
+            with pytest.raises(Unreachable, match="TLS"):
+                clients.rest("x").get("/a")
+            assert not proxy.requests
+
+    @pytest.mark.parametrize("password", [False, True])
+    def test_socks5(self, password: bool, authority: Authority) -> None:
+        """The proxy gets the name; nobody looks it up here."""
+        asked: list[object] = []
+        with (
+            Server(big_answers, tls=authority.server_context("api.example.test")) as server,
+            Server(socks_proxy(server.port, asked, password=password)) as proxy,
+        ):
+            url = f"socks5://{'user:p%40ss@' if password else ''}127.0.0.1:{proxy.port}"
+            with builder("https://api.example.test:6443", url, authority) as clients:
+                self._use(clients)
+                CoreV1Api(clients.client("vendor")).list_namespace()
+            host = (3, b"api.example.test", 6443)
+            assert asked == ([(b"user", b"p@ss"), host] * 2 if password else [host] * 2)
+
+    @pytest.mark.parametrize(
+        ("server", "asked"),
+        [
+            ("https://10.0.0.1:6443", (1, bytes((10, 0, 0, 1)), 6443)),
+            ("https://[fd00::1]:6443", (4, b"\xfd" + bytes(14) + b"\x01", 6443)),
+        ],
+    )
+    def test_what_socks5_refuses_is_told(self, server: str, asked: object, authority: Authority) -> None:
+        seen: list[object] = []
+        with (
+            Server(socks_proxy(0, seen, refusal=2)) as proxy,
+            builder(server, f"socks5://127.0.0.1:{proxy.port}", authority) as clients,
+        ):
+            with pytest.raises(Unreachable, match=r"did not connect to .*:6443: not allowed by its rules") as caught:
+                clients.rest("x").request("PATCH", "/a", body={})
+            assert not caught.value.sent
+        assert seen == [asked]
+
+    def test_a_trailing_dot_is_no_part_of_the_certificates_name(
+        self, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        real = socket.getaddrinfo
+
+        def local(host: str, port: int, **options: int) -> object:
+            if host == "api.example.test.":
+                if options.get("flags"):
+                    raise socket.gaierror(socket.EAI_NONAME, "a name")
+                host = "127.0.0.1"
+            return real(host, port, **options)
+
+        monkeypatch.setattr(socket, "getaddrinfo", local)
+        with Server(big_answers, tls=authority.server_context("api.example.test")) as server:
+            configuration = Configuration(host=f"https://api.example.test.:{server.port}")
+            configuration.ssl_ca_cert = str(authority.file)
+            with ClientBuilder(Access(configuration, Fixed())) as clients:
+                clients.rest("x").get("/a")
+
+    def test_an_address_that_does_not_answer_costs_a_moment(
+        self, authority: Authority, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two addresses, the first one black-holed: formerly each connection cost half of the timeout."""
+        hole = socket.create_server(("127.0.0.2", 0), backlog=0)
+        port = hole.getsockname()[1]
+        fillers = []
+        for _ in range(8):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex(hole.getsockname())
+            fillers.append(filler)
+        real = socket.getaddrinfo
+
+        with Server(big_answers) as server:
+
+            def two(host: str, wanted: int, **options: int) -> object:
+                if options.get("flags"):
+                    return real(host, wanted, **options)
+                kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+                return [(*kind, ("127.0.0.2", port)), (*kind, ("127.0.0.1", server.port))]
+
+            monkeypatch.setattr(socket, "getaddrinfo", two)
+            with ClientBuilder(Access(Configuration(host="http://api.example.test"), Fixed()), timeout=600) as clients:
+                outcome: list[object] = []
+                thread = threading.Thread(target=lambda: outcome.append(clients.rest("x").get("/a")), daemon=True)
+                thread.start()
+                thread.join(LIMIT)  # of 600 s; half of them would be too many
+                assert outcome
+        for sock in [*fillers, hole]:
+            sock.close()
