@@ -121,11 +121,13 @@ class RetryError(CloudProviderError):
 class Throttled(CloudProviderError):
     """The cloud refused because it was asked too often.
 
-    `retry_after` is in seconds, None when the cloud named no time. The gateway slows down all calls to the
-    provider, and repeats this one. Raises ValueError when the delay is negative or not finite.
+    `retry_after` is in seconds, None when the cloud named no time. The gateway slows down calls of this kind
+    (about nodes, load balancers, routes ...), or with `whole_account` all calls to the provider, and repeats this
+    one. Raises ValueError when the delay is negative or not finite.
     """
 
-    def __init__(self, message: str = "", retry_after: float | None = None) -> None:
+    def __init__(self, message: str = "", retry_after: float | None = None, *, whole_account: bool = False) -> None:
+        self.whole_account = whole_account
         self.retry_after = None if retry_after is None else _checked_delay(retry_after)
         super().__init__(message, self.retry_after)
 

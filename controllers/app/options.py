@@ -187,11 +187,12 @@ class ManagerOptions:
         check=positive,
     )
     cloud_api_concurrency: int = option(
-        32,
+        40,
         INT,
         "cloud-api-concurrency",
         "cloud calls",
-        "Calls to the provider under way at one time, over all controllers.",
+        "Calls to the provider under way at one time, over all controllers. An eighth is kept free for calls about "
+        "nodes, and an eighth of the rest for the namespaces that have none under way.",
         check=between(1, 1000),
     )
     cloud_api_qps: float = option(

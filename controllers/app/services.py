@@ -27,11 +27,12 @@ class ServiceFlags:
     """The flags of service-lb-controller."""
 
     concurrent_service_syncs: int = option(
-        32,
+        40,
         INT,
         "concurrent-service-syncs",
         _SECTION,
-        "Workers that build, change and delete load balancers (Go's default is 1).",
+        "Workers that build, change and delete load balancers, at most three quarters of them for one namespace (Go's "
+        "default is 1).",
         check=between(1, 1000),
     )
     load_balancer_node_window: float = option(

@@ -230,7 +230,8 @@ def _well_formed(error: Exception) -> bool:
 def _twin(kind: type[BaseException], link: BaseException, text: str) -> Exception | None:
     """A new error of the contract's class `kind` that says what `link` says; None when `link` lacks what it takes."""
     if kind is Throttled:
-        return Throttled(text, delay_of(link))
+        whole = getattr(link, "whole_account", False) is True
+        return Throttled(text, delay_of(link), whole_account=whole)
     if kind is RetryError:
         delay = delay_of(link)
         return None if delay is None else RetryError(text, delay)

@@ -30,12 +30,13 @@ from controllers.cloudcalls.errors import (
     translate,
 )
 from controllers.cloudcalls.jobs import Inbox, Job, JobState
-from controllers.cloudcalls.limits import PRIORITY_NORMAL, Limiter
+from controllers.cloudcalls.limits import PRIORITY_NORMAL, Limits
 from controllers.cloudcalls.measures import CallMeasures
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.outage import FAILED, Outage
 from controllers.cloudcalls.pool import VendorPool
 from controllers.cloudcalls.snapshots import Snapshots
+from controllers.cloudcalls.turns import KINDS, flow_of
 from controllers.cloudcalls.validate import BatchAnswer
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
@@ -122,7 +123,7 @@ class Gateway:
         self._mutating_lock = threading.Lock()
         self._pool = VendorPool(
             self._execute,
-            Limiter(options.qps, options.burst),
+            Limits(options.qps, options.burst),
             name=provider,
             concurrency=options.concurrency,
             max_abandoned=options.max_abandoned,
@@ -169,6 +170,7 @@ class Gateway:
             timeout=self.options.timeout_of(ask.method),
             priority=ask.priority,
             clock=self.clock,
+            flow=flow_of(ask.method, ask.key),
             patience=patience,
             limited=ask.counted,
         )
@@ -361,9 +363,16 @@ class Gateway:
         )
         gauge(
             "cloudprovider_api_throttle_rate",
-            "Provider calls allowed per second at present; +Inf without limit.",
+            "Provider calls allowed per second at present, of the kind slowed down most; +Inf without limit.",
             lambda: pool.rate()[0],
         )
+        for kind in KINDS:
+            gauge(
+                "cloudprovider_api_kind_throttle_rate",
+                "Provider calls of each kind allowed per second at present; +Inf without limit.",
+                lambda kind=kind: pool.rate(kind)[0],  # type: ignore[misc]  # a default argument binds the loop's value
+                kind,
+            )
         gauge(
             "cloudprovider_api_throttle_pause_seconds",
             "Seconds until the next provider call, as the cloud asked for with Retry-After.",

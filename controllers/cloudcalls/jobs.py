@@ -13,9 +13,19 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Any
 
+from attrs import frozen
+
 from controllers.runtime.clock import Clock, ClockEvent
 
-__all__ = ["Cancellation", "Inbox", "Job", "JobState"]
+__all__ = ["Cancellation", "Flow", "Inbox", "Job", "JobState"]
+
+
+@frozen
+class Flow:
+    """What a call is part of: its kind, and the namespace whose object it is about, "" for the cluster's."""
+
+    kind: str
+    namespace: str = ""
 
 
 class JobState(enum.Enum):
@@ -107,6 +117,7 @@ class Job:
         "deadline",
         "error",
         "fate",
+        "flow",
         "inbox",
         "key",
         "limited",
@@ -131,6 +142,7 @@ class Job:
         timeout: float,
         priority: int,
         clock: Clock,
+        flow: Flow,
         patience: float = math.inf,
         limited: bool = True,
     ) -> None:
@@ -141,6 +153,8 @@ class Job:
         self.inbox = inbox
         self.timeout = timeout
         self.priority = priority
+        self.flow = flow
+        """What it is part of, for whose turn it is; see `turns.py`."""
         self.patience = min(patience, timeout)
         """Seconds after its start when the inbox's thread wants to look at it."""
         self.limited = limited

@@ -1,8 +1,9 @@
 """How fast the cloud may be asked (stage 5, cloud call): token bucket and adaptive slow-down.
 
-The vendor pool asks :meth:`Limiter.start` before each call, and reports every `Throttled` answer to
-:meth:`Limiter.throttled`. Arithmetic only: time comes in as an argument, nothing waits, and the pool holds its lock
-around every method. Which call goes first is not decided here but by the priorities below.
+The vendor pool asks :meth:`Limits.delay` before each call, and reports every `Throttled` answer to
+:meth:`Limits.throttled`. A kind of call that the cloud throttles is slowed down alone, unless the provider says that it
+is the whole account (`Throttled.whole_account`). Arithmetic only: time comes in as an argument, nothing waits, and the
+pool holds its lock around every method. Which call goes first is decided by `turns.py`, and by the priorities below.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-__all__ = ["PRIORITY_DELETE", "PRIORITY_NEW", "PRIORITY_NORMAL", "PRIORITY_SWEEP", "Limiter"]
+__all__ = ["PRIORITY_DELETE", "PRIORITY_NEW", "PRIORITY_NORMAL", "PRIORITY_SWEEP", "Limiter", "Limits"]
 
 PRIORITY_DELETE = 20
 """Somebody waits for something to be gone, and it costs money until then."""
@@ -66,6 +67,13 @@ class Limiter:
 
     def start(self, now: float) -> float:
         """Take the right to start one call: 0.0 means go, a positive number the seconds after which to ask again."""
+        wait = self.delay(now)
+        if not wait:
+            self.take(now)
+        return wait
+
+    def delay(self, now: float) -> float:
+        """The seconds after which to ask again; 0.0 when a call may start."""
         if now < self._paused_until:
             return self._paused_until - now
         rate = self.rate(now)
@@ -76,12 +84,16 @@ class Limiter:
             self._stamp = now
             if self._tokens < 1.0 - 1e-9:
                 return (1.0 - self._tokens) / rate
+        return 0.0
+
+    def take(self, now: float) -> None:
+        """A call starts. To be called after `delay` said 0.0 for this time."""
+        if self.rate(now) != math.inf:
             self._tokens -= 1.0
         starts = self._starts
         starts.append(now)
         while starts[0] < now - _OBSERVED_SECONDS:
             starts.popleft()
-        return 0.0
 
     def throttled(self, now: float, *, started: float, retry_after: float | None) -> bool:
         """The cloud throttled the call that began at `started`; True when the rate was halved for it."""
@@ -132,3 +144,44 @@ class Limiter:
             return len(starts) / max(now - starts[0], 1e-3)
         # A burst that began just now is judged by its own span: the quiet before it says nothing about its rate.
         return len(starts) / min(_OBSERVED_SECONDS, max(now - starts[0], _SHORTEST_SPAN))
+
+
+class Limits:
+    """The operator's limit for all calls together, and the cloud's for each kind of call."""
+
+    def __init__(self, qps: float = 0.0, burst: int = 0) -> None:
+        self._all = Limiter(qps, burst)
+        self._kinds: dict[str, Limiter] = {}
+
+    def delay(self, kind: str, now: float) -> float:
+        """The seconds after which to ask again; 0.0 when a call of this kind may start."""
+        return max(self._all.delay(now), self._of(kind).delay(now))
+
+    def take(self, kind: str, now: float) -> None:
+        """A call of this kind starts, right after `delay` said 0.0."""
+        self._all.take(now)
+        self._of(kind).take(now)
+
+    def throttled(
+        self, kind: str, now: float, *, started: float, retry_after: float | None, whole_account: bool = False
+    ) -> None:
+        """The cloud throttled a call of this kind."""
+        limiter = self._all if whole_account else self._of(kind)
+        limiter.throttled(now, started=started, retry_after=retry_after)
+
+    def rate(self, now: float, kind: str | None = None) -> float:
+        """The calls per second allowed at present; without a kind, to the one that is slowed down most."""
+        return min(limiter.rate(now) for limiter in self._both(kind))
+
+    def pause(self, now: float, kind: str | None = None) -> float:
+        """Seconds until calls may start again; without a kind, of the one that has to wait longest."""
+        return max(limiter.pause(now) for limiter in self._both(kind))
+
+    def _both(self, kind: str | None) -> list[Limiter]:
+        return [self._all, *(self._kinds.values() if kind is None else [self._of(kind)])]
+
+    def _of(self, kind: str) -> Limiter:
+        limiter = self._kinds.get(kind)
+        if limiter is None:
+            limiter = self._kinds[kind] = Limiter()
+        return limiter

@@ -50,9 +50,10 @@ class CallMeasures:
         self._timing: dict[str, Callable[[float], None]] = {}
         self._typical: dict[str, tuple[float, float, float]] = {}  # mean, last duration, time of the last
 
-    def gauge(self, name: str, doc: str, value: Callable[[], float]) -> None:
-        """A gauge labelled with the provider, computed at each scrape."""
-        self._metrics.gauge(name, doc, ("provider",)).labels(self._provider).set_function(value)
+    def gauge(self, name: str, doc: str, value: Callable[[], float], kind: str = "") -> None:
+        """A gauge labelled with the provider, and the kind of call if there is one, computed at each scrape."""
+        labels = {"provider": self._provider} | ({"kind": kind} if kind else {})
+        self._metrics.gauge(name, doc, tuple(labels)).labels(**labels).set_function(value)
 
     def ended(self, method: str, outcome: str, seconds: float) -> None:
         """A call ended, or was given up."""

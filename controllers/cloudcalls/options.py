@@ -63,8 +63,9 @@ class CloudCallOptions:
     """Seconds for single methods where more than `timeout` is usual: many clouds return from building a load balancer
     only when it serves. The longer of the two counts."""
 
-    concurrency: int = field(default=32, validator=_whole(1))
-    """Vendor calls under way at once (--cloud-api-concurrency). Overdue ones no longer count: see max_abandoned."""
+    concurrency: int = field(default=40, validator=_whole(1))
+    """Vendor calls under way at once (--cloud-api-concurrency). An eighth is kept for calls about nodes (see
+    `turns.py`). Overdue ones no longer count: see max_abandoned."""
 
     qps: float = field(default=0.0, validator=_at_least(0))
     """Vendor calls started per second (--cloud-api-qps); 0 for no limit but the cloud's own Throttled answers."""

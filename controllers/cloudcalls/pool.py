@@ -1,17 +1,16 @@
 """The threads that run vendor code (stage 5, cloud call).
 
-Jobs come from the gateway, wait here for their turn (priority, then order of arrival; a free slot; the limiter's
-consent), and run in daemon threads of this pool. Their ends go to the inbox of whoever waits for them. That waiter also
-watches the clock: a job past its deadline is given up with :meth:`VendorPool.expire`, which frees its slot for the next
-job while its thread stays with the vendor's code until that returns. So a hung call costs one thread and nothing else,
-and the number of threads never exceeds `concurrency + max_abandoned`.
+Jobs come from the gateway, wait here for their turn (`turns.py`; a free slot; the limits' consent), and run in daemon
+threads of this pool. Their ends go to the inbox of whoever waits for them. That waiter also watches the clock: a job
+past its deadline is given up with :meth:`VendorPool.expire`, which frees its slot for the next job while its thread
+stays with the vendor's code until that returns. So a hung call costs one thread and nothing else, and the number of
+threads never exceeds `concurrency + max_abandoned`.
 
 Nothing in here knows what a job does: `execute` runs it and never raises.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import logging
 import math
@@ -22,7 +21,8 @@ from concurrent.futures import Future
 from cloudprovider import Throttled
 from controllers.cloudcalls.errors import OVERDUE, CallFailed, CallsClosed, delay_of
 from controllers.cloudcalls.jobs import Job, JobState
-from controllers.cloudcalls.limits import Limiter
+from controllers.cloudcalls.limits import Limits
+from controllers.cloudcalls.turns import Turns
 from controllers.runtime.clock import Clock
 
 __all__ = ["VendorPool"]
@@ -42,7 +42,7 @@ class VendorPool:
     def __init__(
         self,
         execute: Callable[[Job], Throttled | None],
-        limiter: Limiter,
+        limits: Limits,
         *,
         name: str,
         concurrency: int,
@@ -52,7 +52,7 @@ class VendorPool:
         on_fatal: Callable[[str], None],
     ) -> None:
         self._execute = execute
-        self._limiter = limiter
+        self._limits = limits
         self._name = name
         self._concurrency = concurrency
         self._max_abandoned = max_abandoned
@@ -61,7 +61,7 @@ class VendorPool:
         self._on_fatal = on_fatal
 
         self._lock = threading.Lock()
-        self._queue: list[tuple[float, int, Job]] = []
+        self._turns = Turns(concurrency)
         self._order = itertools.count()
         self._busy = 0  # slots in use: running jobs, and overdue ones beyond max_abandoned
         self._running: set[Job] = set()
@@ -86,8 +86,7 @@ class VendorPool:
                 refused = True
             else:
                 refused = False
-                rank = -job.priority if job.limited else -math.inf  # nobody waits behind the rate for what is free
-                heapq.heappush(self._queue, (rank, next(self._order), job))
+                self._turns.push(job)
                 self._dispatch()
         if refused:
             self._refuse(job)
@@ -121,7 +120,7 @@ class VendorPool:
                         f" cannot be taken back (bound: {self._max_abandoned})"
                     )
             else:
-                self._busy -= 1
+                self._free(job)
                 self._dispatch()
             self._changed.notify_all()
         job.cancelled.set()
@@ -150,8 +149,7 @@ class VendorPool:
         """Start nothing any more: waiting jobs and new ones end with CallsClosed. May be called twice."""
         with self._lock:
             self._closed = True
-            waiting = [job for _, _, job in self._queue if job.state is JobState.QUEUED]
-            self._queue.clear()
+            waiting = self._turns.clear()
             idle, self._idle = self._idle, []
             self._threads -= len(idle)
             self._pace.notify_all()
@@ -188,7 +186,7 @@ class VendorPool:
 
     def waiting(self) -> int:
         with self._lock:
-            return len(self._queue)
+            return len(self._turns.waiting())
 
     def threads(self) -> int:
         """Threads that exist, idle and lost ones included."""
@@ -198,11 +196,11 @@ class VendorPool:
         """Why the process should end; "" for as long as it should not."""
         return self._fatal
 
-    def rate(self) -> tuple[float, float]:
-        """(calls per second allowed, seconds of pause left) at present."""
+    def rate(self, kind: str | None = None) -> tuple[float, float]:
+        """(calls per second allowed, seconds of pause left) at present, of one kind or of the slowest."""
         with self._lock:
             now = self._clock.monotonic()
-            return self._limiter.rate(now), self._limiter.pause(now)
+            return self._limits.rate(now, kind), self._limits.pause(now, kind)
 
     # ---- inside; the lock is held where a name says nothing else
 
@@ -216,7 +214,7 @@ class VendorPool:
                 _VendorThread(self, job, f"cloud-{self._name}-{next(self._order)}").start()
                 self._threads += 1
             except RuntimeError as error:  # the system has no thread left; the jobs that run will be followed by others
-                self._busy -= 1
+                self._free(job)
                 self._running.discard(job)
                 job.state = JobState.ENDED
                 job.error = CallFailed(f"no thread for the provider's {job.method}: {error}")
@@ -224,29 +222,33 @@ class VendorPool:
 
     def _take(self) -> Job | None:
         """The next job, marked as running, if one may run now."""
-        while self._queue and self._busy < self._concurrency:
-            job = self._queue[0][2]
-            if job.state is not JobState.QUEUED:  # given up while it waited
-                heapq.heappop(self._queue)
-                continue
-            now = self._clock.monotonic()
-            wait = self._limiter.start(now) if job.limited else 0.0
-            if wait > 0:
+        if self._busy >= self._concurrency:
+            return None
+        now = self._clock.monotonic()
+        job, wait = self._turns.next(lambda kind: self._limits.delay(kind, now))
+        if job is None:
+            if wait != math.inf:
                 self._resume(now + wait)
-                return None
-            heapq.heappop(self._queue)
-            self._busy += 1
-            self._running.add(job)
-            job.state = JobState.RUNNING
-            job.started = now
-            job.deadline = now + job.timeout
-            inbox = job.inbox
-            with inbox.condition:
-                inbox.started.append(job)
-                if now + job.patience < inbox.wake_at:
-                    inbox.condition.notify()
-            return job
-        return None
+            return None
+        if job.limited:
+            self._limits.take(job.flow.kind, now)
+        self._busy += 1
+        self._turns.started(job)
+        self._running.add(job)
+        job.state = JobState.RUNNING
+        job.started = now
+        job.deadline = now + job.timeout
+        inbox = job.inbox
+        with inbox.condition:
+            inbox.started.append(job)
+            if now + job.patience < inbox.wake_at:
+                inbox.condition.notify()
+        return job
+
+    def _free(self, job: Job) -> None:
+        """The job's slot is free."""
+        self._busy -= 1
+        self._turns.ended(job)
 
     def _resume(self, when: float) -> None:
         if self._resume_at is None or when < self._resume_at:
@@ -285,14 +287,20 @@ class VendorPool:
         with self._lock:
             now = self._clock.monotonic()
             if throttled is not None:
-                self._limiter.throttled(now, started=job.started, retry_after=delay_of(throttled))
+                self._limits.throttled(
+                    job.flow.kind,
+                    now,
+                    started=job.started,
+                    retry_after=delay_of(throttled),
+                    whole_account=getattr(throttled, "whole_account", False) is True,
+                )
                 throttled = None  # its traceback leads to this frame
             in_time = job.state is JobState.RUNNING
             until = None
             if in_time:
                 job.state = JobState.ENDED
                 self._running.discard(job)
-                self._busy -= 1
+                self._free(job)
             else:
                 until = self._recover(job)
             self._changed.notify_all()
@@ -312,7 +320,7 @@ class VendorPool:
         self._overdue.discard(job)
         if job in self._excess:
             self._excess.discard(job)
-            self._busy -= 1
+            self._free(job)
         jobs = self._parked.get(job.key, [])
         if job in jobs:
             jobs.remove(job)

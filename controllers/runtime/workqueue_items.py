@@ -99,6 +99,15 @@ class Lanes(Generic[K]):
         self._levels: list[int] = []  # the priorities whose lanes hold keys, ascending
         self._bypassed = 0  # keys handed out while several priorities waited, since the last fair one
 
+    @property
+    def waiting(self) -> int:
+        """The keys here."""
+        return self.size
+
+    def ended(self, key: K) -> bool:
+        """A key that was handed out is in work no longer; returns whether others may be handed out for that."""
+        return False
+
     def push(self, item: Item[K]) -> None:
         """Append the item to the lane of its priority."""
         lane = self._lanes.get(item.priority)

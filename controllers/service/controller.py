@@ -19,6 +19,7 @@ from controllers.runtime.resources import NODES, SERVICES
 from controllers.runtime.running import Periodic, run_until
 from controllers.runtime.worker import Worker
 from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.runtime.workqueue_turns import TurnLanes
 from controllers.service.cluster import CacheBehind, ServiceAPI
 from controllers.service.measures import Measures
 from controllers.service.nodesync import NodeSync
@@ -51,9 +52,9 @@ class ServiceOptions:
     cluster_name: str = field(default=DEFAULT_CLUSTER_NAME, validator=validators.min_len(1))
     """Handed to the provider with every call, so that it can tell clusters apart (`--cluster-name`)."""
 
-    concurrent_service_syncs: int = field(default=32, validator=validators.ge(1))
-    """Services worked on at once (`--concurrent-service-syncs`). The calls to the cloud among them are bounded by the
-    gateway, for all controllers."""
+    concurrent_service_syncs: int = field(default=40, validator=validators.ge(1))
+    """Services worked on at once (`--concurrent-service-syncs`), at most three quarters of them of one namespace. The
+    calls to the cloud among them are bounded by the gateway, for all controllers."""
 
     node_sync_window: float = field(default=1.0, validator=validators.ge(0))
     """Seconds without a change of nodes after which load balancers get the new ones (`--load-balancer-node-window`)."""
@@ -108,7 +109,12 @@ class ServiceController:
         rest = clients.rest(IDENTITY)
         self._services, self._nodes = informers.informer(SERVICES), informers.informer(NODES)
         self._recorder = EventRecorder(rest, COMPONENT, clock=clock, metrics=metrics)
-        queue: WorkQueue[str] = WorkQueue("service", clock=clock, metrics=metrics, backoff=_BACKOFF, floor=_FLOOR)
+        syncs = options.concurrent_service_syncs
+        # Workers are the queue before the gateway's: one namespace must not have all of them.
+        turns = TurnLanes(_namespace, max(1, syncs - syncs // 4))
+        queue: WorkQueue[str] = WorkQueue(
+            "service", clock=clock, metrics=metrics, backoff=_BACKOFF, floor=_FLOOR, lanes=turns
+        )
         node_queue: WorkQueue[str] = WorkQueue("node", clock=clock, metrics=metrics)
         records = Records()
         measures = Measures(metrics, records)
@@ -145,7 +151,7 @@ class ServiceController:
             Worker(
                 queue,
                 reconciler.reconcile,
-                threads=options.concurrent_service_syncs,
+                threads=syncs,
                 expected=(CloudCallError, CacheBehind),
                 noun="service",
                 recall=cloud.outage,
@@ -206,3 +212,7 @@ class ServiceController:
         )
         log.warning("%s", message)
         self._recorder.event(KUBE_SYSTEM, "Warning", "DefaultClusterName", message)
+
+
+def _namespace(key: str) -> str:
+    return key.partition("/")[0]

@@ -623,3 +623,40 @@ def test_a_late_end_is_not_counted_twice() -> None:
         error.until.result(LIMIT)
         assert w.requests("hangs", "overdue") == 1
         assert w.requests("hangs", "success") == 0
+
+
+# ---- fairness
+
+
+@pytest.mark.row("K3")
+def test_an_instance_check_does_not_wait_for_slow_load_balancers() -> None:
+    with world(Provider(), concurrency=32) as w:
+        hang = Hang()
+        slow = [later(w, hang, key=f"service/a/{i}", method="ensure_load_balancer") for i in range(40)]
+        hang.wait_entered(20)
+        assert w.calls.call("instances_state", lambda: "there", key="", priority=PRIORITY_SWEEP) == "there"
+        answer = later(w, lambda: "built", key="service/b/web", method="ensure_load_balancer")
+        assert answer.result() == "built", "another namespace is served at once"
+        hang.release()
+        for task in slow:
+            task.result()
+
+
+@pytest.mark.row("K3")
+@pytest.mark.parametrize("whole_account", [False, True])
+def test_throttling_slows_down_the_kind_that_was_throttled(whole_account: bool) -> None:
+    def throttle() -> None:
+        raise Throttled("slowly", retry_after=30, whole_account=whole_account)
+
+    with world(Provider()) as w:
+        with pytest.raises(Throttled):
+            w.calls.call("ensure_load_balancer", throttle, key="service/a/web")
+        task = later(w, lambda: "there", key="node/a", method="instance_metadata")
+        if whole_account:
+            w.clock.wait_for_timeout(30)
+            assert not task.done()
+            w.clock.advance(30)
+        assert task.result() == "there"
+        rate = w.metrics.value("cloudprovider_api_kind_throttle_rate", provider="test", kind="load-balancers")
+        assert rate is not None
+        assert rate < 100

@@ -9,7 +9,7 @@ from controllers.cloudcalls import CloudCallOptions
 
 def test_defaults_are_valid() -> None:
     options = CloudCallOptions()
-    assert options.concurrency == 32
+    assert options.concurrency == 40
     assert options.cache_ttl == 0
     assert CloudCallOptions(timeouts={}).timeout_of("ensure_load_balancer") == options.timeout
 

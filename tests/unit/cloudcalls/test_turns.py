@@ -1,0 +1,171 @@
+"""Whose call goes next: kinds and namespaces take turns, slots are kept, periodic checks wait but do not starve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from controllers.cloudcalls.jobs import Inbox, Job, JobState
+from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
+from controllers.cloudcalls.turns import Turns, flow_of
+from tests.support.clock import FakeClock
+
+pytestmark = pytest.mark.row("K3")
+LB = "ensure_load_balancer"
+
+
+class Bench:
+    """Turns among slots, with the jobs that hold one."""
+
+    def __init__(self, slots: int = 16) -> None:
+        self.slots = slots
+        self.turns = Turns(slots)
+        self.running: list[Job] = []
+        self.throttled: dict[str, float] = {}
+
+    def push(self, method: str, key: str, priority: int = PRIORITY_NORMAL) -> Job:
+        job = Job(
+            None, method, key, Inbox(), timeout=1.0, priority=priority, clock=FakeClock(), flow=flow_of(method, key)
+        )
+        self.turns.push(job)
+        return job
+
+    def start(self) -> list[str]:
+        """Start all that may; the keys, in their order."""
+        started = []
+        while len(self.running) < self.slots:
+            job, _ = self.turns.next(lambda kind: self.throttled.get(kind, 0.0))
+            if job is None:
+                break
+            job.state = JobState.RUNNING
+            self.turns.started(job)
+            self.running.append(job)
+            started.append(job.key)
+        return started
+
+    def end(self, which: Callable[[Job], bool] = lambda job: True) -> Job:
+        job = next(job for job in self.running if which(job))
+        self.running.remove(job)
+        self.turns.ended(job)
+        return job
+
+    def served(self, number: int) -> list[str]:
+        """The next keys, one slot being free at a time."""
+        keys = []
+        for _ in range(number):
+            self.end()
+            keys += self.start()
+        return keys
+
+
+def test_slots_are_kept_free_for_calls_about_nodes() -> None:
+    bench = Bench(16)
+    for number in range(80):
+        bench.push(LB, f"service/ns-{number}/web", PRIORITY_NEW)
+        bench.push("create_route", f"route/{number}", PRIORITY_NEW)
+    assert len(bench.start()) == 14
+    bench.push("instances_state", "", PRIORITY_SWEEP)
+    bench.push("instance_metadata", "node/a", PRIORITY_NEW)
+    assert bench.start() == ["node/a", ""]
+
+
+def test_one_namespace_leaves_some_slots_to_the_others() -> None:
+    bench = Bench(16)
+    for number in range(80):
+        bench.push(LB, f"service/many/{number}", PRIORITY_NEW)
+    assert len(bench.start()) == 13
+    bench.push(LB, "service/other/web")
+    assert bench.start() == ["service/other/web"]
+
+
+def test_namespaces_take_turns() -> None:
+    bench = Bench(1)
+    for number in range(10):
+        bench.push(LB, f"service/many/{number}", PRIORITY_DELETE)
+    bench.start()
+    for name in "abc":
+        bench.push(LB, f"service/few/{name}")
+    order = bench.served(8)
+    assert [key.split("/")[1] for key in order[:6]] == ["few", "many"] * 3
+
+
+def test_kinds_take_turns() -> None:
+    bench = Bench(1)
+    for number in range(40):
+        bench.push(LB, f"service/a/{number}", PRIORITY_NEW)
+    bench.start()
+    bench.push("instance_exists", "node/a")
+    bench.push("list_routes", "routes/x")
+    assert set(bench.served(2)) == {"node/a", "routes/x"}
+
+
+def test_what_is_throttled_holds_up_no_other_kind() -> None:
+    bench = Bench(4)
+    bench.throttled["load-balancers"] = 7.0
+    bench.push(LB, "service/a/web", PRIORITY_DELETE)
+    bench.push("instance_metadata", "node/a", PRIORITY_SWEEP)
+    assert bench.start() == ["node/a"]
+    assert bench.turns.next(lambda kind: bench.throttled.get(kind, 0.0)) == (None, 7.0)
+
+
+def test_periodic_checks_let_others_pass_and_do_not_starve() -> None:
+    bench = Bench(1)
+    bench.push("instance_exists", "first")
+    bench.start()
+    bench.push("instance_exists", "sweep", PRIORITY_SWEEP)
+    for number in range(40):
+        bench.push("instance_metadata", f"node/{number}", PRIORITY_NEW)
+    assert 4 <= bench.served(20).index("sweep") <= 8
+
+
+def test_the_highest_priority_first_and_every_eighth_the_oldest() -> None:
+    bench = Bench(1)
+    bench.push("instance_exists", "first")
+    bench.start()
+    bench.push("instance_exists", "normal")
+    for number in range(40):
+        bench.push("instance_metadata", f"node/{number}", PRIORITY_NEW)
+    assert bench.served(20).index("normal") == 7
+
+
+def test_what_was_given_up_while_it_waited_is_skipped() -> None:
+    bench = Bench(2)
+    bench.push("instance_exists", "gone").state = JobState.ENDED
+    bench.push("instance_exists", "here")
+    assert [job.key for job in bench.turns.waiting()] == ["here"]
+    assert bench.start() == ["here"]
+    assert bench.turns.waiting() == []
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 8, 40])
+def test_with_few_slots_too_every_kind_is_served(slots: int) -> None:
+    bench = Bench(slots)
+    for number in range(3):
+        bench.push(LB, f"service/a/{number}")
+        bench.push("create_route", f"route/{number}")
+        bench.push("instance_exists", f"node/{number}")
+        bench.push("get_labels_for_volume", f"persistentvolume/{number}")
+        bench.push("anything", f"x/{number}")
+    keys = bench.start()
+    while bench.running:
+        bench.end()
+        keys += bench.start()
+    assert len(set(keys)) == 15
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "kind", "namespace"),
+    [
+        ("ensure_load_balancer", "service/team/web", "load-balancers", "team"),
+        ("owned_load_balancers", "load-balancers", "load-balancers", ""),
+        ("delete_route", "route/10.0.0.0/24", "routes", ""),
+        ("get_labels_for_volume", "persistentvolume/pv", "volumes", ""),
+        ("instances_metadata", "", "nodes", ""),
+        ("get_zone_by_node_name", "node/a", "nodes", ""),
+        ("initialize", "provider", "others", ""),
+    ],
+)
+def test_flows(method: str, key: str, kind: str, namespace: str) -> None:
+    flow = flow_of(method, key)
+    assert (flow.kind, flow.namespace) == (kind, namespace)
