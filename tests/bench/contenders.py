@@ -24,6 +24,7 @@ UNCAPPED = (
     "--kube-api-burst=100000",
     "--concurrent-node-syncs=32",
     "--concurrent-service-syncs=32",
+    "--concurrent-node-lifecycle-syncs=32",
 )
 GONE = "gone"
 """Nodes whose names begin so do not exist in the cloud."""

@@ -88,3 +88,24 @@ def test_no_line_without_rows(run: Runner) -> None:
 def test_a_name_that_is_no_row_is_refused(run: Runner) -> None:
     lines = run(test_typo="import pytest\n@pytest.mark.row('hung calls')\ndef test_typo():\n    pass\n")
     assert any("'hung calls' names no row" in line for line in lines)
+
+
+def test_a_run_of_everything_names_the_rows_that_it_did_not_prove(run: Runner) -> None:
+    (line,) = [line for line in run(test_suite=SUITE) if line.startswith("rows not proved: ")]
+    missing = line.removeprefix("rows not proved: ").split()
+    assert not {"N2", "N5", "N10", "S13"} & set(missing)
+    assert {"N1", "N25", "S21", "R6", "M3", "K17", "X8", "O6"} <= set(missing)
+    assert "M2 (later: leader election) M3" in line
+
+
+@pytest.mark.parametrize("arguments", [("-k", "passes"), ("test_suite.py",), ("-m", "row")])
+def test_a_part_of_it_does_not(run: Runner, arguments: tuple[str, ...]) -> None:
+    lines = run(*arguments, test_suite=SUITE)
+    assert any(line.startswith("rows proved: ") for line in lines)
+    assert not any("rows not proved" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["N26", "Q1", "N0"])
+def test_a_row_that_the_list_does_not_have_is_refused(run: Runner, name: str) -> None:
+    lines = run(test_typo=f"import pytest\n@pytest.mark.row({name!r})\ndef test_typo():\n    pass\n")
+    assert any(f"{name!r} names no row" in line for line in lines)
