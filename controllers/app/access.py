@@ -99,12 +99,12 @@ class AccessCheck:
         return [Check(f"rights-{rule.resource}", False, rule.fix()) for rule in self._missing]
 
     def _look(self) -> tuple[Rule, ...]:
-        allowed: dict[tuple[str, str, str, str], bool] = {}  # what several rules name is asked once
+        allowed: dict[tuple[str, ...], bool] = {}  # what several rules name is asked once
         missing = []
         for rule in self._rules:
             denied = []
             for verb in rule.verbs:
-                right = (verb, rule.group, rule.resource, rule.namespace)
+                right = (verb, rule.group, rule.resource, rule.namespace, *rule.names)
                 if right not in allowed:
                     allowed[right] = self._ask(rule, verb)
                 if not allowed[right]:
@@ -120,6 +120,8 @@ class AccessCheck:
             attributes["subresource"] = subresource
         if rule.namespace:
             attributes["namespace"] = rule.namespace
+        if rule.names and verb != "create":
+            attributes["name"] = rule.names[0]
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",

@@ -59,6 +59,8 @@ class Rule:
     group: str = ""
     namespace: str = ""
     """Empty: everywhere."""
+    names: tuple[str, ...] = ()
+    """The objects, where they are known by name; `create` is granted without them, as RBAC wants it."""
 
     def fix(self) -> str:
         """The rule to add, as it stands in a Role or ClusterRole."""
@@ -146,6 +148,17 @@ def _node(context: Context) -> Controller:
     )
     return context.build(CloudNodeController, options)
 
+
+COMMON_RULES: tuple[Rule, ...] = (
+    Rule(
+        resource="namespaces",
+        verbs=("get",),
+        names=("kube-system",),
+        consequence="providers cannot tell clusters of one name apart",
+    ),
+)
+"""What the manager itself uses, whichever controllers run. It works without, a little worse: so it is granted by the
+manifest, and nobody is warned at the start; who asks for it warns when it is missing."""
 
 _LIFECYCLE_RULES = (
     Rule(

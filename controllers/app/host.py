@@ -13,12 +13,13 @@ from contextlib import ExitStack, contextmanager
 
 from attrs import frozen
 
-from cloudprovider import Interface, StopSignal
+from cloudprovider import CloudConfig, Interface, StopSignal
 from cloudprovider.masking import safe_cause
 from controllers.app.catalog import Controller
 from controllers.app.listers import InformerListers
 from controllers.app.manager import ManagerError
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.runtime.cleaning import conceal_config
 from controllers.runtime.clients import ClientBuilder
 from controllers.runtime.informer import InformerFactory
 from controllers.runtime.metrics import Metrics
@@ -54,13 +55,16 @@ def hosting(
     calls: CloudCallOptions | None = None,
     metrics: Metrics | None = None,
     allow_untagged_cloud: bool = False,
+    config: CloudConfig | None = None,
 ) -> Iterator[Host]:
     """A host for the body of a with statement, in which the controllers run; once per provider.
 
     Without a `kubeconfig` the pod's service account is used. Blocks while the provider is initialised, at most as long
-    as `calls` says. Raises ConfigError where there is no usable API server, and ManagerError when the provider cannot
-    be initialised, or lacks its cluster ID unless `allow_untagged_cloud`.
+    as `calls` says. `config` is what the provider was made from: its secrets are kept out of logs and Events. Raises
+    ConfigError where there is no usable API server, and ManagerError when the provider cannot be initialised, or lacks
+    its cluster ID unless `allow_untagged_cloud`.
     """
+    conceal_config(config.data if config else None)
     metrics = metrics or Metrics()
     stop = threading.Event()
     with ExitStack() as ends:
@@ -77,7 +81,7 @@ def hosting(
                 cloud.provider.initialize(clients, stop)
                 cloud.provider.set_informers(InformerListers(informers))
         except Exception as error:  # noqa: BLE001 - vendor boundary: becomes the caller's failure
-            text, cause = safe_cause(error, None)
+            text, cause = safe_cause(error, config.data if config else None)
             raise ManagerError(f"cloud provider {cloud.provider_name} could not be initialised: {text}") from cause
         if not (tagged or allow_untagged_cloud):
             raise ManagerError(

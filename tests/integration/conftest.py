@@ -25,7 +25,13 @@ from tests.support.api import API
 from tests.support.process import Start
 from tests.support.rights import BINDINGS, RBAC, ROLES, SERVICE_ACCOUNTS, Restricted, restricted
 
-_RBAC_PATHS = {"ServiceAccount": SERVICE_ACCOUNTS, "ClusterRole": ROLES, "ClusterRoleBinding": BINDINGS}
+_RBAC_PATHS = {
+    "ServiceAccount": SERVICE_ACCOUNTS,
+    "ClusterRole": ROLES,
+    "ClusterRoleBinding": BINDINGS,
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+}
 REAL = pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("real")])
 
 
@@ -88,7 +94,8 @@ def real_api_server() -> Iterator[RealAPIServer]:
         admin = API(server.url, server.token, server.ca_file)
         _wait_for_kube_system(admin)
         for document in yaml.safe_load_all(RBAC.read_text()):
-            admin.create(_RBAC_PATHS[document["kind"]], document)
+            path = _RBAC_PATHS[document["kind"]].format(namespace=document["metadata"].get("namespace"))
+            admin.create(path, document)
         yield server
     finally:
         server.stop()

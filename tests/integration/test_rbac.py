@@ -1,0 +1,113 @@
+"""The manifest's rights are enough for all controllers, and each of them is used: over the real API server (X6).
+
+Its audit log says what the manager did there. A right that nothing of this test uses would be one that could go, and a
+403 one that is missing; so the rights and what is done with them must be the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cloudprovider.testing.fake import attach
+from tests.envtest.server import MANAGER_USER, RealAPIServer
+from tests.integration.conftest import REAL, Cluster
+from tests.support.api import NODES
+from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.process import MODULE, Start
+from tests.support.rights import RBAC
+from tests.support.waiting import eventually
+
+CLOUD = """
+state: cloud.sqlite
+generate: [{count: 3}]
+faults:
+- {action: raise, error: RuntimeError, method: "instance*_metadata", key: node-0002, message: no such luck}
+routes:
+  existing:
+  - {name: stale, destination_cidr: 10.244.9.0/24, cluster: kubernetes, target_node: vanished, foreign: false}
+"""
+SERVICE = "/api/v1/namespaces/default/services"
+Right = tuple[str, str, str]
+
+
+def granted() -> set[Right]:
+    """(verb, resource, name) of every rule of the manifest; the name where the rule is for one."""
+    rules = [rule for one in yaml.safe_load_all(RBAC.read_text()) for rule in one.get("rules", ())]
+    return {
+        (verb, resource, name)
+        for rule in rules
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def used(events: list[dict[str, Any]], named: set[str]) -> set[Right]:
+    """The same of what the manager asked the server for; every user may ask about its own rights."""
+    rights = set()
+    for event in events:
+        ref = event.get("objectRef") or {}
+        if ref.get("apiGroup") == "authorization.k8s.io":
+            continue
+        resource = "/".join(filter(None, (ref.get("resource"), ref.get("subresource"))))
+        rights.add((event["verb"], resource, ref.get("name", "") if resource in named else ""))
+    return rights
+
+
+@pytest.mark.row("X6")
+@pytest.mark.parametrize("api", [REAL], indirect=True)
+def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(api: Cluster, start: Start, tmp_path: Path) -> None:
+    assert isinstance(api.server, RealAPIServer)
+    audit = api.server.audit_events
+    before = len(audit())
+
+    def done() -> list[dict[str, Any]]:
+        return [event for event in audit()[before:] if event["user"]["username"] == MANAGER_USER]
+
+    (tmp_path / "cloud.yaml").write_text(CLOUD)
+    for number in range(3):
+        node = small_node(f"node-000{number}")
+        node["spec"] |= {"podCIDR": f"10.244.{number}.0/24", "podCIDRs": [f"10.244.{number}.0/24"]}
+        api.create(NODES, node)
+    ports = [{"port": 80, "protocol": "TCP"}]
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    api.create(SERVICE, service | {"spec": {"type": "LoadBalancer", "ports": ports}})
+    process = start(
+        "--cloud-provider=fake",
+        f"--cloud-config={tmp_path / 'cloud.yaml'}",
+        f"--kubeconfig={api.kubeconfig}",
+        "--leader-elect=false",
+        "--health-bind-address=127.0.0.1:0",
+        "--controllers=*",
+        "--allocate-node-cidrs",
+        "--cluster-cidr=10.244.0.0/16",
+        "--node-monitor-period=500ms",
+        command=MODULE,
+    )
+
+    def initialised(name: str) -> bool:
+        return UNINITIALIZED["key"] not in [
+            taint["key"] for taint in api.get(f"{NODES}/{name}")["spec"].get("taints", ())
+        ]
+
+    eventually(lambda: initialised("node-0000") and initialised("node-0001"), 90, lambda: process.log)
+    eventually(lambda: api.get(f"{SERVICE}/web")["status"]["loadBalancer"].get("ingress"), 90, lambda: process.log)
+    with attach(tmp_path / "cloud.sqlite") as cloud:
+        eventually(lambda: {route.target_node for route in cloud.console.routes()} >= {"node-0000"}, 90)
+        eventually(lambda: "stale" not in {route.name for route in cloud.console.routes()}, 90, lambda: process.log)
+        cloud.console.remove_instance("node-0001")
+    eventually(lambda: api.find(f"{NODES}/node-0001") is None, 90, lambda: process.log)
+    api.delete(f"{SERVICE}/web")
+    eventually(lambda: api.find(f"{SERVICE}/web") is None, 90, lambda: process.log)
+    eventually(lambda: any(event.get("count", 1) > 1 for event in api.events_of("node-0002")), 90, lambda: process.log)
+
+    wanted = granted()
+    named = {resource for _, resource, name in wanted if name}
+    eventually(lambda: used(done(), named) >= wanted, 90, lambda: (wanted - used(done(), named), process.log))
+    assert used(done(), named) == wanted
+    assert [event["requestURI"] for event in done() if event["responseStatus"]["code"] == 403] == []
+    assert "we lack a right" not in process.log

@@ -1,0 +1,95 @@
+"""The RBAC manifest is generated from the rules of the controllers, and the one in the repository is what comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+import yaml
+
+from controllers.app.catalog import CATALOG, ControllerEntry, Rule
+from controllers.app.rbac import Grant, grants, main, manifest
+from tests.support.rights import RBAC
+
+
+def entry(name: str, *rules: Rule) -> ControllerEntry:
+    return ControllerEntry(name=name, construct=lambda context: None, rules=rules)
+
+
+def rule(resource: str, *verbs: str, **fields: Any) -> Rule:
+    return Rule(resource=resource, verbs=verbs, consequence="something does not work", **fields)
+
+
+def role(entries: list[ControllerEntry], kind: str) -> dict[str, Any]:
+    [found] = [one for one in yaml.safe_load_all(manifest(entries)) if one["kind"] == kind]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.row("X6")
+def test_the_manifest_in_the_repository_is_generated() -> None:
+    assert RBAC.read_text() == manifest(CATALOG), "python -m controllers.app.rbac > examples/manifests/rbac.yaml"
+
+
+@pytest.mark.row("X6")
+def test_every_verb_of_the_manifest_is_one_that_a_controller_asks_for() -> None:
+    granted = {
+        (one["resources"][0], verb) for one in role(list(CATALOG), "ClusterRole")["rules"] for verb in one["verbs"]
+    }
+    asked = {(one.resource, verb) for controller in CATALOG for one in controller.rules for verb in one.verbs}
+    assert granted == asked | {("namespaces", "get")}
+    assert not [verb for _, verb in granted if verb in ("update", "*", "deletecollection", "escalate", "bind")]
+
+
+@pytest.mark.row("X6")
+def test_controllers_that_are_left_out_get_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--controllers=cloud-node"]) == 0
+    documents = list(yaml.safe_load_all(capsys.readouterr().out))
+    rules = {(one["resources"][0]): one["verbs"] for document in documents for one in document.get("rules", ())}
+    assert set(rules) == {"namespaces", "nodes", "nodes/status", "events"}
+    assert "delete" not in rules["nodes"]
+    [events] = [one for one in documents if one["kind"] == "Role"]
+    assert events["metadata"]["namespace"] == "default"
+    [binding] = [one for one in documents if one["kind"] == "RoleBinding"]
+    assert binding["metadata"]["namespace"] == "default"
+    assert binding["roleRef"]["kind"] == "Role"
+    assert binding["subjects"][0]["namespace"] == "kube-system"
+
+
+def test_an_unknown_controller_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--controllers=nodes"]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "no controller is called 'nodes'" in told.err
+
+
+@pytest.mark.row("X6")
+def test_objects_known_by_name_are_granted_by_name_but_their_creation() -> None:
+    lease = rule(
+        "leases", "create", "get", "update", group="coordination.k8s.io", namespace="kube-system", names=("ccm", "node")
+    )
+    found = role([entry("leader", lease)], "Role")
+    assert found["metadata"]["namespace"] == "kube-system"
+    group = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    assert found["rules"] == [
+        group | {"verbs": ["create"]},
+        group | {"resourceNames": ["ccm", "node"], "verbs": ["get", "update"]},
+    ]
+
+
+@pytest.mark.row("X6")
+def test_what_a_wider_rule_covers_is_not_said_twice() -> None:
+    found = grants(
+        [
+            entry("a", rule("events", "create", "patch", namespace="default"), rule("nodes", "get", names=("n1",))),
+            entry("b", rule("events", "create"), rule("nodes", "get", "list")),
+        ]
+    )
+    own = [one for one in found if one.resource != "namespaces"]
+    everywhere = Grant(namespace="", group="", resource="events", names=(), verbs=("create",), needed_by=("a", "b"))
+    assert own == [
+        everywhere,
+        attrs.evolve(everywhere, resource="nodes", verbs=("get", "list")),
+        attrs.evolve(everywhere, namespace="default", verbs=("patch",), needed_by=("a",)),
+    ]
