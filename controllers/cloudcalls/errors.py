@@ -36,6 +36,7 @@ from cloudprovider import (
     RetryError,
     Throttled,
 )
+from controllers.runtime.cleaning import one_line
 from controllers.runtime.worker import Parked
 
 __all__ = [
@@ -189,12 +190,11 @@ def _translate(error: BaseException, method: str) -> Exception:
 
 
 def text_of(error: BaseException) -> str:
-    """The exception's message, cut to a length fit for an Event; also of one whose ``__str__`` raises."""
-    try:
-        text = str(error)
-    except Exception as broken:  # noqa: BLE001 - vendor boundary: a message that cannot be made must not cost more
-        return f"(its message cannot be shown: {_name(broken)})"
-    return text if len(text) <= _TEXT_LIMIT else text[:_TEXT_LIMIT] + "..."
+    """The exception's message, cleaned and cut to a length fit for an Event; also of one whose ``__str__`` raises.
+
+    Cut here and cleaned only later, half a secret could be left, which nobody recognises.
+    """
+    return one_line(error, _TEXT_LIMIT)
 
 
 def _name(error: BaseException) -> str:

@@ -25,6 +25,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeGuard, TypeVar
 from attrs import field, frozen
 
 from cloudprovider.errors import CloudProviderError
+from controllers.runtime import cleaning
 from controllers.runtime.apierrors import ApiError
 from controllers.runtime.clock import Clock
 from controllers.runtime.failurelog import FailureLog, seconds_text
@@ -256,7 +257,7 @@ def one_line(value: object) -> str:
         text = " ".join(str(value)[: 4 * _LONGEST_TEXT].split())
     except Exception as error:  # noqa: BLE001 - foreign classes; their text is only for the log
         text = f"<its text raised {type(error).__name__}>"
-    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+    return cleaning.one_line(text, _LONGEST_TEXT)  # before it is cut: half a secret is recognised by nobody
 
 
 def aborted(error: BaseException) -> Aborted:

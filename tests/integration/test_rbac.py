@@ -86,6 +86,7 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(api: Cluster
         "--allocate-node-cidrs",
         "--cluster-cidr=10.244.0.0/16",
         "--node-monitor-period=500ms",
+        "--route-reconciliation-period=2s",
         command=MODULE,
     )
 
