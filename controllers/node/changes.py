@@ -21,7 +21,7 @@ and region are written whatever stands there, as the Go controller does.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, frozen
@@ -60,7 +60,8 @@ class Known:
     told: Mapping[str, str]
     """The value of each label that is ours, as the cloud asked for it; the record holds the same."""
     asked: frozenset[str] = frozenset()
-    """Of these, the keys that the cloud asked for on this node while this process ran. Only those may be removed."""
+    """Of these, the additional labels that the cloud asked for on this node while this process ran. Only those may be
+    removed."""
 
 
 @frozen
@@ -151,6 +152,8 @@ def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = Non
 
     Raises `NotAdopted`, with the reason for the user's eyes, and what `refresh` raises.
     """
+    if _provider_id(node):
+        return refresh(node, metadata, known)  # somebody was faster
     own = (node.status.addresses if node.status else None) or ()
     if not {parse_ip(a.address) for a in own} & {parse_ip(a.address) for a in metadata.node_addresses} - {None}:
         raise NotAdopted(
@@ -199,12 +202,12 @@ def _same_instance(node: V1Node, metadata: InstanceMetadata) -> None:
         )
 
 
-def basis(node: V1Node, metadata: InstanceMetadata) -> Hashable:
+def basis(node: V1Node, metadata: InstanceMetadata) -> int:
     """What a plan follows from beside the fields that we write: the cloud's answer and the IP that the kubelet wishes.
 
     While it stays the same, whatever a plan writes is put back: somebody else changed it.
     """
-    return (
+    facts = (
         metadata.provider_id,
         metadata.instance_type,
         metadata.zone,
@@ -213,6 +216,7 @@ def basis(node: V1Node, metadata: InstanceMetadata) -> Hashable:
         frozenset((address.type, address.address) for address in metadata.node_addresses),
         provided_node_ip(node),
     )
+    return hash(facts)  # kept for every node, and only compared within this process
 
 
 def _told(node: V1Node, known: Known | None) -> Mapping[str, str]:
@@ -224,7 +228,7 @@ def _told(node: V1Node, known: Known | None) -> Mapping[str, str]:
 
 def _knowing(ours: Mapping[str, str], wanted: Mapping[str, str], known: Known | None) -> Known:
     before = known.asked if known is not None else frozenset()
-    return Known(ours, frozenset(key for key in ours if key in wanted or key in before))
+    return Known(ours, frozenset(key for key in ours if key not in PAIRED and (key in wanted or key in before)))
 
 
 def _identity(metadata: InstanceMetadata) -> Patch:

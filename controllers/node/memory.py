@@ -18,7 +18,7 @@ from attrs import define, field
 from controllers.runtime.resources import key_of, uid_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Mapping
+    from collections.abc import Callable, Mapping
 
     from kubernetes.client.models.v1_node import V1Node
 
@@ -67,20 +67,20 @@ class Remembered:
     """The labels that the cloud asked for; None before this process first compared the node with the cloud."""
     wished: Mapping[str, str] = field(factory=dict)
     """The labels of the last write, from before it: its own event may come first."""
-    basis: Hashable = None
+    basis: int | None = None
     """What the node was last brought in line with."""
     unsure: bool = False
     """The last patch of its initialisation may have been applied."""
     without_id: bool = False
     """It is initialised, has no provider ID, and cannot be adopted."""
-    said: set[str] = field(factory=set)
+    said: frozenset[str] = frozenset()
     """Reasons of Events that are told once."""
 
     def say_once(self, reason: str) -> bool:
         """True the first time."""
         if reason in self.said:
             return False
-        self.said.add(reason)
+        self.said |= {reason}
         return True
 
 
@@ -120,10 +120,11 @@ class NodeMemory:
         with self._lock:
             self._nodes.pop(key, None)
 
-    def keep_only(self, keys: Collection[str]) -> None:
-        """Forget all nodes but these: work that ended after its node went may have left something behind."""
-        with self._lock:
-            self._nodes = {key: entry for key, entry in self._nodes.items() if key in keys}
+    def forget_gone(self, exists: Callable[[str], bool]) -> None:
+        """Forget the nodes that are no more: work that ended after its node went may have left something behind."""
+        for key in list(self._nodes):
+            if not exists(key):
+                self.forget(key)
 
     def without_id(self) -> int:
         """How many initialised nodes have no provider ID and could not be adopted."""

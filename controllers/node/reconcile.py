@@ -129,10 +129,14 @@ class NodeReconciler:
         """Seconds for which a node that was initialised keeps the taint that somebody put back."""
         return self._memory.of(node).taint.left(self._clock.monotonic())
 
-    def _wait_with_taint(self, node: V1Node) -> Result | None:
+    def _wait_with_taint(self, node: V1Node) -> Result:
+        """The node has the taint, and the cloud was not asked: it was too early, or the taint has only just come."""
         left = self._too_early(node)
-        if not left:
-            return None  # it got the taint while the cloud was not asked; its own event brings it again
+        if left:
+            self._tell_of_taint(node, left)
+        return Result(requeue_after=left)
+
+    def _tell_of_taint(self, node: V1Node, left: float) -> None:
         self._recorder.event(
             node,
             "Warning",
@@ -141,7 +145,6 @@ class NodeReconciler:
             f"will be initialised again in {left:.0f} s. Find out who sets the taint: kubectl get node {key_of(node)} "
             "--show-managed-fields -o yaml",
         )
-        return Result(requeue_after=left)
 
     def _pair(self, node: V1Node, entry: Remembered) -> None:
         now = self._clock.monotonic()

@@ -81,9 +81,8 @@ class NodeTriggers:
 
     def sweep(self) -> int:
         """Ask for a refresh of every initialised node of this provider; returns how many."""
-        nodes = self._lister.list()
-        self._memory.keep_only({_name(node) for node in nodes})
-        due = [_name(node) for node in nodes if not needs_initialization(node) and self.owned(node)]
+        self._memory.forget_gone(lambda key: self._lister.get(key) is not None)
+        due = [_name(node) for node in self._lister.list() if not needs_initialization(node) and self.owned(node)]
         for name in due:
             self._refreshes.add(name)
         return len(due)

@@ -96,6 +96,18 @@ def test_a_node_that_gets_the_taint_again_is_initialised_at_once_the_first_time(
     assert not world.tainted()
 
 
+def test_a_wait_for_the_taint_that_ends_between_the_question_and_the_work_is_not_forgotten() -> None:
+    world = ready(World())
+    world.edit(taints=[UNINITIALIZED])
+    answers: dict[str, Any] = {}
+    world.reconciler.fetch_new(["n1"], answers.__setitem__)
+    assert answers == {"n1": None}
+    world.clock.advance(60)
+    result = world.reconciler.initialize("n1", None)
+    assert result is not None
+    assert result.requeue_after == 0
+
+
 def test_after_a_fight_there_is_peace_and_things_are_put_back_at_once_again() -> None:
     world = ready(World())
     world.pass_time(TEN_MINUTES, between=lambda: world.edit(labels={ZONE: None, ZONE_TWIN: None}))
