@@ -69,6 +69,8 @@ class Remembered:
     """The labels of the last write, from before it: its own event may come first."""
     basis: int | None = None
     """What the node was last brought in line with."""
+    put_back: bool = False
+    """Somebody gave it the uninitialized taint again; seen by the triggers, not told from a cache that may be late."""
     unsure: bool = False
     """The last patch of its initialisation may have been applied."""
     without_id: bool = False

@@ -127,7 +127,8 @@ class NodeReconciler:
 
     def _too_early(self, node: V1Node) -> float:
         """Seconds for which a node that was initialised keeps the taint that somebody put back."""
-        return self._memory.of(node).taint.left(self._clock.monotonic())
+        entry = self._memory.of(node)
+        return entry.taint.left(self._clock.monotonic()) if entry.put_back else 0.0
 
     def _wait_with_taint(self, node: V1Node) -> Result:
         """The node has the taint, and the cloud was not asked: it was too early, or the taint has only just come."""
@@ -159,7 +160,7 @@ class NodeReconciler:
             self._finished(key, node, entry)
 
     def _finished(self, key: str, done: V1Node, entry: Remembered) -> None:
-        entry.unsure = False
+        entry.unsure = entry.put_back = False
         entry.taint.used(self._clock.monotonic())
         created = done.metadata.creation_timestamp if done.metadata else None
         if created is not None:

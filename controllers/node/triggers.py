@@ -65,6 +65,8 @@ class NodeTriggers:
         # A failing node's heartbeats must not bypass its back-off: only what our work depends on counts. A resync
         # shows the same object twice.
         moved = old is not new and _relevant(old) != _relevant(new)
+        if moved and needs_initialization(new) and not needs_initialization(old):
+            self._memory.of(new).put_back = True
         relabeled = _labels(old) != _labels(new) and _paired_labels(old) != _paired_labels(new)
         if old is new or moved or relabeled:
             self._look_at(new)
