@@ -15,7 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from attrs import define, evolve
 
@@ -46,6 +46,14 @@ class _Failing:
     stamp: str
     detail: str
     told: bool = False
+
+
+@runtime_checkable
+class Remarks(Protocol):
+    """A controller that waits for something which no restart would bring."""
+
+    def remarks(self) -> Iterable[tuple[str, bool, str]]:
+        """(name, well, detail) of each such matter; from any thread, without blocking."""
 
 
 class Health:
@@ -169,7 +177,16 @@ class Health:
         if self._cloud is not None:
             health = self._cloud.health()
             checks.append(Check("cloud-calls", health.ok, health.message))
-        return [*checks, *(check for notes in self._notes for check in notes())]
+        return [*checks, *self._remarks(), *(check for notes in self._notes for check in notes())]
+
+    def _remarks(self) -> list[Check]:
+        """What a restart would not mend, so that it is no matter for livez."""
+        return [
+            Check(f"{name}-{part}", ok, detail)
+            for name, (controller, _) in self._controllers.items()
+            if isinstance(controller, Remarks)
+            for part, ok, detail in controller.remarks()
+        ]
 
     def _caches(self) -> list[Check]:
         checks = []

@@ -57,8 +57,17 @@ class ServiceFlags:
         DURATION,
         "load-balancer-drift-check-period",
         _SECTION,
-        "A load balancer is compared with the cloud at least so often, and what was deleted or changed by hand is "
-        "repaired. 0: never, as in Go.",
+        "Each load balancer is looked at in the cloud at least so often, and one that is gone or has another address "
+        "is repaired. 0: never, as in Go.",
+        check=not_negative,
+    )
+    load_balancer_ensure_period: float = option(
+        43200.0,
+        DURATION,
+        "load-balancer-ensure-period",
+        _SECTION,
+        "Each load balancer is ensured at least so often although nothing seems amiss, so that what a look does not "
+        "show is repaired too. 0: never, as in Go.",
         check=not_negative,
     )
     load_balancer_orphan_check_period: float = option(
@@ -98,6 +107,7 @@ def service_controller(context: Context) -> Controller | None:
         node_sync_window=flags.load_balancer_node_window,
         node_sync_longest=flags.load_balancer_node_window_limit,
         drift_check_period=flags.load_balancer_drift_check_period,
+        ensure_period=flags.load_balancer_ensure_period,
         orphan_check_period=flags.load_balancer_orphan_check_period,
         ready_nodes_only=flags.load_balancer_ready_nodes_only,
         drain_timeout=context.drain,

@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Final, Self
 
 from controllers.runtime import kubeconfig as kubeconfigs
-from controllers.runtime.apierrors import CredentialsUnavailable, Forbidden, NotFound
+from controllers.runtime.apierrors import CredentialsUnavailable, Forbidden, NotFound, Unreachable
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.credentials import CertificateFiles, Credentials
 from controllers.runtime.kubeconfig import Access, ConfigError
@@ -240,7 +240,8 @@ class ClientBuilder:
         return configuration
 
     def cluster_identity(self) -> str | None:
-        """The UID of the namespace kube-system, kept once read; None when it may not be read. Other ApiErrors pass.
+        """The UID of the namespace kube-system, kept once read; None when the API server refuses it, or has none. Other
+        ApiErrors pass: they are no definite answer.
 
         The request is made without a lock: a slow answer holds up this call alone. Callers that come before the first
         answer each ask themselves.
@@ -251,6 +252,8 @@ class ClientBuilder:
         try:
             namespace = self.rest("cluster-identity").get("/api/v1/namespaces/kube-system")
         except (Forbidden, NotFound) as error:
+            if error.details.get("name") != "kube-system":
+                raise  # a proxy's word, say: it proves nothing about the namespace
             with self._lock:
                 warned, self._identity_warned = self._identity_warned, True
             if not warned:
@@ -261,9 +264,12 @@ class ClientBuilder:
                     error,
                 )
             return None
+        uid = (namespace.get("metadata") or {}).get("uid")
+        if not isinstance(uid, str) or not uid:
+            raise Unreachable("the answer for the namespace kube-system has no UID, so it is no API server's")
         with self._lock:
-            self._identity = str(namespace["metadata"]["uid"])
-            return self._identity
+            self._identity = uid
+            return uid
 
     def hurry(self) -> None:
         """We are stopping: from now on an answer with Retry-After is raised at once. Requests go on."""

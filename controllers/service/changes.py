@@ -2,8 +2,12 @@
 (stages 4 and 6).
 
 No I/O, no clock. What was applied is remembered in two places: in this process (`records.py`), and, for the next one,
-in an annotation on the Service, written in the same patch as the status. The annotation holds two digests: of all of
-the Service that a load balancer depends on, with the cluster and the provider's revision; and of the targets.
+in an annotation on the Service. Before the first call to the cloud it says, with the finalizer and in one write, that
+the load balancer is ours; after the call, written in the same patch as the status, it holds two digests: of all of the
+Service that a load balancer depends on, with the cluster and the provider's revision; and of the targets.
+
+The finalizer's name is well known and not ours alone, so it proves nothing. The annotation proves something with the
+Service's own UID in it: one that was copied with a manifest, or restored from a backup, names another Service.
 """
 
 from __future__ import annotations
@@ -12,12 +16,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal, wants_load_balancer
-from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER
+from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER, SERVICE_TYPE_LOAD_BALANCER
 from controllers.runtime.patch import Patch, changed, combined, finalizer_added, finalizer_removed, to_json
 from controllers.runtime.resources import uid_of
 from controllers.runtime.restclient import STRATEGIC_PATCH
@@ -35,7 +40,17 @@ _SPEC: Final = (
     "allocate_load_balancer_node_ports",
 )  # fmt: skip
 """The fields of the spec that load balancers depend on: those for which Go's needsUpdate ensures anew."""
-_NOTE: Final = re.compile(r"v1 spec=([0-9a-f]{16}) nodes=([0-9a-f]{16}|none)")
+_NOTE: Final = re.compile(r"v2 uid=([!-~]{1,100}) spec=([0-9a-f]{16}|none) nodes=([0-9a-f]{16}|none)")
+_NOTHING: Final = "none"
+
+
+class Claim(Enum):
+    """What a Service, by all that it shows, asks of us."""
+
+    KEEP = "a load balancer of ours is to be there"
+    REMOVE = "one that is ours is to go"
+    ASK = "one is to go if the cloud has it; the Service shows no proof that it is ours"
+    NONE = "nothing: it has none of ours"
 
 
 @frozen
@@ -53,17 +68,36 @@ class Scope:
 class Note:
     """What the annotation says."""
 
-    spec: str
-    nodes: str
+    uid: str
+    """UID of the Service that it was written for."""
+    spec: str = _NOTHING
+    """Fingerprint that the cloud confirmed; "none" while it is asked to build."""
+    nodes: str = _NOTHING
+    """Digest of the targets that the cloud confirmed."""
 
     def __str__(self) -> str:
-        return f"v1 spec={self.spec} nodes={self.nodes}"
+        return f"v2 uid={self.uid} spec={self.spec} nodes={self.nodes}"
 
 
 def keeps(service: V1Service) -> bool:
     """Whether a load balancer is to be there: wanted, and the Service is not being deleted."""
     metadata = service.metadata
     return wants_load_balancer(service) and metadata is not None and metadata.deletion_timestamp is None
+
+
+def claim(service: V1Service) -> Claim:
+    """What a Service asks of us. What this process itself did for it says more, and is not known here."""
+    metadata, spec = service.metadata, service.spec
+    if keeps(service):
+        return Claim.KEEP
+    if metadata is None or not has_load_balancer_finalizer(service):
+        return Claim.NONE
+    note = note_of(service)
+    if wants_load_balancer(service) or (note is not None and note.uid == uid_of(service)):
+        return Claim.REMOVE
+    if metadata.deletion_timestamp is not None or spec is None or spec.type != SERVICE_TYPE_LOAD_BALANCER:
+        return Claim.ASK
+    return Claim.NONE
 
 
 def fingerprint(service: V1Service, scope: Scope) -> str:
@@ -89,9 +123,11 @@ def relevant(service: V1Service) -> tuple[object, ...]:
         wanted,
         metadata is not None and metadata.deletion_timestamp is not None,
         has_load_balancer_finalizer(service),
+        claim(service),
         *((getattr(spec, name) for name in _SPEC) if wanted else ()),
         metadata.annotations if metadata is not None and wanted else None,
-        ingress(status_of(service)) if wanted else None,
+        # Whoever fills in a status may do so; that it is gone is another matter.
+        bool(ingress(status_of(service))) if wanted else None,
     )
 
 
@@ -99,7 +135,7 @@ def note_of(service: V1Service) -> Note | None:
     """What the annotation says was applied; None without one, and for one that cannot be read."""
     annotations = (service.metadata.annotations if service.metadata is not None else None) or {}
     found = _NOTE.fullmatch(annotations.get(APPLIED, ""))
-    return None if found is None else Note(found[1], found[2])
+    return None if found is None else Note(found[1], found[2], found[3])
 
 
 def trusted_note(service: V1Service, wanted: str) -> Note | None:
@@ -126,30 +162,38 @@ def ingress(status: V1LoadBalancerStatus | None) -> list[Any]:
 
 def begun(service: V1Service, *, keep_note: bool) -> Patch:
     """Before the cloud is asked to build: our finalizer is on; and, unless the note stays true whatever comes of it,
-    nothing claims to be applied any more."""
+    it says that the load balancer is ours, and no longer what was applied."""
     metadata = service.metadata
     present = metadata.finalizers if metadata is not None else None
-    note = Patch() if keep_note else _annotation(service, None)
+    note = Patch() if keep_note else _annotation(service, Note(uid_of(service)))
     return combined(finalizer_added(present, LOAD_BALANCER_CLEANUP_FINALIZER), note)
 
 
 def applied(service: V1Service, status: V1LoadBalancerStatus | None, note: Note | None) -> Patch:
-    """The status (None: as it is), and the note of what was applied, in one write to the subresource."""
-    body: dict[str, Any] = dict(_annotation(service, note).body)
+    """The status and the note of what was applied (None: as it is) in one write to the subresource."""
+    body: dict[str, Any] = dict(_annotation(service, note).body) if note is not None else {}
     if status is not None and not load_balancer_status_equal(status_of(service), status):
         body["status"] = {"loadBalancer": {"ingress": [to_json(point) for point in ingress(status)] or None}}
     return Patch(body, STRATEGIC_PATCH, "status")
 
 
 def released(service: V1Service) -> Patch:
-    """After the cloud confirmed the deletion: status, note and finalizer go in one write to the subresource."""
-    metadata = service.metadata
-    present = metadata.finalizers if metadata is not None else None
-    gone = Patch(
-        {"status": {"loadBalancer": {"ingress": None}}} if ingress(status_of(service)) else {}, STRATEGIC_PATCH
-    )
-    patch = combined(finalizer_removed(present, LOAD_BALANCER_CLEANUP_FINALIZER), _annotation(service, None), gone)
+    """After the cloud confirmed the deletion: status, note and finalizer go in one write to the subresource.
+
+    Not the status of a Service with a class: the API server took ours off when the type changed, and what is there now
+    is the other controller's.
+    """
+    gone: dict[str, Any] = {}
+    if ingress(status_of(service)) and wants_load_balancer(service):
+        gone = {"status": {"loadBalancer": {"ingress": None}}}
+    patch = combined(unheld(service), _annotation(service, None), Patch(gone, STRATEGIC_PATCH))
     return Patch(patch.body, STRATEGIC_PATCH, "status")
+
+
+def unheld(service: V1Service) -> Patch:
+    """The finalizer goes, and nothing else."""
+    present = service.metadata.finalizers if service.metadata is not None else None
+    return finalizer_removed(present, LOAD_BALANCER_CLEANUP_FINALIZER)
 
 
 def _annotation(service: V1Service, note: Note | None) -> Patch:

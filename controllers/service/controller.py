@@ -20,12 +20,15 @@ from controllers.runtime.running import Periodic, run_until
 from controllers.runtime.worker import Worker
 from controllers.runtime.workqueue import Backoff, WorkQueue
 from controllers.runtime.workqueue_turns import TurnLanes
+from controllers.service.cloudside import CloudSide
 from controllers.service.cluster import CacheBehind, ServiceAPI
+from controllers.service.identity import ClusterIdentity
 from controllers.service.measures import Measures
 from controllers.service.nodesync import NodeSync
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
+from controllers.service.removal import Removal
 from controllers.service.targets import TargetSet
 from controllers.service.triggers import REFRESH, NodeTriggers, ServiceTriggers
 
@@ -63,8 +66,13 @@ class ServiceOptions:
     """Seconds after which they get them although nodes keep changing (`--load-balancer-node-window-limit`)."""
 
     drift_check_period: float = field(default=1800.0, validator=validators.ge(0))
-    """Seconds after which a load balancer is compared with the cloud, and repaired, although nothing changed in the
-    cluster; half of it to all of it, so that they spread. 0: never (`--load-balancer-drift-check-period`)."""
+    """Seconds after which a load balancer is looked at in the cloud although nothing changed in the cluster, and
+    repaired if it is gone or has another address; half of it to all of it, so that they spread. 0: never
+    (`--load-balancer-drift-check-period`)."""
+
+    ensure_period: float = field(default=43200.0, validator=validators.ge(0))
+    """Seconds after which the cloud is asked to bring it in line although a look shows nothing amiss; spread alike. It
+    repairs what a look does not show, such as a rule changed by hand. 0: never (`--load-balancer-ensure-period`)."""
 
     orphan_check_period: float = field(default=1800.0, validator=validators.ge(0))
     """Seconds between two searches for load balancers without a Service, where the provider can list them. 0: never
@@ -132,18 +140,22 @@ class ServiceController:
         )
         self._service_triggers = ServiceTriggers(queue, records)
         self._node_triggers = NodeTriggers(targets, sync)
+        api = ServiceAPI(rest, options.ready_nodes_only, clock)
+        side = CloudSide(balancers, records, self._recorder, options.cluster_name, clock)
+        self._identity = ClusterIdentity(clients.cluster_identity, clock)
         reconciler = ServiceReconciler(
-            ServiceAPI(rest, options.ready_nodes_only, clock),
+            api,
             self._services.lister,
-            balancers,
+            side,
             targets.current,
             records,
             queue,
             self._recorder,
             sync,
-            cluster_name=options.cluster_name,
-            identity=clients.cluster_identity,
+            Removal(api, side, records, self._recorder),
+            identity=self._identity.get,
             drift_period=options.drift_check_period,
+            ensure_period=options.ensure_period,
             measures=measures,
             clock=clock,
         )
@@ -194,6 +206,11 @@ class ServiceController:
     def health(self) -> list[tuple[str, bool, str]]:
         """One (name, healthy, detail) per worker; see `Worker.health`. Thread-safe."""
         return [worker.health() for worker in self._workers]
+
+    def remarks(self) -> list[tuple[str, bool, str]]:
+        """The same about what a restart would not mend. Thread-safe."""
+        missing = self._identity.missing()
+        return [("cluster-identity", not missing, missing)]
 
     def _register(self) -> list[Registration[Any]]:
         nodes, services = self._node_triggers, self._service_triggers

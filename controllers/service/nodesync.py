@@ -74,7 +74,7 @@ class NodeSync:
             if left > 0:
                 return Result(requeue_after=left)
             self._first = None
-        behind = self._records.outdated(self._targets.current().digest)
+        behind = self._records.outdated(self._targets.current())
         with self._lock:
             if not self._waiting:
                 self._began = first

@@ -10,11 +10,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from cloudprovider import CloudProviderError, OwnedLoadBalancer
-from cloudprovider.helpers import has_load_balancer_finalizer, wants_load_balancer
+from cloudprovider.helpers import wants_load_balancer
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.events import Reference
 from controllers.runtime.resources import uid_of
 from controllers.runtime.worker import Parked
+from controllers.service.changes import Claim, claim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,8 +96,8 @@ class OrphanReport:
 
 
 def orphans(owned: Sequence[OwnedLoadBalancer], services: Sequence[V1Service]) -> list[OwnedLoadBalancer]:
-    """Pure: those for which no Service asks, nor holds our finalizer. A UID decides; without one, the name."""
-    holders = [service for service in services if wants_load_balancer(service) or has_load_balancer_finalizer(service)]
+    """Pure: those for which no Service asks, nor holds a finalizer that may be ours. A UID decides; else the name."""
+    holders = [service for service in services if wants_load_balancer(service) or claim(service) is not Claim.NONE]
     uids = {uid_of(service) for service in holders}
     names = {f"{service.metadata.namespace}/{service.metadata.name}" for service in holders if service.metadata}
     return [

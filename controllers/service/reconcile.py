@@ -3,7 +3,10 @@ the cloud (stage 5) and one write (6).
 
 What was applied is known from the record of this process; a new process takes it from the Service's annotation, after
 the cloud confirmed that the load balancer is there. So it does not matter why a key comes: event, node change, drift
-check and retry all run through `reconcile`, one at a time for each Service.
+check and retry all run through `reconcile`, one at a time for each Service. What is to go is left to `removal.py`.
+
+Written is what a call of ours changed, when it changed it. What others write over it afterwards is theirs: only what is
+missing is put back, seldom (`pacing.py`).
 """
 
 from __future__ import annotations
@@ -12,21 +15,20 @@ import logging
 import math
 import random
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
+from cloudprovider import ImplementedElsewhere, NotImplementedByProvider
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal
-from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed, CloudCallError
-from controllers.cloudcalls.errors import delay_of
+from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
 from controllers.runtime.apierrors import ApiError
 from controllers.runtime.resources import is_newer, uid_of, version_of
-from controllers.runtime.worker import DONE, Parked, Result
-from controllers.service import changes
+from controllers.runtime.worker import DONE, Result
+from controllers.service import changes, pacing
 from controllers.service.changes import Note, Scope
+from controllers.service.cloudside import CLOUD_ERRORS, PATIENT, UNTOLD, TooEarly
 from controllers.service.cluster import ServiceGone
 from controllers.service.records import Record
 from controllers.service.triggers import DRIFT
@@ -35,30 +37,19 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
     from kubernetes.client.models.v1_service import V1Service
 
-    from controllers.cloudcalls.capabilities import LoadBalancerCalls
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
     from controllers.runtime.events import EventRecorder
     from controllers.runtime.workqueue import WorkQueue
+    from controllers.service.cloudside import CloudSide
     from controllers.service.cluster import ServiceAPI
     from controllers.service.measures import Measures
     from controllers.service.nodesync import NodeSync
     from controllers.service.records import Records
+    from controllers.service.removal import Removal
     from controllers.service.targets import Targets
 
 log = logging.getLogger(__name__)
-
-_UNFINISHED = 60.0  # seconds until a load balancer without an address is looked at again
-_CLOUD = (CloudProviderError, CloudCallError, Parked)
-_PATIENT = (RetryError, Throttled, Parked, CallsClosed)
-
-
-class _TooEarly(Exception):
-    """The cloud named a time before which the same is not to be asked of it."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"{seconds:.3g} s too early")
-        self.seconds = seconds
 
 
 class ServiceReconciler:
@@ -68,31 +59,33 @@ class ServiceReconciler:
         self,
         api: ServiceAPI,
         lister: Lister[V1Service],
-        balancers: LoadBalancerCalls,
+        cloud: CloudSide,
         targets: Callable[[], Targets],
         records: Records,
         queue: WorkQueue[str],
         recorder: EventRecorder,
         sync: NodeSync,
+        removal: Removal,
         *,
-        cluster_name: str,
-        identity: Callable[[], str | None],
+        identity: Callable[[], str],
         drift_period: float,
+        ensure_period: float,
         measures: Measures,
         clock: Clock,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._api = api
         self._services = lister
-        self._balancers = balancers
+        self._cloud = cloud
         self._targets = targets
         self._records = records
         self._queue = queue
         self._recorder = recorder
         self._sync = sync
-        self._cluster = cluster_name
+        self._removal = removal
         self._identity = identity
         self._drift_period = drift_period
+        self._ensure_period = ensure_period
         self._measures = measures
         self._clock = clock
         self._chance = chance
@@ -104,13 +97,13 @@ class ServiceReconciler:
         service, record = self._services.get(key), self._records.get(key)
         try:
             if record is not None and (service is None or uid_of(service) != record.uid):
-                self._remove_former(key, record)
+                self._removal.of_former(key, record)
                 record = None
             if service is not None and changes.keeps(service):
                 self._keep(key, service, record)
-            elif service is not None and (has_load_balancer_finalizer(service) or record is not None):
-                self._remove(key, service, record)
-        except _TooEarly as pause:
+            elif service is not None:
+                self._removal.of_service(key, service, record)
+        except TooEarly as pause:
             return Result(requeue_after=pause.seconds)
         except ServiceGone as gone:
             log.debug("%s; its event is on the way, and brings what is left to do", gone)
@@ -125,20 +118,48 @@ class ServiceReconciler:
             record = self._records.put(key, self._recall(service, wanted))
         elif record.gone:  # whatever the cloud may still show of it, and a note say
             record = self._records.put(key, Record(service=service, uid=uid_of(service)))
-        if record.spec != wanted:
+        now = self._clock.monotonic()
+        paced, record = self._paced(key, service, record, wanted)
+        if record.spec != wanted and not paced:
             self._ensure(key, service)
-        elif record.due <= self._clock.monotonic():
-            self._check(key, service, record)
-        elif record.elsewhere:
-            pass
-        elif record.nodes != self._targets().digest and self._sync.is_due(key):
+        elif not record.spec:
+            pass  # half done, and it changes too often
+        elif not record.elsewhere and not self._targets().cover(record.nodes) and self._sync.is_due(key):
             self._update(key, service, record)
-        elif is_newer(record.version, version_of(service)) is not True:
+        elif not paced and min(record.due, record.ensure_due) <= now and self._repaired(key, service, record):
+            pass
+        elif not record.elsewhere and is_newer(record.version, version_of(service)) is not True:
             # The cache shows our last write, so what differs was changed by someone else.
-            self._write_applied(key, self._api.write(key, service, changes.begun(service, keep_note=True)), record)
-        record = self._records.get(key)
-        if record is not None and 0 < record.due < math.inf:
-            self._queue.add_after(key, max(0.0, record.due - self._clock.monotonic()), DRIFT)
+            record = self._records.get(key) or record
+            if record.unwritten:
+                self._write_applied(key, service, record)
+            elif record.nodes:
+                self._restore(key, service, record)
+        self._wake(key, paced)
+
+    def _wake(self, key: str, paced: float) -> None:
+        """Have it looked at again when its time comes."""
+        record, now = self._records.get(key), self._clock.monotonic()
+        time = now + paced if paced else math.inf
+        if record is not None and record.spec:
+            time = min(time, record.due, record.ensure_due, record.restore_at or math.inf)
+        if time < math.inf:
+            self._queue.add_after(key, max(0.0, time - now), DRIFT)
+
+    def _paced(self, key: str, service: V1Service, record: Record, wanted: str) -> tuple[float, Record]:
+        """Seconds until a change of the Service is acted upon: 0.0, unless it is changed again and again."""
+        if record.tried in ("", wanted):
+            return 0.0, record
+        left = pacing.CHANGES.left(record.pace, self._clock.monotonic())
+        if left and not record.pace.told:
+            record = self._records.put(key, evolve(record, pace=pacing.told(record.pace)))
+            message = (
+                f"The Service was changed {record.pace.count} times within a short time, so its load balancer gets the "
+                f"latest change in {left:.0f} s. Look for two writers that disagree about its spec or annotations"
+            )
+            log.warning("Service %s: %s", key, message)
+            self._recorder.event(service, "Warning", "LoadBalancerChangesDelayed", message)
+        return left, record
 
     def _recall(self, service: V1Service, wanted: str) -> Record:
         """What a former process applied, if its note and the cloud agree about it; else a blank record."""
@@ -147,33 +168,58 @@ class ServiceReconciler:
         if note is None:
             return blank
         try:
-            status = self._look(service, PRIORITY_NORMAL)
-        except (ImplementedElsewhere, NotImplementedByProvider):
+            status = self._cloud.look(service, PRIORITY_NORMAL)
+        except UNTOLD:
             return blank
         if status is None or not load_balancer_status_equal(status, changes.status_of(service)):
             return blank
-        return evolve(blank, spec=note.spec, nodes=note.nodes, status=status, due=self._next_check())
+        return evolve(
+            blank,
+            spec=note.spec,
+            tried=note.spec,
+            nodes=note.nodes,
+            status=status,
+            due=self._after(self._drift_period),
+            ensure_due=self._after(self._ensure_period),
+        )
 
-    def _check(self, key: str, service: V1Service, record: Record) -> None:
-        """Repair what was deleted or changed by hand."""
-        missing = not record.elsewhere and self._is_missing(service, PRIORITY_SWEEP)
-        if missing:
-            log.warning("the load balancer of Service %s is missing in the cloud; it is built anew", key)
-        self._ensure(key, service, drift=not missing)
+    def _repaired(self, key: str, service: V1Service, record: Record) -> bool:
+        """Look whether the load balancer is as the cloud said when it built it. Repair it if not, or if its time for
+        that has come: a look does not show all that may have been changed by hand. Whether it was repaired."""
+        found: V1LoadBalancerStatus | None = None
+        ensure = record.ensure_due <= self._clock.monotonic() or self._is_unfinished(record)
+        if not record.elsewhere:
+            try:
+                found = self._cloud.look(service, PRIORITY_SWEEP)
+            except UNTOLD:
+                pass  # the next call that repairs will tell
+            else:
+                if found is None:
+                    log.warning("the load balancer of Service %s is missing in the cloud; it is built anew", key)
+                    self._ensure(key, service)
+                    return True
+                known = (record.status, record.seen)
+                ensure = ensure or not any(load_balancer_status_equal(found, one) for one in known)
+        if ensure:
+            self._ensure(key, service, drift=True, seen=found)
+        else:
+            self._records.put(key, evolve(record, due=self._after(self._drift_period)))
+        return ensure
 
-    def _ensure(self, key: str, service: V1Service, *, drift: bool = False) -> None:
+    def _ensure(
+        self, key: str, service: V1Service, *, drift: bool = False, seen: V1LoadBalancerStatus | None = None
+    ) -> None:
         """Have the cloud build, or repair. A drift check is silent as long as it changes nothing."""
-        former = self._records.get(key)
-        self._not_too_early(former, f"ensure {changes.fingerprint(service, self._scope())}")
+        former = self._records.get(key) or Record(service=service, uid=uid_of(service))
+        self._cloud.not_too_early(former, f"ensure {changes.fingerprint(service, self._scope())}")
         new = not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
-        same_targets = former is not None and former.nodes == targets.digest
-        service = self._api.write(key, service, changes.begun(service, keep_note=drift and same_targets))
+        keep_note = drift and former.nodes == targets.digest
+        service = self._api.write(key, service, changes.begun(service, keep_note=keep_note))
         if not changes.keeps(service):
             return  # changed on the server meanwhile; the event is on its way
         wanted = changes.fingerprint(service, self._scope())
-        record = Record(service=service, uid=uid_of(service), version=version_of(service), attempt=f"ensure {wanted}")
-        self._records.put(key, record)
+        record = self._begin(key, service, former, wanted)
         if not drift:
             self._recorder.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         if not targets.nodes:
@@ -181,171 +227,160 @@ class ServiceReconciler:
         self._measures.syncs.inc()
         priority = PRIORITY_SWEEP if drift else PRIORITY_NEW if new else PRIORITY_NORMAL
         try:
-            with self._delays(key, record):
-                status = self._balancers.ensure(self._cluster, service, targets.nodes, priority=priority)
+            with self._cloud.delays(key, record):
+                status = self._cloud.balancers.ensure(self._cloud.cluster, service, targets.nodes, priority=priority)
         except ImplementedElsewhere:
-            due = self._next_check()
-            self._records.put(key, evolve(record, spec=wanted, nodes=targets.digest, elsewhere=True, due=due))
+            due = self._after(self._ensure_period)
+            record = evolve(record, spec=wanted, nodes=targets.digest, elsewhere=True, due=math.inf, ensure_due=due)
+            self._records.put(key, record)
             return
-        except _CLOUD as error:
-            self._failed(service, "SyncLoadBalancerFailed", "Error syncing load balancer: failed to ensure it", error)
+        except CLOUD_ERRORS as error:
+            what = "Error syncing load balancer: failed to ensure load balancer"
+            self._cloud.failed(service, "SyncLoadBalancerFailed", what, error)
             raise
-        same = former is not None and load_balancer_status_equal(former.status, status)
-        due = self._next_check(finished=bool(changes.ingress(status)))
-        record = evolve(record, spec=wanted, nodes=targets.digest, status=status, due=due)
-        self._records.put(key, record)
+        same = load_balancer_status_equal(former.status, status)
+        record = evolve(record, spec=wanted, nodes=targets.digest, status=status, seen=seen, unwritten=True)
+        record = evolve(record, empty=0 if changes.ingress(status) else record.empty + 1)
+        record = self._records.put(
+            key,
+            evolve(
+                record,
+                new_status=record.new_status or not same or not changes.ingress(changes.status_of(service)),
+                due=self._next_look(record),
+                ensure_due=self._after(self._ensure_period),
+            ),
+        )
         if not (drift and same):
             self._recorder.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
         self._write_applied(key, service, record)
+
+    def _begin(self, key: str, service: V1Service, former: Record, wanted: str) -> Record:
+        """Remember, before the cloud is called, that nothing is certain any more. The cloud may begin to build."""
+        changed = former.tried not in ("", wanted)
+        return self._records.put(
+            key,
+            Record(
+                service=service,
+                uid=uid_of(service),
+                status=former.status,
+                empty=former.empty if former.tried == wanted else 0,
+                version=version_of(service),
+                attempt=f"ensure {wanted}",
+                tried=wanted,
+                pace=pacing.CHANGES.done(former.pace, self._clock.monotonic()) if changed else former.pace,
+                new_status=former.new_status,
+                held=former.held,
+            ),
+        )
 
     def _update(self, key: str, service: V1Service, record: Record) -> None:
         """Have the cloud take the present targets."""
         targets = self._api.confirmed(self._targets(), may_be_empty=False)
         attempt = f"update {targets.digest}"
-        self._not_too_early(record, attempt)
+        self._cloud.not_too_early(record, attempt)
         record = self._records.put(key, evolve(record, service=service, nodes="", attempt=attempt, not_before=0.0))
         self._measures.syncs.inc()
         began = self._clock.monotonic()
         try:
-            with self._delays(key, record):
-                self._balancers.update(self._cluster, service, targets.nodes, priority=PRIORITY_NORMAL)
+            with self._cloud.delays(key, record):
+                self._cloud.balancers.update(self._cloud.cluster, service, targets.nodes, priority=PRIORITY_NORMAL)
         except ImplementedElsewhere:
-            self._records.put(key, evolve(record, elsewhere=True, nodes=targets.digest))
+            due = self._after(self._ensure_period)
+            self._records.put(key, evolve(record, elsewhere=True, nodes=targets.digest, due=math.inf, ensure_due=due))
             return
         except NotImplementedByProvider:
             self._ensure(key, service, drift=True)
             return
-        except _CLOUD as error:
+        except CLOUD_ERRORS as error:
             self._measures.update_errors.inc()
             if not isinstance(error, CallsClosed):  # half of it may be done, so the note is true no longer
                 service = self._api.write(key, service, changes.begun(service, keep_note=False))
             # What was deleted by hand cannot be updated, and is built anew.
-            if isinstance(error, _PATIENT) or not self._is_missing(service, PRIORITY_NORMAL):
-                self._failed(service, "UpdateLoadBalancerFailed", "Error updating load balancer with new hosts", error)
+            if isinstance(error, PATIENT) or not self._cloud.is_missing(service, PRIORITY_NORMAL):
+                what = "Error updating load balancer with new hosts"
+                self._cloud.failed(service, "UpdateLoadBalancerFailed", what, error)
                 raise
             self._ensure(key, service)
             return
         finally:
             self._measures.update_latency.observe(self._clock.monotonic() - began)
-        record = self._records.put(key, evolve(record, nodes=targets.digest))
+        record = self._records.put(key, evolve(record, nodes=targets.digest, unwritten=True))
         if targets.nodes:
             self._recorder.event(service, "Normal", "UpdatedLoadBalancer", "Updated load balancer with new hosts")
         else:
             self._warn_no_targets(service)
         self._write_applied(key, service, record)
 
+    # ---- what is written on the Service
+
     def _write_applied(self, key: str, service: V1Service, record: Record) -> None:
-        """Put status and note on the Service, unless they are there."""
-        patch = changes.applied(service, record.status, Note(record.spec, record.nodes))
+        """Put the note of what was applied on the Service, and the status if a call of ours changed it."""
+        status = record.status if record.new_status else None
+        patch = changes.applied(service, status, Note(record.uid, record.spec, record.nodes))
         try:
             written = self._api.write(key, service, patch)
         except ApiError as error:
-            self._failed(
-                service, "SyncLoadBalancerFailed", "Error syncing load balancer: failed to write its status", error
-            )
+            what = "Error syncing load balancer: failed to write its status"
+            self._cloud.failed(service, "SyncLoadBalancerFailed", what, error)
             raise
-        self._records.put(key, evolve(record, version=version_of(written)))
+        done = evolve(record, version=version_of(written), unwritten=False, new_status=False)
+        self._records.put(key, evolve(done, restored=False, restore_at=0.0))
 
-    # ---- a load balancer that shall not be
+    def _restore(self, key: str, service: V1Service, record: Record) -> None:
+        """Put back what somebody removed. Finalizer and address at once, but ever more slowly if they are removed again
+        and again; the note later, and once: whoever insists gets their way."""
+        now = self._clock.monotonic()
+        held = has_load_balancer_finalizer(service)
+        emptied = bool(changes.ingress(record.status)) and not changes.ingress(changes.status_of(service))
+        if emptied or not held:
+            left = pacing.RESTORED.left(record.held, now)
+            if left:
+                self._queue.add_after(key, left, DRIFT)
+            else:
+                what = "address" if held else "finalizer and address" if emptied else "finalizer"
+                log.warning("Service %s: somebody removed its %s; put back", key, what)
+                service = self._api.write(key, service, changes.begun(service, keep_note=True))
+                if emptied:
+                    service = self._api.write(key, service, changes.applied(service, record.status, None))
+                done = pacing.RESTORED.done(record.held, now)
+                record = self._records.put(key, evolve(record, held=done, version=version_of(service)))
+        note = Note(record.uid, record.spec, record.nodes)
+        if record.restored or changes.note_of(service) == note:
+            if record.restore_at:
+                self._records.put(key, evolve(record, restore_at=0.0))
+        elif not record.restore_at:
+            self._records.put(key, evolve(record, restore_at=now + pacing.LAZY))
+        elif record.restore_at <= now:
+            written = self._api.write(key, service, changes.applied(service, None, note))
+            self._records.put(key, evolve(record, version=version_of(written), restored=True, restore_at=0.0))
 
-    def _remove(self, key: str, service: V1Service, record: Record | None) -> None:
-        if record is not None and record.released:
-            if not has_load_balancer_finalizer(service):
-                if service.metadata is not None and service.metadata.deletion_timestamp is None:
-                    self._records.drop(key)
-                return  # until it is gone, lest its deletion be taken for one without cleaning up
-            if is_newer(version_of(service), record.version) is not True:
-                return  # the cache is behind our own write
-            record = None  # somebody put the finalizer back
-        if record is None or not record.gone:
-            record = evolve(record or Record(service=service, uid=uid_of(service)), service=service)
-            record = self._delete(key, record)
-        written = self._api.write(key, service, changes.released(service))
-        if has_load_balancer_finalizer(service):
-            self._records.put(key, evolve(record, released=True, version=version_of(written)))
-        else:
-            self._records.drop(key)
-
-    def _remove_former(self, key: str, record: Record) -> None:
-        """Clean up for a Service that vanished without our finalizer, or was made anew under its name."""
-        if not record.gone:
-            self._api.prove_gone(key, record.uid)
-            self._delete(key, record)
-        self._records.drop(key)
-
-    def _delete(self, key: str, record: Record) -> Record:
-        """Have the cloud delete; returning means that it confirmed."""
-        self._not_too_early(record, "delete")
-        service = record.service
-        record = self._records.put(key, evolve(record, spec="", nodes="", attempt="delete", not_before=0.0))
-        self._recorder.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
-        try:
-            with self._delays(key, record):
-                self._balancers.ensure_deleted(self._cluster, service)
-        except ImplementedElsewhere:
-            log.debug("Service %s: its load balancer is another controller's", key)
-        except _CLOUD as error:
-            self._failed(service, "DeleteLoadBalancerFailed", "Error deleting load balancer", error)
-            raise
-        self._recorder.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
-        return self._records.put(key, evolve(record, gone=True))
-
-    # ---- both
-
-    def _not_too_early(self, record: Record | None, attempt: str) -> None:
-        """Raise _TooEarly while the cloud's word holds when to ask for the same again: events must not hasten it."""
-        if record is not None and record.attempt == attempt:
-            left = record.not_before - self._clock.monotonic()
-            if left > 0:
-                raise _TooEarly(left)
-
-    @contextmanager
-    def _delays(self, key: str, record: Record) -> Iterator[None]:
-        """Around a call that changes the cloud: remember when it wants to be asked again."""
-        try:
-            yield
-        except (RetryError, Throttled) as error:
-            not_before = self._clock.monotonic() + (delay_of(error) or 0.0)
-            self._records.put(key, evolve(record, not_before=not_before))
-            raise
-
-    def _look(self, service: V1Service, priority: int) -> V1LoadBalancerStatus | None:
-        """What the cloud has; None when it answered that it has none."""
-        try:
-            return self._balancers.get(self._cluster, service, priority=priority)
-        except (ImplementedElsewhere, NotImplementedByProvider):
-            raise
-        except _CLOUD as error:
-            self._failed(service, "SyncLoadBalancerFailed", "Error syncing load balancer: failed to look at it", error)
-            raise
-
-    def _is_missing(self, service: V1Service, priority: int) -> bool:
-        """Whether the cloud answered that it has none. A provider that cannot tell has not said so."""
-        try:
-            return self._look(service, priority) is None
-        except (ImplementedElsewhere, NotImplementedByProvider):
-            return False
+    # ---- when
 
     def _scope(self) -> Scope:
         with self._lock:
-            if self._known_scope is None:
-                self._known_scope = Scope(self._cluster, self._identity() or "", self._balancers.revision())
-            return self._known_scope
+            known = self._known_scope
+        if known is None:
+            known = Scope(self._cloud.cluster, self._identity(), self._cloud.balancers.revision())
+            with self._lock:
+                self._known_scope = known
+        return known
 
-    def _next_check(self, *, finished: bool = True) -> float:
-        """When to look for drift: spread, so that not all come at once."""
-        period = self._drift_period * (0.5 + 0.5 * self._chance()) if self._drift_period else math.inf
-        return self._clock.monotonic() + (period if finished else min(period, _UNFINISHED))
+    def _after(self, period: float) -> float:
+        """The time after half of a period to all of it, so that not all come at once. A period of 0 never ends."""
+        return self._clock.monotonic() + (period * (0.5 + 0.5 * self._chance()) if period else math.inf)
+
+    def _is_unfinished(self, record: Record) -> bool:
+        """Whether the cloud answered without an address so lately that one may be about to come."""
+        return record.empty > 0 and self._patience(record) < (self._drift_period or pacing.EMPTY_CAP)
+
+    def _patience(self, record: Record) -> float:
+        return pacing.doubled(pacing.EMPTY, record.empty - 1, math.inf)
+
+    def _next_look(self, record: Record) -> float:
+        if self._is_unfinished(record):
+            return self._clock.monotonic() + self._patience(record)
+        return self._after(self._drift_period)
 
     def _warn_no_targets(self, service: V1Service) -> None:
         message = "There are no available nodes for LoadBalancer"
         self._recorder.event(service, "Warning", "UnAvailableLoadBalancer", message)
-
-    def _failed(self, service: V1Service, reason: str, what: str, error: Exception) -> None:
-        """Tell the Service's owner; a cloud that is still at work has not failed."""
-        if isinstance(error, CallsClosed):
-            return
-        if isinstance(error, RetryError):
-            log.debug("Service %s: %s: %s", uid_of(service), what, error)
-            return
-        self._recorder.event(service, "Warning", reason, f"{what}: {error}")

@@ -9,11 +9,15 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
+
+from controllers.service.pacing import Pace
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
     from kubernetes.client.models.v1_service import V1Service
+
+    from controllers.service.targets import Targets
 
 
 @frozen(kw_only=True)
@@ -28,21 +32,41 @@ class Record:
     nodes: str = ""
     """Digest of the targets that the cloud confirmed; "" when nothing is certain."""
     status: V1LoadBalancerStatus | None = None
-    """What the cloud answered."""
+    """What the cloud answered when it was last asked to build."""
+    seen: V1LoadBalancerStatus | None = None
+    """What a look at the cloud showed that the call after it did not change."""
+    empty: int = 0
+    """How often in a row the cloud answered without an address."""
     due: float = 0.0
-    """Time (`clock.monotonic`) of the next check for drift."""
+    """Time (`clock.monotonic`) of the next look at the cloud."""
+    ensure_due: float = 0.0
+    """Time of the next call that repairs although nothing seems amiss."""
     version: str = ""
     """resourceVersion of the Service after our last write; a cache that shows an older one is behind."""
     attempt: str = ""
     """What was asked of the cloud when it last named a time to ask again."""
     not_before: float = 0.0
     """That time (`clock.monotonic`). Another attempt need not wait for it."""
+    tried: str = ""
+    """Fingerprint that the cloud was last asked to build, whatever came of it."""
+    pace: Pace = field(factory=Pace)
+    """How often that became another one of late."""
+    unwritten: bool = False
+    """The note of what was applied has yet to be written, and with `new_status` the status too."""
+    new_status: bool = False
+    held: Pace = field(factory=Pace)
+    """How often our finalizer or the address was put back of late."""
+    restore_at: float = 0.0
+    """When a note that somebody removed is put back; 0.0: it is not missed."""
+    restored: bool = False
+    """It was put back once since we last wrote it; not again."""
     elsewhere: bool = False
     """Another controller builds it: ImplementedElsewhere."""
     gone: bool = False
     """The cloud confirmed the deletion."""
     released: bool = False
-    """And the finalizer is off; the record only waits for the cache to show it."""
+    """And note and finalizer are off. Kept until the Service is gone or wants a load balancer again: a finalizer that
+    appears meanwhile is another controller's."""
 
 
 class Records:
@@ -80,13 +104,13 @@ class Records:
         with self._lock:
             self._records.pop(key, None)
 
-    def outdated(self, nodes: str) -> list[str]:
+    def outdated(self, targets: Targets) -> list[str]:
         """The keys of all load balancers whose targets are others than these."""
         with self._lock:
             return [
                 key
                 for key, record in self._records.items()
-                if record.nodes != nodes and not record.elsewhere and not record.gone
+                if not (targets.cover(record.nodes) or record.elsewhere or record.gone)
             ]
 
     def __contains__(self, key: str) -> bool:

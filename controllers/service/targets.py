@@ -3,6 +3,9 @@
 Data comes from the cache of nodes; the reconciler hands the nodes to the provider, and compares the digest with the one
 that was applied. All Services share one set. Pure, but for the cache's lock.
 
+What is a target and what triggers are two things: a node that the autoscaler is about to remove is no target any more,
+but its taint alone changes no load balancer. It is left out at the next change.
+
 Follows: stableNodeSetPredicates in controllers/service/controller.go of k8s.io/cloud-provider, and KEP-3458.
 """
 
@@ -13,7 +16,7 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED
 from controllers.runtime.resources import key_of
@@ -32,6 +35,12 @@ class Targets:
 
     nodes: tuple[V1Node, ...]
     digest: str
+    good_enough: frozenset[str] = frozenset()
+    """Digests of targets from which these differ only by nodes that the autoscaler has tainted since."""
+
+    def cover(self, digest: str) -> bool:
+        """Whether a load balancer with the targets of that digest needs no other ones now."""
+        return digest == self.digest or digest in self.good_enough
 
 
 class TargetSet:
@@ -42,25 +51,36 @@ class TargetSet:
         self._ready_only = ready_only
         self._lock = threading.Lock()
         self._present: Targets | None = None
+        self._former: frozenset[str] = frozenset()
 
     def current(self) -> Targets:
         """What the cache shows."""
         with self._lock:
             if self._present is None:
-                self._present = targets(self._lister.list(), self._ready_only)
+                found = targets(self._lister.list(), self._ready_only)
+                self._present = evolve(found, good_enough=found.good_enough | self._former)
             return self._present
 
     def invalidate(self) -> None:
-        """A node has changed."""
+        """A node has changed, and with it the targets of every load balancer that had it, or is to have it."""
         with self._lock:
-            self._present = None
+            self._present, self._former = None, frozenset()
+
+    def leaving(self) -> None:
+        """The autoscaler has tainted a node: load balancers that have it may keep it until the next change."""
+        with self._lock:
+            if self._present is not None:
+                self._former = self._present.good_enough | {self._present.digest}
+                self._present = None
 
     def differs(self, old: V1Node | None, new: V1Node | None) -> bool:
-        """Whether a change of one node may change the targets."""
-        return self._part(old) != self._part(new)
+        """Whether a change of one node may change the targets. The autoscaler's taint is none, but its removal is."""
+        if self._part(old) != self._part(new):
+            return True
+        return old is not None and new is not None and is_leaving(old) and not is_leaving(new)
 
     def _part(self, node: V1Node | None) -> tuple[str, bool] | None:
-        if node is None or not is_target(node):
+        if node is None or not is_eligible(node):
             return None
         return describe(node), self._ready_only and is_ready(node)
 
@@ -68,34 +88,50 @@ class TargetSet:
 def targets(nodes: Iterable[V1Node], ready_only: bool) -> Targets:
     """The targets among these nodes. With `ready_only`, the ready ones; all, should none be ready: a control plane that
     lost sight of the kubelets must not empty every load balancer."""
-    found = sorted((node for node in nodes if is_target(node)), key=key_of)
-    if ready_only:
-        found = [node for node in found if is_ready(node)] or found
-    digest = hashlib.sha256("\n".join(map(describe, found)).encode()).hexdigest()[:16] if found else NO_TARGETS
-    return Targets(tuple(found), digest)
+    eligible = sorted((node for node in nodes if is_eligible(node)), key=key_of)
+    found = _chosen([node for node in eligible if not is_leaving(node)], ready_only)
+    digest = _digest(found)
+    if len(found) == len(eligible):
+        return Targets(tuple(found), digest)
+    return Targets(tuple(found), digest, frozenset({_digest(_chosen(eligible, ready_only))} - {digest}))
 
 
 NO_TARGETS: Final = "none"
 """The digest of no targets."""
 
 
-def is_target(node: V1Node) -> bool:
-    """Whether load balancers may send traffic to a node: not being deleted, by the cluster autoscaler neither, and not
-    excluded by its label."""
-    metadata, spec = node.metadata, node.spec
+def is_eligible(node: V1Node) -> bool:
+    """Whether load balancers may have a node: not being deleted, and not excluded by its label."""
+    metadata = node.metadata
     if metadata is None or metadata.deletion_timestamp is not None:
         return False
     excluded = (metadata.labels or {}).get(LABEL_EXCLUDE_BALANCERS)
-    if excluded is not None and excluded not in _FALSE:
-        return False
-    taints = (spec.taints if spec is not None else None) or ()
-    return all(taint.key != TAINT_TO_BE_DELETED for taint in taints)
+    return excluded is None or excluded in _FALSE
+
+
+def is_leaving(node: V1Node) -> bool:
+    """Whether the cluster autoscaler is about to remove a node."""
+    taints = (node.spec.taints if node.spec is not None else None) or ()
+    return any(taint.key == TAINT_TO_BE_DELETED for taint in taints)
+
+
+def is_target(node: V1Node) -> bool:
+    """Whether load balancers are to send traffic to a node, readiness aside."""
+    return is_eligible(node) and not is_leaving(node)
 
 
 def is_ready(node: V1Node) -> bool:
     """Whether its condition Ready is True."""
     conditions = (node.status.conditions if node.status is not None else None) or ()
     return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+
+
+def _chosen(found: list[V1Node], ready_only: bool) -> list[V1Node]:
+    return [node for node in found if is_ready(node)] or found if ready_only else found
+
+
+def _digest(found: list[V1Node]) -> str:
+    return hashlib.sha256("\n".join(map(describe, found)).encode()).hexdigest()[:16] if found else NO_TARGETS
 
 
 def describe(node: V1Node) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from cloudprovider.helpers import needs_cleanup, wants_load_balancer
+from cloudprovider.helpers import wants_load_balancer
 from controllers.runtime.resources import is_newer, key_of, uid_of, version_of
-from controllers.service.changes import ingress, relevant, status_of
+from controllers.service.changes import Claim, claim, ingress, relevant, status_of
 from controllers.service.records import Record, Records
+from controllers.service.targets import is_leaving
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -42,7 +43,7 @@ class ServiceTriggers:
 
     def on_add(self, service: V1Service, initial: bool) -> None:
         key = key_of(service)
-        if wants_load_balancer(service) or needs_cleanup(service) or key in self._records:
+        if claim(service) is not Claim.NONE or key in self._records:
             self._queue.add(key, urgency(service))
 
     def on_update(self, old: V1Service, new: V1Service) -> None:
@@ -55,7 +56,7 @@ class ServiceTriggers:
             return
         if not wants_load_balancer(new) or uid_of(new) != uid_of(old):
             self._leaves(old)
-        if wants_load_balancer(new) or wants_load_balancer(old) or needs_cleanup(new) or key in self._records:
+        if claim(new) is not Claim.NONE or key in self._records:
             self._queue.add(key, urgency(new))
 
     def on_delete(self, service: V1Service) -> None:
@@ -65,13 +66,13 @@ class ServiceTriggers:
 
     def _leaves(self, service: V1Service) -> None:
         """A former process may have built for it, and this one not have come to it: so it is remembered now."""
-        if wants_load_balancer(service) or needs_cleanup(service):
+        if wants_load_balancer(service) or claim(service) is Claim.REMOVE:
             self._records.put_if_absent(key_of(service), Record(service=service, uid=uid_of(service)))
 
 
 def urgency(service: V1Service) -> int:
     """The priority of an event about this Service."""
-    if not wants_load_balancer(service) or needs_cleanup(service):
+    if claim(service) is not Claim.KEEP:
         return DELETED
     return CHANGED if ingress(status_of(service)) else NEW
 
@@ -99,3 +100,5 @@ class NodeTriggers:
         if old is not new and self._targets.differs(old, new):
             self._targets.invalidate()
             self._sync.changed()
+        elif old is not None and new is not None and is_leaving(new) and not is_leaving(old):
+            self._targets.leaving()

@@ -16,7 +16,7 @@ from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from controllers.app.host import Host
 from controllers.cloudcalls import CloudCallOptions
 from controllers.runtime.metrics import Metrics
-from controllers.service import ServiceController, ServiceOptions
+from controllers.service import ServiceController, ServiceOptions, pacing
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
@@ -138,9 +138,6 @@ def test_whatever_a_backend_depends_on_reaches_the_load_balancer(api: Cluster, c
         eventually(lambda: _backends(cloud) == ["node-1", "node-2"])
         api.patch(f"{NODES}/node-0", {"metadata": {"labels": {label: "false"}}})
         eventually(lambda: _backends(cloud) == ["node-0", "node-1", "node-2"])
-        taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}
-        api.patch(f"{NODES}/node-1", {"spec": {"taints": [taint]}})
-        eventually(lambda: _backends(cloud) == ["node-0", "node-2"])
         api.delete(f"{NODES}/node-1")
         _add_node(api, "node-3")
         eventually(lambda: _backends(cloud) == ["node-0", "node-2", "node-3"])
@@ -157,11 +154,35 @@ def test_whatever_a_backend_depends_on_reaches_the_load_balancer(api: Cluster, c
         assert _count(cloud, "update_load_balancer") == updates + 1
 
 
+@pytest.mark.row("S16")
+def test_the_autoscalers_taint_alone_retargets_nothing_and_counts_at_the_next_change(
+    api: Cluster, cloud: FakeCloud
+) -> None:
+    for name in ("node-0", "node-1"):
+        _add_node(api, name)
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _ingress(api, "web"))
+        taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}
+        api.patch(f"{NODES}/node-1", {"spec": {"taints": [taint]}})
+        api.create(SERVICES, _service("marker"))
+        eventually(lambda: len(cloud.console.load_balancers()) == 2)
+        eventually(lambda: _ingress(api, "marker"))
+        assert {one.service: len(one.backends) for one in cloud.console.load_balancers()} == {
+            "default/web": 2,
+            "default/marker": 1,
+        }
+        assert _count(cloud, "update_load_balancer") == 0
+        _add_node(api, "node-2")
+        without = ["fake://node-0", "fake://node-2"]
+        eventually(lambda: [sorted(one.backends) for one in cloud.console.load_balancers()] == [without, without])
+
+
 @pytest.mark.row("S2")
 def test_what_was_deleted_or_changed_by_hand_is_repaired(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
     api.create(SERVICES, _service("web"))
-    with _running(api.kubeconfig, cloud, _options(drift_check_period=0.6)):
+    with _running(api.kubeconfig, cloud, _options(drift_check_period=0.6, ensure_period=0.6)):
         [point] = eventually(lambda: _ingress(api, "web"))
         [balancer] = cloud.console.load_balancers()
         cloud.console.change_load_balancer(
@@ -399,17 +420,21 @@ def test_a_service_made_anew_under_its_name_gets_its_own_after_the_former_is_gon
         assert not cloud.calls.overlaps()
 
 
-def test_what_people_take_off_a_service_is_put_back_without_asking_the_cloud(api: Cluster, cloud: FakeCloud) -> None:
+def test_what_people_take_off_a_service_is_put_back_without_asking_the_cloud(
+    api: Cluster, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pacing, "LAZY", 0.2)
+    monkeypatch.setattr(pacing, "RESTORED", pacing.Limit(free=9, base=60.0, cap=60.0, calm=60.0))
     _add_node(api, "node-0")
     api.create(SERVICES, _service("web"))
     with _running(api.kubeconfig, cloud):
         point = eventually(lambda: _ingress(api, "web"))
         _strip_finalizer(api, "web")
         eventually(lambda: api.get(f"{SERVICES}/web")["metadata"].get("finalizers") == [FINALIZER])
-        api.patch(f"{SERVICES}/web/status", {"status": {"loadBalancer": None}})
-        eventually(lambda: _ingress(api, "web") == point)
         api.patch(f"{SERVICES}/web", {"metadata": {"annotations": {NOTE: None}}})
+        api.patch(f"{SERVICES}/web/status", {"status": {"loadBalancer": None}})
         eventually(lambda: NOTE in api.get(f"{SERVICES}/web")["metadata"].get("annotations", {}))
+        eventually(lambda: _ingress(api, "web") == point)
     assert _count(cloud, *CHANGING) == 1
 
 
@@ -461,7 +486,7 @@ def test_deletion_that_fails_all_day_keeps_the_finalizer_and_says_so(api: Cluste
         eventually(lambda: _ingress(api, "web"))
         cloud.faults.add({"action": "raise", "method": "ensure_load_balancer_deleted", "message": "in use"})
         api.delete(f"{SERVICES}/web")
-        eventually(lambda: "DeleteLoadBalancerFailed" in _reasons(api, "web"))
+        eventually(lambda: "SyncLoadBalancerFailed" in _reasons(api, "web"))
         assert api.get(f"{SERVICES}/web")["metadata"]["finalizers"] == [FINALIZER]
         cloud.faults.clear()
         eventually(lambda: api.find(f"{SERVICES}/web") is None)

@@ -568,7 +568,12 @@ class TestIdentity:
             assert [request.target for request in server.requests] == ["/api/v1/namespaces/kube-system"]
 
     def test_a_missing_right_is_told_once_with_the_rule(self, caplog: pytest.LogCaptureFixture) -> None:
-        with Answers((403, {}), (403, {})).server as server, builder_for(server) as clients:
+        def serve(peer: Peer) -> None:
+            while peer.request():
+                details = {"name": "kube-system", "kind": "namespaces"}
+                peer.answer(403, {"kind": "Status", "code": 403, "reason": "Forbidden", "details": details})
+
+        with Server(serve) as server, builder_for(server) as clients:
             assert [clients.cluster_identity(), clients.cluster_identity()] == [None, None]
             warnings = [record.getMessage() for record in caplog.records]
             assert len(warnings) == 1
@@ -596,6 +601,13 @@ class TestIdentity:
             finally:
                 answer.set()
             assert identity.outcome() == "u-1"
+
+    @pytest.mark.row("S21")
+    @pytest.mark.parametrize("status", [403, 404, 200])
+    def test_a_proxys_word_is_no_answer(self, status: int) -> None:
+        """A load balancer before the API server, say, that refuses, finds nothing, or shows a page of its own."""
+        with Answers((status, {})).server as server, builder_for(server) as clients, pytest.raises(ApiError):
+            clients.cluster_identity()
 
     def test_a_passing_failure_is_not_taken_for_an_answer(self) -> None:
         with Answers((500, {})).server as server, builder_for(server) as clients, pytest.raises(ServerError):

@@ -11,15 +11,19 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
 from controllers.cloudcalls import CloudCallError
+from controllers.runtime.apierrors import ApiError
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import NODES, SERVICES
 from controllers.runtime.settling import Settler
 from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.service.cloudside import CloudSide
 from controllers.service.cluster import CacheBehind, ServiceAPI
+from controllers.service.identity import ClusterIdentity
 from controllers.service.measures import Measures
 from controllers.service.nodesync import NodeSync
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
+from controllers.service.removal import Removal
 from controllers.service.targets import TargetSet, describe
 from controllers.service.triggers import REFRESH, NodeTriggers, ServiceTriggers
 from tests.support.clock import FakeClock
@@ -59,14 +63,21 @@ class Bench:
         self,
         *nodes: str,
         drift_period: float = 1800.0,
+        ensure_period: float = 43200.0,
         ready_only: bool = False,
         window: float = 1.0,
         longest: float = 5.0,
     ) -> None:
         self.clock = FakeClock()
         self.server, self.cloud = Server(), Cloud()
-        self.identity: list[str | None] = ["cluster-1"]
-        self.settings = {"drift_period": drift_period, "ready_only": ready_only, "window": window, "longest": longest}
+        self.identity: list[str | ApiError | None] = ["cluster-1"]
+        self.settings = {
+            "drift_period": drift_period,
+            "ensure_period": ensure_period,
+            "ready_only": ready_only,
+            "window": window,
+            "longest": longest,
+        }
         for name in nodes:
             self.server.put(raw_node(name, f"10.0.0.{len(self.server.nodes) + 1}"))
         self.start()
@@ -97,18 +108,21 @@ class Bench:
         self.triggers = ServiceTriggers(self.queue, self.records)
         self.node_triggers = NodeTriggers(self.targets, self.sync)
         self.api = ServiceAPI(cast(Any, self.server), bool(settings["ready_only"]), clock)
+        side = CloudSide(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
+        self.known = ClusterIdentity(self._identity, clock)
         self.reconciler = ServiceReconciler(
             self.api,
             cast(Any, self.services),
-            cast(Any, self.cloud),
+            side,
             self.targets.current,
             self.records,
             self.queue,
             cast(Any, self.recorder),
             self.sync,
-            cluster_name=CLUSTER,
-            identity=lambda: self.identity[-1],
+            Removal(self.api, side, self.records, cast(Any, self.recorder)),
+            identity=self.known.get,
             drift_period=settings["drift_period"],
+            ensure_period=settings["ensure_period"],
             measures=measures,
             clock=clock,
             chance=lambda: 1.0,
@@ -123,6 +137,12 @@ class Bench:
         for key, raw in sorted(self.server.services.items()):
             self.services.objects[key] = found = SERVICES.parse(copy.deepcopy(raw))
             self.triggers.on_add(found, True)
+
+    def _identity(self) -> str | None:
+        answer = self.identity[-1]
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
 
     def see(self, number: int | None = None) -> None:
         """The cache takes the oldest `number` changes that it has not seen; all of them by default."""

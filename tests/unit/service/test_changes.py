@@ -14,11 +14,11 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 from controllers.runtime.patch import Patch
 from controllers.runtime.resources import SERVICES
 from controllers.service import changes
-from controllers.service.changes import APPLIED, Note, Scope
+from controllers.service.changes import APPLIED, Claim, Note, Scope
 from tests.unit.service.objects import FINALIZER, Raw, raw_service, service, strategic
 
 SCOPE = Scope("prod", "cluster-1", "r1")
-NOTE = Note("0123456789abcdef", "fedcba9876543210")
+NOTE = Note("uid-web", "0123456789abcdef", "fedcba9876543210")
 POINT = {"ip": "192.0.2.1", "ipMode": "VIP"}
 FULL: dict[str, Any] = {
     "sessionAffinity": "ClientIP",
@@ -46,7 +46,8 @@ OTHER: dict[str, Any] = {
 words = st.text("abc/.-", min_size=1, max_size=6)
 labels = st.dictionaries(words, words, max_size=4)
 digests = st.text("0123456789abcdef", min_size=16, max_size=16)
-notes = st.builds(Note, digests, digests | st.just("none"))
+uids = st.sampled_from(["uid-web", "uid-other"])
+notes = st.builds(Note, uids, digests | st.just("none"), digests | st.just("none"))
 points = st.lists(st.sampled_from([POINT, {"ip": "192.0.2.2"}, {"hostname": "lb.example.com"}]), max_size=2)
 
 
@@ -70,6 +71,38 @@ def _fingerprint(scope: Scope = SCOPE, **fields: Any) -> str:
 )
 def test_a_load_balancer_is_for_services_that_want_ours_and_stay(fields: dict[str, Any], expected: bool) -> None:
     assert changes.keeps(service(**fields)) is expected
+
+
+OURS = {APPLIED: "v2 uid=uid-web spec=none nodes=none"}
+OTHERS = {APPLIED: "v2 uid=uid-other spec=none nodes=none"}
+HELD: dict[str, Any] = {"finalizers": [FINALIZER]}
+CLASS: dict[str, Any] = {"loadBalancerClass": "example.com/other", **HELD}
+PLAIN: dict[str, Any] = {"type": "ClusterIP", **HELD}
+
+
+@pytest.mark.row("S14")
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, Claim.KEEP),
+        (HELD, Claim.KEEP),
+        ({**HELD, "deleted": True}, Claim.REMOVE),
+        ({"deleted": True, "finalizers": ["example.com/other"]}, Claim.NONE),
+        ({"type": "ClusterIP"}, Claim.NONE),
+        ({**PLAIN, "finalizers": [], "annotations": OURS}, Claim.NONE),
+        (PLAIN, Claim.ASK),
+        ({**PLAIN, "annotations": OURS}, Claim.REMOVE),
+        ({**PLAIN, "annotations": OTHERS}, Claim.ASK),
+        (CLASS, Claim.NONE),
+        ({**CLASS, "annotations": OURS}, Claim.REMOVE),
+        ({**CLASS, "annotations": OTHERS}, Claim.NONE),
+        ({**CLASS, "annotations": {APPLIED: "ours"}}, Claim.NONE),
+        ({**CLASS, "deleted": True}, Claim.ASK),
+        ({**CLASS, "deleted": True, "annotations": OURS}, Claim.REMOVE),
+    ],
+)
+def test_what_a_service_asks_of_us_by_what_it_shows(fields: dict[str, Any], expected: Claim) -> None:
+    assert changes.claim(service(**fields)) is expected
 
 
 # ---- the fingerprint
@@ -157,6 +190,7 @@ def test_a_change_that_the_fingerprint_sees_is_relevant(field: str) -> None:
         {"annotations": {APPLIED: "v1"}},
         {"ingress": []},
         {"port": 81},
+        {"loadBalancerClass": "example.com/other"},
     ],
 )
 def test_so_is_everything_else_that_we_set_or_act_upon(changed: dict[str, Any]) -> None:
@@ -165,8 +199,10 @@ def test_so_is_everything_else_that_we_set_or_act_upon(changed: dict[str, Any]) 
 
 
 def test_what_others_keep_on_a_service_is_not() -> None:
-    one = service(finalizers=[FINALIZER])
-    other = service(finalizers=["example.com/x", FINALIZER], version="2", selector={"app": "web"})
+    one = service(finalizers=[FINALIZER], ingress=[POINT])
+    other = service(
+        finalizers=["example.com/x", FINALIZER], version="2", selector={"app": "web"}, ingress=[{"ip": "192.0.2.2"}]
+    )
     assert changes.relevant(one) == changes.relevant(other)
     # Nor is the spec of one that has no load balancer, nor will.
     assert changes.relevant(service(type="NodePort")) == changes.relevant(
@@ -184,7 +220,15 @@ def test_a_note_is_read_back_as_it_was_written(note: Note) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "v1", f"v2 spec={'0' * 16} nodes=none", f"v1 spec={'0' * 16} nodes=none ", f"v1 spec={'G' * 16} nodes="],
+    [
+        "",
+        "v2",
+        f"v3 uid=a spec={'0' * 16} nodes=none",
+        f"v2 uid=a spec={'0' * 16} nodes=none ",
+        f"v2 uid=a spec={'G' * 16} nodes=",
+        f"v2 uid=a b spec={'0' * 16} nodes=none",
+        f"v1 spec={'0' * 16} nodes=none",
+    ],
 )
 def test_a_note_that_cannot_be_read_is_none(text: str) -> None:
     assert changes.note_of(service(annotations={APPLIED: text})) is None
@@ -265,23 +309,27 @@ def _ingress(raw: Raw) -> list[dict[str, Any]]:
 
 
 @given(raw_services, st.booleans())
-def test_before_building_the_finalizer_is_on_and_the_note_off(raw: Raw, keep_note: bool) -> None:
+def test_before_building_the_finalizer_is_on_and_the_note_says_no_more_than_that_it_is_ours(
+    raw: Raw, keep_note: bool
+) -> None:
     patch = changes.begun(SERVICES.parse(copy.deepcopy(raw)), keep_note=keep_note)
     after = _patched(raw, patch)
     assert FINALIZER in after["metadata"]["finalizers"]
-    assert _annotations(after).get(APPLIED) == (_annotations(raw).get(APPLIED) if keep_note else None)
+    assert _annotations(after).get(APPLIED) == (
+        _annotations(raw).get(APPLIED) if keep_note else "v2 uid=uid-web spec=none nodes=none"
+    )
     assert _foreign(after) == _foreign(raw)
     assert _ingress(after) == _ingress(raw)
     assert patch.subresource == ""
     assert not changes.begun(SERVICES.parse(after), keep_note=keep_note)
 
 
-@given(raw_services, points, no_note | notes)
-def test_after_building_status_and_note_go_on_in_one_write(raw: Raw, ingress: Any, note: Note | None) -> None:
+@given(raw_services, points, notes)
+def test_after_building_status_and_note_go_on_in_one_write(raw: Raw, ingress: Any, note: Note) -> None:
     status = _status(ingress)
     patch = changes.applied(SERVICES.parse(copy.deepcopy(raw)), status, note)
     after = _patched(raw, patch)
-    assert _annotations(after).get(APPLIED) == (None if note is None else str(note))
+    assert _annotations(after)[APPLIED] == str(note)
     assert [point.get("ip") or point["hostname"] for point in _ingress(after)] == [
         point.get("ip") or point["hostname"] for point in ingress
     ]
@@ -296,6 +344,13 @@ def test_without_a_status_the_present_one_stays(raw: Raw, note: Note) -> None:
     after = _patched(raw, changes.applied(SERVICES.parse(copy.deepcopy(raw)), None, note))
     assert _ingress(after) == _ingress(raw)
     assert _annotations(after)[APPLIED] == str(note)
+
+
+@given(raw_services, points)
+def test_without_a_note_the_present_one_stays(raw: Raw, ingress: Any) -> None:
+    after = _patched(raw, changes.applied(SERVICES.parse(copy.deepcopy(raw)), _status(ingress), None))
+    assert _annotations(after) == _annotations(raw)
+    assert len(_ingress(after)) == len(ingress)
 
 
 @pytest.mark.row("S7")

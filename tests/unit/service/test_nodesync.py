@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cloudprovider.wellknown import TAINT_TO_BE_DELETED
 from controllers.runtime.worker import DONE, Result
 from controllers.service.nodesync import ALL_NODES
 from controllers.service.records import Record
@@ -107,6 +108,82 @@ def test_fifty_nodes_that_join_together_cost_each_load_balancer_one_update() -> 
     bench.settle()
     assert sorted(bench.cloud.calls) == [("update", "default/a"), ("update", "default/b"), ("update", "default/c")]
     assert all(balancer.nodes == bench.wanted_nodes() for balancer in bench.cloud.balancers.values())
+
+
+@pytest.mark.row("S6")
+def test_while_nodes_never_stop_changing_load_balancers_get_what_was_gathered() -> None:
+    """Node after node for two minutes: each load balancer is served as often as the limit says, not never."""
+    bench = Bench("n0", window=1.0, longest=5.0)
+    for name in ("a", "b"):
+        bench.serve(name)
+    seen: list[int] = []
+    for number in range(240):
+        bench.server.put(raw_node("n1", f"10.0.{number // 250}.{number % 250}"))
+        bench.see()
+        bench.work()
+        bench.clock.advance(0.5)
+        seen.append(bench.cloud.count("update"))
+    assert 2 * 15 <= seen[-1] <= 2 * 25
+    assert max(later - sooner for sooner, later in zip(seen, seen[30:], strict=False)) <= 2 * 4
+
+
+@pytest.mark.row("S16")
+def test_the_autoscalers_taint_alone_changes_no_load_balancer_and_counts_at_the_next_change() -> None:
+    bench = Bench("n1", "n2", "n3")
+    bench.serve()
+    bench.server.put(raw_node("n1", "10.0.0.1", taints=[TAINT_TO_BE_DELETED]))
+    bench.settle(rounds=70, step=60.0)  # looks at the cloud among it
+    assert bench.cloud.writes() == 0
+    bench.server.put(raw_node("n4", "10.0.0.4"))
+    bench.settle()
+    assert bench.cloud.count("update") == 1
+    (balancer,) = bench.cloud.balancers.values()
+    assert [line.split()[0] for line in balancer.nodes] == ["n2", "n3", "n4"]
+    bench.server.put(raw_node("n2", "10.0.0.2", taints=[TAINT_TO_BE_DELETED]))
+    bench.settle(rounds=70, step=60.0)
+    assert bench.cloud.count("update") == 1
+    bench.server.delete("n1")
+    bench.settle()
+    assert bench.cloud.count("update") == 1, "it has been out already"
+    bench.server.put(raw_node("n5", "10.0.0.5"))
+    bench.settle()
+    assert bench.cloud.count("update") == 2
+    (balancer,) = bench.cloud.balancers.values()
+    assert [line.split()[0] for line in balancer.nodes] == ["n3", "n4", "n5"]
+
+
+@pytest.mark.row("S16")
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_node_that_the_autoscaler_spares_comes_back_where_it_was_left_out(restarts: bool) -> None:
+    bench = Bench("n1", "n2")
+    bench.serve("before")
+    bench.server.put(raw_node("n1", "10.0.0.1", taints=[TAINT_TO_BE_DELETED]))
+    bench.settle()
+    bench.serve("after")
+    backends = {one.key: len(one.nodes) for one in bench.cloud.balancers.values()}
+    assert backends == {"default/before": 2, "default/after": 1}
+    if restarts:
+        bench.start()
+        bench.settle()
+        assert bench.cloud.writes() == 0, "neither process nor taint is a change"
+    bench.server.put(raw_node("n1", "10.0.0.1"))
+    bench.settle()
+    assert [call for call in bench.cloud.calls if call[0] != "get"] == [("update", "default/after")]
+    assert {len(one.nodes) for one in bench.cloud.balancers.values()} == {2}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_tainted_node_that_is_gone_leaves_every_load_balancer_that_still_has_it(restarts: bool) -> None:
+    bench = Bench("n1", "n2")
+    bench.serve("before")
+    bench.server.put(raw_node("n1", "10.0.0.1", taints=[TAINT_TO_BE_DELETED]))
+    bench.settle()
+    if restarts:
+        bench.start()
+        bench.settle()
+    bench.server.delete("n1")
+    bench.settle()
+    assert {len(one.nodes) for one in bench.cloud.balancers.values()} == {1}
 
 
 @pytest.mark.row("S13")

@@ -9,7 +9,7 @@ import pytest
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError, NotImplementedByProvider, RetryError, Throttled
-from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
+from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed
 from controllers.runtime.apierrors import ServerError
 from controllers.runtime.resources import uid_of
 from tests.unit.service.bench import Bench
@@ -131,36 +131,6 @@ def test_targets_that_vanish_from_the_cache_alone_are_not_taken_out(bench: Bench
     assert "UnAvailableLoadBalancer" in bench.recorder.reasons()
 
 
-@pytest.mark.row("S2")
-def test_a_check_for_drift_comes_in_its_time_and_gives_way_to_all_else(bench: Bench) -> None:
-    bench.serve()
-    bench.clock.advance(1700.0)
-    bench.settle(rounds=1)
-    assert bench.cloud.calls == []
-    bench.clock.advance(100.0)
-    bench.settle(rounds=1)
-    assert bench.cloud.methods() == ["get", "ensure"]
-    assert bench.cloud.priorities == [PRIORITY_SWEEP, PRIORITY_SWEEP]
-    assert bench.server.patches == []
-    assert bench.recorder.events == []
-    bench.forget()
-    bench.cloud.balancers.clear()
-    bench.clock.advance(1800.0)
-    bench.settle()
-    assert bench.cloud.methods() == ["get", "ensure"]
-    assert bench.recorder.reasons() == ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]
-
-
-def test_a_load_balancer_without_an_address_is_looked_at_again_soon(bench: Bench) -> None:
-    bench.cloud.unfinished = True
-    bench.server.put(raw_service())
-    bench.settle()
-    bench.cloud.unfinished = False
-    bench.clock.advance(60.0)
-    bench.settle()
-    assert _web(bench)["status"]["loadBalancer"]["ingress"]
-
-
 def test_a_provider_without_updates_is_ensured_instead(bench: Bench) -> None:
     bench.serve()
     bench.cloud.fail["update"] = NotImplementedByProvider("no such call")
@@ -202,23 +172,6 @@ def test_a_time_named_for_one_attempt_does_not_hold_back_the_next_that_fails(ben
         bench.server.put(raw_node("n3", "10.0.0.3"))
     bench.settle(rounds=6)
     assert bench.cloud.count(next_attempt) > 1, "it is tried again with backoff"
-
-
-@pytest.mark.row("S2")
-def test_a_provider_that_cannot_say_what_there_is_has_it_ensured(bench: Bench) -> None:
-    bench.serve()
-    bench.cloud.fail["get"] = NotImplementedByProvider("no such call")
-    bench.cloud.balancers.clear()
-    bench.clock.advance(1800.0)
-    bench.settle()
-    assert bench.cloud.methods() == ["get", "ensure"]
-    assert bench.cloud.balancers
-    bench.forget()
-    bench.server.put(raw_node("n2", "10.0.0.2"))
-    bench.cloud.fail["update"] = CloudProviderError("quota")
-    bench.settle(rounds=3)
-    assert "ensure" not in bench.cloud.methods()
-    assert "UpdateLoadBalancerFailed" in bench.recorder.reasons()
 
 
 @pytest.mark.row("S3", "S6")
@@ -283,7 +236,7 @@ def test_another_controllers_service_is_left_to_it_and_asked_about_again_in_time
     assert _web(bench)["status"]["loadBalancer"] == {}
     assert [reason for kind, reason, _ in bench.recorder.events if kind == "Warning"] == []
     bench.cloud.elsewhere.clear()
-    bench.clock.advance(1800.0)
+    bench.clock.advance(43200.0)
     bench.settle()
     assert bench.cloud.methods() == ["ensure", "ensure"]
     assert _web(bench)["status"]["loadBalancer"]["ingress"]
@@ -300,8 +253,9 @@ def test_the_former_load_balancer_goes_before_the_one_of_a_service_made_anew_is_
     bench.triggers.on_update(old, new)
     bench.cloud.faults.append(Fault(CloudProviderError("not yet")))
     bench.settle()
-    assert bench.cloud.methods() == ["delete", "delete", "ensure"]
+    assert bench.cloud.methods() == ["delete", "get", "delete", "ensure"]
     assert list(bench.cloud.balancers) == ["second"]
+    assert bench.recorder.reasons().count("DeleteLoadBalancerFailed") == 1
 
 
 @pytest.mark.row("S11")

@@ -9,6 +9,7 @@ import pytest
 from controllers.runtime.metrics import Metrics
 from controllers.service.measures import Measures
 from controllers.service.records import Record, Records
+from controllers.service.targets import Targets
 from tests.unit.service.objects import service
 
 
@@ -26,7 +27,7 @@ def test_what_is_dropped_is_gone() -> None:
     records.drop("default/web")
     assert records.get("default/web") is None
     assert "default/web" not in records
-    assert records.outdated("0" * 16) == []
+    assert records.outdated(Targets((), "x")) == []
     assert len(records) == 0
 
 
@@ -43,7 +44,8 @@ def test_outdated_are_those_with_other_targets() -> None:
     records.put("c", _record())
     records.put("d", _record(elsewhere=True))
     records.put("e", _record(gone=True))
-    assert records.outdated("x") == ["b", "c"]
+    assert records.outdated(Targets((), "x")) == ["b", "c"]
+    assert records.outdated(Targets((), "x", frozenset({"y"}))) == ["c"]
 
 
 @pytest.mark.row("S11")

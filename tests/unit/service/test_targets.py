@@ -140,6 +140,9 @@ def test_the_set_is_worked_out_anew_when_told_and_only_then() -> None:
         (node("a"), node("a", provider_id="fake://other"), True),
         (node("a"), node("a", version="2", labels={"x": "y"}), False),
         (node("a"), node("a", ready="False"), False),
+        (node("a"), node("a", taints=[TAINT_TO_BE_DELETED]), False),
+        (node("a", taints=[TAINT_TO_BE_DELETED]), node("a"), True),
+        (node("a", taints=[TAINT_TO_BE_DELETED]), None, True),
     ],
 )
 def test_which_changes_of_a_node_may_change_the_set(old: V1Node | None, new: V1Node | None, expected: bool) -> None:

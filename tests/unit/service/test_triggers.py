@@ -8,6 +8,7 @@ import pytest
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS
+from controllers.service.changes import APPLIED
 from controllers.service.records import Record
 from controllers.service.triggers import CHANGED, DELETED, DRIFT, NEW, REFRESH, urgency
 from tests.unit.service.bench import Bench
@@ -17,6 +18,7 @@ POINT = {"ip": "192.0.2.1"}
 KEY = "default/web"
 PLAIN: dict[str, Any] = {"type": "ClusterIP"}
 OURS: dict[str, Any] = {"finalizers": [FINALIZER]}
+NOTED: dict[str, Any] = {"annotations": {APPLIED: "v2 uid=uid-web spec=none nodes=none"}}
 CLASSED: dict[str, Any] = {"loadBalancerClass": "example.com/other"}
 
 
@@ -36,9 +38,10 @@ def _known(bench: Bench) -> None:
         ({}, [KEY]),
         (PLAIN, []),
         (CLASSED, []),
-        ({**CLASSED, **OURS}, [KEY]),
-        ({**PLAIN, **OURS}, [KEY]),
-        ({**OURS, "deleted": True}, [KEY]),
+        ({**CLASSED, **OURS}, []),
+        ({**CLASSED, **OURS, **NOTED}, [KEY]),
+        ({**PLAIN, **OURS, **NOTED}, [KEY]),
+        ({**OURS, **NOTED, "deleted": True}, [KEY]),
     ],
 )
 def test_services_that_want_a_load_balancer_or_may_have_one(
@@ -52,6 +55,16 @@ def test_services_that_want_a_load_balancer_or_may_have_one(
     bench.clock.advance(1)
     bench.triggers.on_update(service(**fields), service(**fields | {"uid": "other"}))
     assert bench.waiting() == expected
+
+
+@pytest.mark.row("S14")
+@pytest.mark.parametrize("fields", [{**PLAIN, **OURS}, {**CLASSED, **OURS, "deleted": True}])
+def test_one_that_shows_no_proof_is_asked_about_while_it_is_there(bench: Bench, fields: dict[str, Any]) -> None:
+    bench.triggers.on_add(service(**fields), True)
+    assert bench.waiting() == [KEY]
+    bench.clock.advance(1)
+    bench.triggers.on_delete(service(**fields))
+    assert bench.waiting() == []
 
 
 @pytest.mark.row("S11")
@@ -74,11 +87,14 @@ def test_one_that_we_remember_is_looked_at_whatever_it_is_now(bench: Bench) -> N
         (service(), service(port=81), [KEY]),
         (service(), service(annotations={"a": "b"}), [KEY]),
         (service(), service(ingress=[POINT]), [KEY]),
+        (service(ingress=[POINT]), service(ingress=[{"ip": "192.0.2.2"}]), []),
         (service(**OURS), service(), [KEY]),
         (service(), service(**PLAIN), [KEY]),
         (service(**PLAIN), service(), [KEY]),
         (service(**OURS), service(**OURS, deleted=True), [KEY]),
         (service(**OURS), service(**OURS, **CLASSED), [KEY]),
+        (service(**OURS, **CLASSED), service(**OURS, **PLAIN), [KEY]),
+        (service(**CLASSED), service(**OURS, **CLASSED), []),
         (service(**PLAIN), service(**PLAIN, port=81), []),
         (service(**PLAIN, finalizers=["x"]), service(**PLAIN, finalizers=["x"], deleted=True), []),
     ],

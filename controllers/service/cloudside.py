@@ -1,0 +1,107 @@
+"""Between stages 4 and 5: what every question and order to the cloud has around it.
+
+Used by `reconcile.py` and `removal.py`. Keeps the time that the cloud named before it wants to be asked the same again,
+and tells the Service's owner what failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve
+
+from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
+from controllers.cloudcalls import CallsClosed, CloudCallError
+from controllers.cloudcalls.errors import delay_of
+from controllers.runtime.resources import uid_of
+from controllers.runtime.worker import Parked
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+    from kubernetes.client.models.v1_service import V1Service
+
+    from controllers.cloudcalls.capabilities import LoadBalancerCalls
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.events import EventRecorder
+    from controllers.service.records import Record, Records
+
+log = logging.getLogger(__name__)
+
+CLOUD_ERRORS: Final = (CloudProviderError, CloudCallError, Parked)
+"""What a call to the cloud may raise."""
+PATIENT: Final = (RetryError, Throttled, Parked, CallsClosed)
+"""Those that say "later", and nothing about what there is."""
+UNTOLD: Final = (ImplementedElsewhere, NotImplementedByProvider)
+"""Those of a provider that does not say what there is."""
+
+
+class TooEarly(Exception):
+    """The same is not to be asked of the cloud yet."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"{seconds:.3g} s too early")
+        self.seconds = seconds
+
+
+class CloudSide:
+    """The cloud's load balancers, as the reconciler asks for them. Thread-safe."""
+
+    def __init__(
+        self,
+        balancers: LoadBalancerCalls,
+        records: Records,
+        recorder: EventRecorder,
+        cluster_name: str,
+        clock: Clock,
+    ) -> None:
+        self.balancers = balancers
+        self.cluster = cluster_name
+        self._records = records
+        self._recorder = recorder
+        self._clock = clock
+
+    def not_too_early(self, record: Record | None, attempt: str) -> None:
+        """Raise TooEarly while the cloud's word holds when to ask for the same again: events must not hasten it."""
+        if record is not None and record.attempt == attempt:
+            left = record.not_before - self._clock.monotonic()
+            if left > 0:
+                raise TooEarly(left)
+
+    @contextmanager
+    def delays(self, key: str, record: Record) -> Iterator[None]:
+        """Around a call that changes the cloud: remember when it wants to be asked again."""
+        try:
+            yield
+        except (RetryError, Throttled) as error:
+            not_before = self._clock.monotonic() + (delay_of(error) or 0.0)
+            self._records.put(key, evolve(record, not_before=not_before))
+            raise
+
+    def look(self, service: V1Service, priority: int) -> V1LoadBalancerStatus | None:
+        """What the cloud has; None when it answered that it has none. Tells the owner what fails, but for UNTOLD."""
+        try:
+            return self.balancers.get(self.cluster, service, priority=priority)
+        except UNTOLD:
+            raise
+        except CLOUD_ERRORS as error:
+            self.failed(service, "SyncLoadBalancerFailed", "Error syncing load balancer: failed to look at it", error)
+            raise
+
+    def is_missing(self, service: V1Service, priority: int) -> bool:
+        """Whether the cloud answered that it has none. A provider that cannot tell has not said so."""
+        try:
+            return self.look(service, priority) is None
+        except UNTOLD:
+            return False
+
+    def failed(self, service: V1Service, reason: str, what: str, error: Exception) -> None:
+        """Tell the Service's owner; a cloud that is still at work has not failed."""
+        if isinstance(error, CallsClosed):
+            return
+        if isinstance(error, RetryError):
+            log.debug("Service %s: %s: %s", uid_of(service), what, error)
+            return
+        self._recorder.event(service, "Warning", reason, f"{what}: {error}")

@@ -1,0 +1,217 @@
+"""Services on which others write too, over both API servers: what is not ours stays as it is, and nobody fights.
+
+How long the neighbours are watched: SHOW_IDLE_SECONDS, ten minutes (600) when somebody wants to see it once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudprovider import Interface, LoadBalancer
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from controllers.app.host import Host
+from controllers.runtime.metrics import Metrics
+from controllers.service import ServiceController, ServiceOptions
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES
+from tests.support.nodes import small_node
+from tests.support.running import at_work
+from tests.support.waiting import eventually
+
+SERVICES = "/api/v1/namespaces/default/services"
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+NOTE = "kubernetes-cloud-provider/applied-load-balancer"
+CLASS = "example.com/other"
+POINT = {"ip": "203.0.113.9"}
+IDLE = float(os.environ.get("SHOW_IDLE_SECONDS", "3"))
+
+
+@pytest.fixture
+def cloud() -> Iterator[FakeCloud]:
+    with FakeCloud(FakeConfig.model_validate({"log": "all", "on_demand": {}})) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _node(api: Cluster) -> None:
+    node = small_node("node-0", taints=[])
+    node["spec"]["providerID"] = "fake://node-0"
+    api.create(NODES, node)
+
+
+def _running(kubeconfig: Path, cloud: Interface) -> AbstractContextManager[Metrics]:
+    # Checks come often, so that a short watch sees many.
+    options = ServiceOptions(cluster_name="test", node_sync_window=0.1, drift_check_period=1.0, ensure_period=3600.0)
+
+    def make(host: Host) -> ServiceController:
+        return ServiceController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics)
+
+    return at_work(make, kubeconfig, cloud)
+
+
+def _service(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}, **spec},
+    }
+
+
+def _ingress(service: dict[str, Any]) -> list[str]:
+    return [point["ip"] for point in service["status"].get("loadBalancer", {}).get("ingress", [])]
+
+
+@contextmanager
+def _beside(act: Callable[[], None]) -> Iterator[None]:
+    """Another controller, which looks twenty times a second."""
+    stop = threading.Event()
+
+    def loop() -> None:
+        while not stop.wait(0.05):
+            act()
+
+    thread = threading.Thread(target=loop, name="neighbour")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(10)
+
+
+@pytest.mark.row("S14")
+def test_a_service_with_a_class_is_left_to_the_controller_that_owns_it(api: Cluster, cloud: FakeCloud) -> None:
+    """It uses the well-known finalizer, as several do, and puts back at once what somebody takes off."""
+    path, writes = f"{SERVICES}/vip", [0]
+
+    def owner() -> None:
+        service = api.get(path)
+        if FINALIZER not in service["metadata"].get("finalizers", []):
+            api.patch(path, {"metadata": {"finalizers": [FINALIZER]}})
+            writes[0] += 1
+        if not _ingress(service):
+            api.patch(f"{path}/status", {"status": {"loadBalancer": {"ingress": [POINT]}}})
+            writes[0] += 1
+
+    api.create(SERVICES, _service("vip", loadBalancerClass=CLASS))
+    with _beside(owner):
+        with _running(api.kubeconfig, cloud):
+            eventually(lambda: _ingress(api.get(path)))
+            time.sleep(IDLE)
+        with _running(api.kubeconfig, cloud):  # nor does the next process find reason
+            api.create(SERVICES, _service("marker"))
+            eventually(lambda: _ingress(api.get(f"{SERVICES}/marker")))
+            api.patch(path, {"metadata": {"annotations": {"example.com/a": "b"}}})
+            time.sleep(min(IDLE, 3.0))
+    service = api.get(path)
+    assert writes == [2]
+    assert service["metadata"]["finalizers"] == [FINALIZER]
+    assert _ingress(service) == ["203.0.113.9"]
+    assert api.events_of("vip") == []
+    assert [call for call in cloud.calls.log() if "default/vip" in call.keys] == []
+
+
+@pytest.mark.row("S14")
+def test_a_note_that_was_copied_from_another_service_deletes_nothing(api: Cluster, cloud: FakeCloud) -> None:
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _ingress(api.get(f"{SERVICES}/web")))
+        copied = api.get(f"{SERVICES}/web")["metadata"]["annotations"]
+        forged = _service("forged", loadBalancerClass=CLASS)
+        forged["metadata"].update(annotations=copied, finalizers=[FINALIZER])
+        api.create(SERVICES, forged)
+        api.create(SERVICES, _service("marker"))
+        eventually(lambda: _ingress(api.get(f"{SERVICES}/marker")))
+    assert api.get(f"{SERVICES}/forged")["metadata"]["finalizers"] == [FINALIZER]
+    assert len(cloud.console.load_balancers()) == 2
+    assert cloud.calls.count("ensure_load_balancer_deleted") == 0
+
+
+class _Announced(LoadBalancer):
+    """The address comes from an agent on the nodes, which writes it into the status; the provider echoes that."""
+
+    def get_load_balancer(self, cluster_name: str, service: Any) -> Any:
+        return service.status.load_balancer
+
+    def ensure_load_balancer(self, cluster_name: str, service: Any, nodes: Any) -> Any:
+        from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+
+        return service.status.load_balancer or V1LoadBalancerStatus()
+
+    def update_load_balancer(self, cluster_name: str, service: Any, nodes: Any) -> None:
+        """Nothing to do."""
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: Any) -> None:
+        """Nothing to do."""
+
+
+class _Agent(Interface):
+    def provider_name(self) -> str:
+        return "announced"
+
+    def load_balancer(self) -> LoadBalancer:
+        return _Announced()
+
+
+@pytest.mark.row("S15")
+def test_an_agent_that_fills_in_the_status_writes_it_once(api: Cluster) -> None:
+    path, writes = f"{SERVICES}/web", [0]
+
+    def agent() -> None:
+        service = api.get(path)
+        if NOTE in service["metadata"].get("annotations", {}) and not _ingress(service):
+            api.patch(f"{path}/status", {"status": {"loadBalancer": {"ingress": [POINT]}}})
+            writes[0] += 1
+
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, _Agent()), _beside(agent):
+        eventually(lambda: _ingress(api.get(path)))
+        api.patch(path, {"spec": {"ports": [{"port": 81, "protocol": "TCP"}]}})
+        time.sleep(min(IDLE, 3.0))
+    assert writes == [1]
+    assert _ingress(api.get(path)) == ["203.0.113.9"]
+
+
+@pytest.mark.row("S17")
+def test_an_operator_that_owns_all_annotations_gets_its_way(api: Cluster, cloud: FakeCloud) -> None:
+    path, writes = f"{SERVICES}/web", [0]
+
+    def operator() -> None:
+        if NOTE in api.get(path)["metadata"].get("annotations", {}):
+            api.patch(path, {"metadata": {"annotations": {NOTE: None}}})
+            writes[0] += 1
+
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, cloud), _beside(operator):
+        eventually(lambda: _ingress(api.get(path)))
+        time.sleep(IDLE)
+    # The claim, the note, and once what is put back after a minute.
+    assert 1 <= writes[0] <= 3
+    assert cloud.calls.count("ensure_load_balancer") == 1
+
+
+@pytest.mark.row("S18")
+def test_a_service_whose_load_balancer_is_gone_already_can_be_deleted(api: Cluster, cloud: FakeCloud) -> None:
+    path = f"{SERVICES}/web"
+    api.create(SERVICES, _service("web"))
+    with _running(api.kubeconfig, cloud):
+        eventually(lambda: _ingress(api.get(path)))
+        cloud.faults.add(
+            {"action": "raise", "method": "ensure_load_balancer_deleted", "error": "RuntimeError", "message": "404"}
+        )
+        [balancer] = cloud.console.load_balancers()
+        cloud.console.delete_load_balancer(balancer.name)
+        api.delete(path)
+        eventually(lambda: api.find(path) is None)
+    reasons = [event["reason"] for event in api.events_of("web")]
+    assert "DeletedLoadBalancer" in reasons
+    assert "SyncLoadBalancerFailed" not in reasons

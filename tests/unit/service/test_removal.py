@@ -1,0 +1,138 @@
+"""Deletions that fail, and what is said of them: row S18. And half a deletion, taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
+from tests.unit.service.bench import Bench
+from tests.unit.service.objects import FINALIZER, Fault, Raw, raw_node
+
+KEY = "default/web"
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench("n1")
+    bench.serve()
+    return bench
+
+
+@pytest.mark.row("S18")
+def test_a_deletion_that_fails_as_there_is_nothing_left_is_done(bench: Bench) -> None:
+    """Many a cloud's client raises where the load balancer is gone."""
+    bench.cloud.balancers.clear()
+    bench.cloud.fail["delete"] = CloudProviderError("404: no such load balancer")
+    bench.server.delete(KEY)
+    bench.settle(rounds=1)
+    assert bench.cloud.methods() == ["delete", "get"]
+    assert KEY not in bench.server.services
+    assert bench.recorder.reasons() == ["DeletingLoadBalancer", "DeletedLoadBalancer"]
+
+
+@pytest.mark.row("S18")
+def test_one_that_fails_while_it_is_there_is_tried_again_and_told_with_gos_reason(bench: Bench) -> None:
+    bench.cloud.fail["delete"] = CloudProviderError("in use")
+    bench.server.delete(KEY)
+    bench.settle(rounds=2)
+    assert bench.cloud.methods() == ["delete", "get"] * 2
+    assert bench.server.services[KEY]["metadata"]["finalizers"] == [FINALIZER]
+    assert ("Warning", "SyncLoadBalancerFailed") in [(kind, reason) for kind, reason, _ in bench.recorder.events]
+    assert "Error syncing load balancer: failed to delete load balancer: in use" in bench.recorder.events[1][2]
+    assert "DeleteLoadBalancerFailed" not in bench.recorder.reasons()
+
+
+def test_one_for_a_service_that_vanished_has_gos_other_reason(bench: Bench) -> None:
+    bench.cloud.fail["delete"] = CloudProviderError("in use")
+    bench.server.edit(KEY, lambda raw: raw["metadata"].update(finalizers=[]))
+    bench.server.delete(KEY)
+    bench.settle(rounds=2)
+    assert "DeleteLoadBalancerFailed" in bench.recorder.reasons()
+    assert "SyncLoadBalancerFailed" not in bench.recorder.reasons()
+
+
+@pytest.mark.parametrize("error", [RetryError("deleting", 30.0), Throttled("slow down")])
+def test_a_cloud_that_asks_for_time_is_given_it_whatever_a_look_would_say(bench: Bench, error: Exception) -> None:
+    bench.cloud.balancers.clear()
+    bench.cloud.fail["delete"] = error
+    bench.server.delete(KEY)
+    bench.settle(rounds=1)
+    assert bench.cloud.methods() == ["delete"]
+    assert bench.server.services[KEY]["metadata"]["finalizers"] == [FINALIZER]
+
+
+@pytest.mark.row("S18")
+@pytest.mark.parametrize("look", [CloudProviderError("down"), NotImplementedByProvider(), ImplementedElsewhere()])
+def test_a_look_that_tells_nothing_leaves_the_deletions_error(bench: Bench, look: Exception) -> None:
+    bench.cloud.balancers.clear()
+    bench.cloud.fail.update(delete=CloudProviderError("quota"), get=look)
+    bench.server.delete(KEY)
+    bench.settle(rounds=1)
+    assert bench.cloud.methods() == ["delete", "get"]
+    assert bench.server.services[KEY]["metadata"]["finalizers"] == [FINALIZER]
+    assert [text for _, _, text in bench.recorder.events if "quota" in text]
+    assert [text for _, _, text in bench.recorder.events if "down" in text] == []
+
+
+def test_half_a_deletion_taken_back_is_built_anew(bench: Bench) -> None:
+    bench.cloud.fail["delete"] = CloudProviderError("halfway")
+    bench.server.set_type(KEY, "ClusterIP")
+    bench.settle(rounds=1)
+    (balancer,) = bench.cloud.balancers.values()
+    balancer.content = {}
+    bench.server.set_type(KEY, "LoadBalancer")
+    bench.settle()
+    assert bench.cloud.count("ensure") == 1
+    (balancer,) = bench.cloud.balancers.values()
+    assert balancer.content
+
+
+def test_a_cache_that_is_behind_our_own_write_has_nothing_deleted_twice(bench: Bench) -> None:
+    bench.server.edit(KEY, lambda raw: raw["metadata"]["finalizers"].append("example.com/other"))
+    bench.see()
+    bench.server.delete(KEY)
+    bench.see()
+    bench.work()
+    assert bench.cloud.methods() == ["delete"]
+    for _ in range(3):
+        bench.queue.add(KEY)
+        bench.clock.advance(1.0)
+        bench.work()
+    assert bench.cloud.methods() == ["delete"]
+    assert len(bench.server.patches) == 1
+    bench.settle()
+    assert bench.cloud.methods() == ["delete"]
+
+
+def _half(bench: Bench, method: str) -> None:
+    bench.cloud.faults.append(Fault(CloudProviderError("halfway"), after=True))
+    bench.cloud.fail["get"] = CloudProviderError("down")
+    bench.settle(rounds=1)
+    assert bench.cloud.count(method) == 1
+    bench.cloud.fail.clear()
+
+
+def test_half_a_change_taken_back_is_made_undone_in_the_cloud(bench: Bench) -> None:
+    before = bench.server.services[KEY]["spec"]["ports"]
+
+    def ports(raw: Raw) -> None:
+        raw["spec"]["ports"] = [{"port": 8080, "protocol": "TCP"}]
+
+    bench.server.edit(KEY, ports)
+    _half(bench, "ensure")
+    bench.server.edit(KEY, lambda raw: raw["spec"].update(ports=before))
+    bench.settle()
+    assert bench.cloud.count("ensure") == 2
+    (balancer,) = bench.cloud.balancers.values()
+    assert balancer.content["ports"] == [{"name": "http", "port": 80, "protocol": "TCP"}]
+
+
+def test_half_an_update_taken_back_is_made_undone_in_the_cloud(bench: Bench) -> None:
+    bench.server.put(raw_node("n2", "10.0.0.2"))
+    bench.see()
+    bench.clock.advance(1.0)
+    _half(bench, "update")
+    bench.server.delete("n2")
+    bench.settle()
+    (balancer,) = bench.cloud.balancers.values()
+    assert balancer.nodes == bench.wanted_nodes()
