@@ -131,7 +131,8 @@ class ServiceReconciler:
         elif not record.elsewhere and is_newer(record.version, version_of(service)) is not True:
             # The cache shows our last write, so what differs was changed by someone else.
             record = self._records.get(key) or record
-            if record.unwritten:
+            if record.unwritten and record.nodes:
+                service = self._api.write(key, service, changes.begun(service, keep_note=True))
                 self._write_applied(key, service, record)
             elif record.nodes:
                 self._restore(key, service, record)

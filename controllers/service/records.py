@@ -97,7 +97,9 @@ class Records:
         with self._lock:
             record = self._records.get(key)
             if record is not None:
-                self._records[key] = evolve(record, version="", released=False)
+                self._records[key] = evolve(
+                    record, version="", released=False, unwritten=True, new_status=True, restored=False
+                )
 
     def drop(self, key: str) -> None:
         """Forget it; does nothing where there is none."""
