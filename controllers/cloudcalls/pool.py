@@ -255,8 +255,15 @@ class VendorPool:
             self._resume_at = when
             self._pace.notify()
         if self._pacer is None:
-            self._pacer = threading.Thread(target=self._keep_pace, name=f"cloud-{self._name}-pacer", daemon=True)
-            self._pacer.start()
+            pacer = threading.Thread(target=self._keep_pace, name=f"cloud-{self._name}-pacer", daemon=True)
+            try:
+                pacer.start()
+            except (
+                RuntimeError
+            ) as error:  # no thread is left in the system; the next call, or the end of one, tries again
+                log.error("%s: rate-limited calls wait, as their thread could not be started: %s", self._name, error)
+                return
+            self._pacer = pacer
 
     def _keep_pace(self) -> None:
         """The pacer thread: starts jobs when the limiter's time has come. Takes the lock."""

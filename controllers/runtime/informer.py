@@ -141,8 +141,8 @@ class Informer(Generic[T]):
             if self._stopped:
                 raise RuntimeError(f"the informer of {self.resource.plural} was stopped")
             if self._started is None:
+                self._thread.start()  # first: where the system has no thread left, a later call tries again
                 self._started = self._clock.monotonic()
-                self._thread.start()
 
     def request_stop(self) -> None:
         """Begin to stop, without waiting: the watch ends, waiting events are dropped. May be called twice."""
@@ -215,10 +215,10 @@ class Informer(Generic[T]):
                 metrics=self._metrics,
                 clock=self._clock,
             )
+            delivery.start()  # first: where the system has no thread left, nothing is registered
             self._deliveries.append(delivery)
             if self._synced:
                 delivery.push_initial([(key_of(obj), obj) for obj in self._cache.objects()])
-            delivery.start()
         return Registration(self, delivery)
 
     def _remove(self, delivery: Delivery[T]) -> None:

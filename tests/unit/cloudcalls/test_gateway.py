@@ -30,6 +30,7 @@ from controllers.cloudcalls import (
     InvalidAnswer,
 )
 from controllers.runtime.worker import Parked
+from tests.support.threadless import no_thread
 from tests.unit.cloudcalls.support import LIMIT, Capability, Hang, Provider, Task, World, metadata, node, world
 
 
@@ -418,6 +419,17 @@ def test_throttling_raised_from_another_exception_counts_too() -> None:
         with pytest.raises(Throttled, match="http 429"):
             w.calls.call("m", throttled, key="a")
         assert w.gauge("cloudprovider_api_throttle_pause_seconds") == 12
+
+
+@pytest.mark.row("K7")
+def test_a_pacer_that_could_not_be_started_is_started_later() -> None:
+    with world(Provider(), qps=1, burst=1) as w:
+        w.calls.call("m", lambda: None, key="first")
+        with no_thread("pacer"):
+            waiting = later(w, lambda: None, key="second")
+            w.clock.wait_for_waiters(1)
+        after = later(w, lambda: None, key="third")
+        advance_until_done(w, [waiting, after], 1.0)
 
 
 def test_while_throttled_deletions_still_go_first() -> None:

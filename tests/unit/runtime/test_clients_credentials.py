@@ -13,6 +13,7 @@ from controllers.runtime.credentials import Credential, Credentials, Fixed, Load
 from controllers.runtime.execplugin import ExecPlugin
 from controllers.runtime.ratelimit import TokenBucket, Waits
 from tests.support.clock import FakeClock
+from tests.support.threadless import no_thread
 from tests.unit.runtime.loopback import LIMIT, Call, wait_until
 
 
@@ -150,6 +151,16 @@ class TestSlowSources:
         source.go.set()
         assert [call.outcome() for call in calls] == ["a"] * 5
         assert source.fetches == 1
+
+    @pytest.mark.row("K7")
+    def test_no_thread_to_be_had_is_a_failure_like_any_other(self) -> None:
+        source, clock = Scripted(Credential("a"), slow=True), FakeClock()
+        found = credentials(source, clock)
+        with no_thread("credentials"), pytest.raises(CredentialsUnavailable, match="can't start new thread"):
+            found.authorization()
+        clock.advance(1)
+        source.go.set()
+        assert Call(found.authorization).outcome() == "a"
 
     def test_nobody_waits_while_the_former_one_is_good(self) -> None:
         clock = FakeClock()

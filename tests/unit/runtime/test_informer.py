@@ -18,6 +18,7 @@ from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import NODES, SERVICES, Raw, version_of
 from controllers.runtime.signals import Lines, WatchOptions
 from tests.support.clock import FakeClock
+from tests.support.threadless import no_thread
 from tests.unit.runtime.informers import WAIT, Body, bookmark, event, malformed, page, raw_node
 
 
@@ -657,3 +658,23 @@ class TestFactory:
         assert [health.resource for health in factory.health()] == ["nodes", "services"]
         assert factory.stop(WAIT)
         assert factory.stop(WAIT)
+
+
+@pytest.mark.row("K7")
+def test_where_no_thread_is_to_be_had_a_later_start_succeeds(worlds: Make) -> None:
+    world = worlds(raw_node("a", 3))
+    with no_thread("informer-nodes"), pytest.raises(RuntimeError, match="can't start new thread"):
+        world.informer.start()
+    world.informer.start()
+    until(world.informer.has_synced)
+
+
+@pytest.mark.row("K7")
+def test_a_handler_without_a_thread_is_not_registered(worlds: Make) -> None:
+    """Else its events would gather for ever, and its later twin would wait for a delivery that never comes."""
+    world = worlds(raw_node("a", 3))
+    world.informer.start()
+    until(world.informer.has_synced)
+    with no_thread(""), pytest.raises(RuntimeError, match="can't start new thread"):
+        world.informer.add_handler(lambda obj, initial: None, name="lost")
+    assert world.informer._deliveries == []
