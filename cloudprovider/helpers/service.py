@@ -65,17 +65,17 @@ def wants_load_balancer(service: V1Service) -> bool:
 
 
 def has_load_balancer_finalizer(service: V1Service) -> bool:
-    """Whether the Service carries the finalizer that stands for a load balancer of ours."""
+    """Whether the Service carries the finalizer that stands for a load balancer, of ours or of another controller."""
     finalizers = service.metadata.finalizers if service.metadata is not None else None
     return LOAD_BALANCER_CLEANUP_FINALIZER in (finalizers or ())
 
 
 def needs_cleanup(service: V1Service) -> bool:
-    """Whether a load balancer of ours must go: our finalizer is on, and the Service is under deletion or no
-    longer wants one from us. Unlike in Go, that includes one that was given a loadBalancerClass."""
-    if service.metadata is None or not has_load_balancer_finalizer(service):
+    """Whether, by its finalizer, a load balancer must go: the Service is under deletion or of another type, as in
+    Go. The finalizer's name is used by other controllers too, so this is no proof that it was ours."""
+    if service.metadata is None or service.spec is None or not has_load_balancer_finalizer(service):
         return False
-    return service.metadata.deletion_timestamp is not None or not wants_load_balancer(service)
+    return service.metadata.deletion_timestamp is not None or service.spec.type != SERVICE_TYPE_LOAD_BALANCER
 
 
 def requests_only_local_traffic(service: V1Service) -> bool:

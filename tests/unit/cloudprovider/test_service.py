@@ -183,7 +183,7 @@ def test_what_carries_our_finalizer_and_should_not_is_cleaned_up() -> None:
     assert not needs_cleanup(service(meta=ours, type="LoadBalancer"))
     assert needs_cleanup(service(meta={**ours, **dying}, type="LoadBalancer"))
     assert needs_cleanup(service(meta=ours, type="ClusterIP"))
-    assert needs_cleanup(service(meta=ours, type="LoadBalancer", load_balancer_class="other.example/lb"))
+    assert not needs_cleanup(service(meta=ours, type="LoadBalancer", load_balancer_class="other.example/lb"))
     assert not needs_cleanup(service(meta=dying, type="LoadBalancer"))
     assert not needs_cleanup(service(meta={"finalizers": ["other"]}, type="ClusterIP"))
 
