@@ -24,6 +24,21 @@ _LETTERS: Final = {logging.DEBUG: "I", logging.INFO: "I", logging.WARNING: "W", 
 _LEVELS: Final = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning", logging.ERROR: "error"}
 
 
+FIELDS: Final = (
+    "node",
+    "service",
+    "route",
+    "key",
+    "provider",
+    "provider_id",
+    "attempt",
+    "retry_in",
+    "duration",
+    "error",
+)
+"""What a log call may hand over with `extra`; a key each in a JSON log. Times in seconds."""
+
+
 class _Formatter(logging.Formatter):
     def __init__(self) -> None:
         from controllers.runtime.cleaning import one_line, stack_of
@@ -55,7 +70,10 @@ class TextFormatter(_Formatter):
 
 
 class JSONFormatter(_Formatter):
-    """One object per line: ts (UTC), level, logger, msg, caller, and error with the traceback if there is one."""
+    """One object per line: ts (UTC), level, logger, msg, caller, and those of `FIELDS` that are known.
+
+    A traceback is `error`, or `stack` where the error has been said.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as a line of JSON."""
@@ -67,9 +85,15 @@ class JSONFormatter(_Formatter):
             "msg": self.message(record),
             "caller": f"{record.filename}:{record.lineno}",
         }
+        for name in FIELDS:
+            value = getattr(record, name, None)
+            if isinstance(value, int | float):
+                line[name] = value
+            elif value not in (None, ""):
+                line[name] = self._line(str(value))
         trace = self.trace(record)
         if trace:
-            line["error"] = trace
+            line["stack" if "error" in line else "error"] = trace
         return json.dumps(line)
 
 

@@ -8,6 +8,7 @@ Service, a route destination, a volume is a key: while an overdue call for it ru
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,9 +25,11 @@ from cloudprovider import (
     StopSignal,
     Zone,
 )
+from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls import validate
 from controllers.cloudcalls.gateway import Ask, Gateway
 from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NORMAL, PRIORITY_SWEEP
+from controllers.runtime.failurelog import seconds_text
 from controllers.runtime.resources import key_of
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ __all__ = [
     "RouteCalls",
     "ZoneCalls",
 ]
+
+log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -124,21 +129,44 @@ class LoadBalancerCalls(_Calls):
     ) -> V1LoadBalancerStatus:
         """Create or repair it. Use PRIORITY_NEW for a Service that has none yet."""
         key, check = _service_key(service), validate.load_balancer_status
-        return self._call(
+        began = self._gateway.clock.monotonic()
+        status = self._call(
             "ensure_load_balancer", check, key, cluster_name, service, nodes, mutating=True, priority=priority
         )
+        before = service.status.load_balancer if service.status is not None else None
+        same = load_balancer_status_equal(before, status)
+        if priority != PRIORITY_SWEEP or not same:  # a check that found all well is not worth a line
+            done = "changed" if before is not None and before.ingress else "built"
+            self._tell(done, service, began, _addresses(status))
+        return status
 
     def update(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = PRIORITY_NORMAL
     ) -> None:
         """Set its targets."""
         key, check = _service_key(service), validate.no_answer
+        began = self._gateway.clock.monotonic()
         self._call("update_load_balancer", check, key, cluster_name, service, nodes, mutating=True, priority=priority)
+        self._tell("changed", service, began, f"{len(nodes)} nodes")
 
     def ensure_deleted(self, cluster_name: str, service: V1Service, *, priority: int = PRIORITY_DELETE) -> None:
         """Delete it. Returning means that the cloud confirmed."""
         key, check = _service_key(service), validate.no_answer
+        began = self._gateway.clock.monotonic()
         self._call("ensure_load_balancer_deleted", check, key, cluster_name, service, mutating=True, priority=priority)
+        self._tell("deleted", service, began, "")
+
+    def _tell(self, done: str, service: V1Service, began: float, what: str) -> None:
+        """One line for each load balancer that was built, changed or deleted."""
+        seconds = self._gateway.clock.monotonic() - began
+        log.info(
+            "%s the load balancer of Service %s in %s%s",
+            done,
+            key_of(service),
+            seconds_text(seconds),
+            f": {what}" if what else "",
+            extra={"service": key_of(service), "provider": self._gateway.provider, "duration": round(seconds, 3)},
+        )
 
 
 class RouteCalls(_Calls):
@@ -208,6 +236,10 @@ class InstanceCalls(_Calls):
     def current_node_name(self, hostname: str) -> str:
         """The node name of the machine with this host name."""
         return self._call("current_node_name", validate.text, "instances", hostname)
+
+
+def _addresses(status: V1LoadBalancerStatus) -> str:
+    return ", ".join(str(point.ip or point.hostname) for point in status.ingress or ()) or "no address yet"
 
 
 def _service_key(service: V1Service) -> str:

@@ -116,7 +116,7 @@ class Gateway:
         self.clock = clock
         self.measures = CallMeasures(provider, metrics)
         self.outage = Outage(clock)
-        self._provider = provider
+        self.provider = provider
         self._guard = guard
         self._snapshots = Snapshots(options.snapshots, self._mutated)
         self._mutating_methods: set[str] = set()
@@ -289,7 +289,7 @@ class Gateway:
         log.warning(
             "cloud provider %r changed its argument %s while %s was under way; arguments are read-only. The change is"
             " dropped. Reported once for each method, counted in cloudprovider_api_argument_mutations_total",
-            self._provider,
+            self.provider,
             what,
             method,
         )
@@ -314,7 +314,7 @@ class Gateway:
             log.debug(
                 "cloud provider %r: %s for %s has not answered after %.1f s and was given up; its thread is lost until"
                 " it returns",
-                self._provider,
+                self.provider,
                 ask.method,
                 ask.key or ask.about,
                 seconds,

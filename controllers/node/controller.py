@@ -24,6 +24,7 @@ from controllers.runtime.events import EventRecorder
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.resources import NODES
 from controllers.runtime.running import Periodic, run_until
+from controllers.runtime.waitinggauges import watch_waiting
 from controllers.runtime.worker import BatchWorker, Parked, Result
 from controllers.runtime.workqueue import WorkQueue
 
@@ -105,6 +106,14 @@ class CloudNodeController:
             clock,
             on_foreign=self._foreign,
             on_gone=cloud.forget_node,
+        )
+        watch_waiting(
+            metrics,
+            ("node_controller_uninitialized_nodes", "Nodes that wait for their initialisation."),
+            ("node_controller_oldest_uninitialized_node_age_seconds", "Age of the oldest of them; 0 without one."),
+            lister.list,
+            needs_initialization,
+            clock,
         )
         syncs = self._options.concurrent_node_syncs
         refresh_threads = self._options.concurrent_node_status_updates or syncs

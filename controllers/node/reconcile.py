@@ -19,7 +19,8 @@ from controllers.node import changes
 from controllers.node.changes import NOTHING, Known, NodeChanges, NotAdopted
 from controllers.node.memory import NodeMemory, Remembered
 from controllers.runtime.apierrors import NotFound, ServerError, Unreachable
-from controllers.runtime.metrics import Metrics, exponential_buckets
+from controllers.runtime.failurelog import seconds_text
+from controllers.runtime.metrics import FINE_BUCKETS, Metrics, exponential_buckets
 from controllers.runtime.patch import ObjectReplaced, Patch, apply
 from controllers.runtime.resources import NODES, key_of, uid_of
 from controllers.runtime.worker import Result
@@ -72,6 +73,11 @@ class NodeReconciler:
             "Seconds between a node's creation and the end of its initialisation.",
             buckets=_DELAY_BUCKETS,
         )
+        self._duration = metrics.histogram(
+            "node_controller_node_initialization_duration_seconds",
+            "Seconds between a node's creation and the end of its initialisation, in finer buckets.",
+            buckets=FINE_BUCKETS,
+        )
         metrics.gauge(
             "node_controller_nodes_without_provider_id",
             "Initialised nodes that have no provider ID and could not be adopted.",
@@ -120,7 +126,7 @@ class NodeReconciler:
         if done is not None:
             if planned.known is not None:
                 self._in_line(entry, done, metadata, planned.known, written=True)
-            self._finished(key, done, entry)
+            self._finished(key, done, entry, metadata.provider_id or "")
         else:
             self._tell_late(key, latest, entry)
         return None
@@ -159,16 +165,24 @@ class NodeReconciler:
         if entry.unsure and entry.uid == uid_of(node) and not needs_initialization(node):
             self._finished(key, node, entry)
 
-    def _finished(self, key: str, done: V1Node, entry: Remembered) -> None:
+    def _finished(self, key: str, done: V1Node, entry: Remembered, provider_id: str = "") -> None:
+        provider_id = provider_id or (done.spec.provider_id if done.spec else None) or ""
         entry.unsure = entry.put_back = False
         entry.taint.used(self._clock.monotonic())
         created = done.metadata.creation_timestamp if done.metadata else None
+        delay = None
         if created is not None:
             delay = max(0.0, self._clock.time() - created.timestamp())
             self._taint_delay.observe(delay)
             self._sync_delay.observe(delay)
+            self._duration.observe(delay)
         self._recorder.event(done, "Normal", "Synced", "Node synced successfully")
-        log.info("initialised node %s", key)
+        self._tell(key, delay, provider_id)
+
+    def _tell(self, key: str, delay: float | None, provider_id: str) -> None:
+        after = "" if delay is None else f", {seconds_text(delay)} after its creation"
+        fields = {"node": key, "provider": self._cloud.provider_name, "provider_id": provider_id, "duration": delay}
+        log.info("initialised node %s: %s%s", key, provider_id or "no provider ID", after, extra=fields)
 
     def refresh(self, key: str, answer: Answer) -> None:
         """Carry over what has changed in the cloud, and put back what somebody else undid, if it is not too early.

@@ -23,7 +23,7 @@ from controllers.runtime.workqueue_turns import TurnLanes
 from controllers.service.cloudside import CloudSide
 from controllers.service.cluster import CacheBehind, ServiceAPI
 from controllers.service.identity import ClusterIdentity
-from controllers.service.measures import Measures
+from controllers.service.measures import AddressWatch, Measures
 from controllers.service.nodesync import NodeSync
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport
 from controllers.service.reconcile import ServiceReconciler
@@ -126,6 +126,7 @@ class ServiceController:
         node_queue: WorkQueue[str] = WorkQueue("node", clock=clock, metrics=metrics)
         records = Records()
         measures = Measures(metrics, records)
+        self._addresses = AddressWatch(metrics, self._services.lister, clock)
         targets = TargetSet(self._nodes.lister, options.ready_nodes_only)
         sync = NodeSync(
             node_queue,
@@ -217,6 +218,7 @@ class ServiceController:
         return [
             self._nodes.add_handler(nodes.on_add, nodes.on_update, nodes.on_delete),
             self._services.add_handler(services.on_add, services.on_update, services.on_delete),
+            self._services.add_handler(on_update=self._addresses.on_update),
         ]
 
     def _begin(self) -> None:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from controllers.runtime.metrics import FINE_BUCKETS
+from controllers.runtime.resources import uid_of
+from controllers.runtime.waitinggauges import watch_waiting
+from controllers.service import changes
+
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_service import V1Service
+
+    from controllers.runtime.cache import Lister
+    from controllers.runtime.clock import Clock
     from controllers.runtime.metrics import Metrics
     from controllers.service.records import Records
 
@@ -43,3 +52,35 @@ class Measures:
         self.orphan_errors = metrics.counter(
             "service_controller_orphan_check_errors_total", "Searches for orphaned load balancers that failed."
         )
+
+
+class AddressWatch:
+    """Services on their way to an address, as the cache shows them: who waits, and how long it took. Thread-safe."""
+
+    def __init__(self, metrics: Metrics, lister: Lister[V1Service], clock: Clock) -> None:
+        self._clock = clock
+        self._delay = metrics.histogram(
+            "service_controller_load_balancer_address_delay_seconds",
+            "Seconds between a Service's creation and the first address of its load balancer.",
+            buckets=FINE_BUCKETS,
+        )
+        watch_waiting(
+            metrics,
+            ("service_controller_services_without_address", "Services that wait for their load balancer's address."),
+            ("service_controller_oldest_service_without_address_age_seconds", "Age of the oldest; 0 without one."),
+            lister.list,
+            _waits,
+            clock,
+        )
+
+    def on_update(self, old: V1Service, new: V1Service) -> None:
+        """A Service changed: does it have its first address now?"""
+        if uid_of(old) != uid_of(new) or not _waits(old) or _waits(new) or not changes.keeps(new):
+            return
+        created = new.metadata.creation_timestamp if new.metadata is not None else None
+        if created is not None:
+            self._delay.observe(max(0.0, self._clock.time() - created.timestamp()))
+
+
+def _waits(service: V1Service) -> bool:
+    return changes.keeps(service) and not changes.ingress(changes.status_of(service))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def _waiting(api: Cluster) -> int:
     return len(tainted) + sum(not s["status"].get("loadBalancer", {}).get("ingress") for s in bare)
 
 
-@pytest.mark.row("K16", "O1")
+@pytest.mark.row("K16", "O1", "O2", "O3", "O4")
 def test_an_outage_of_the_cloud_is_a_few_lines_and_over_when_it_is_over(
     api: Cluster, start: Start, tmp_path: Path
 ) -> None:
@@ -61,6 +62,10 @@ def test_an_outage_of_the_cloud_is_a_few_lines_and_over_when_it_is_over(
                 api.create(SERVICES, _service(f"web-{number}"))
         eventually(lambda: "[-]cloud-calls failed: every call has failed for" in process.ask("/healthz")[1], 20)
         told_after = time.monotonic() - began
+        assert process.metric("node_controller_uninitialized_nodes") == NODE_COUNT
+        assert process.metric("service_controller_services_without_address") == SERVICE_COUNT
+        assert process.metric("node_controller_oldest_uninitialized_node_age_seconds") > 1
+        assert process.metric("service_controller_oldest_service_without_address_age_seconds") > 1
         assert process.ask("/livez")[0] == 200, "a restart of this process mends no cloud"
         time.sleep(max(0.0, SECONDS - (time.monotonic() - began)))  # the outage itself
         cloud.faults.remove("out")
@@ -68,6 +73,14 @@ def test_an_outage_of_the_cloud_is_a_few_lines_and_over_when_it_is_over(
         eventually(lambda: _waiting(api) == 0, SERVED_AFTER, lambda: f"{_waiting(api)} wait still:\n{process.log}")
         served_after = time.monotonic() - ended
         eventually(lambda: process.ask("/healthz")[0] == 200, 10)
+        delay = "service_controller_load_balancer_address_delay_seconds_count"
+        eventually(lambda: process.metric(delay) == SERVICE_COUNT, 10)
+        assert process.metric("node_controller_node_initialization_duration_seconds_count") == NODE_COUNT
+        eventually(lambda: process.metric("node_controller_uninitialized_nodes") == 0)
+        assert process.metric("service_controller_services_without_address") == 0
+        assert process.metric("service_controller_oldest_service_without_address_age_seconds") == 0
+    assert process.log.count("built the load balancer of Service default/web-") == SERVICE_COUNT
+    assert len(re.findall(r"initialised node \S+: fake://\S+, [\d.]+ s after its creation", process.log)) == NODE_COUNT
     lines = [line for line in process.log.splitlines() if not any(part in line for part in _PER_OBJECT)]
     print(f"/healthz said so after {told_after:.1f} s; served {served_after:.1f} s after the end; {len(lines)} lines")
     assert len(lines) < LINES, process.log

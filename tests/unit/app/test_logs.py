@@ -206,3 +206,36 @@ def test_warnings_become_log_lines() -> None:
         warnings.simplefilter("always")
         warnings.warn("old thing", DeprecationWarning, stacklevel=1)
     assert "old thing" in stream.getvalue()
+
+
+@pytest.mark.row("O5")
+def test_json_has_the_fields_that_a_call_hands_over() -> None:
+    stream, log = written("json")
+    log.info(
+        "built", extra={"service": "default/web\nI1121 forged", "provider": "acme", "duration": 51.2, "attempt": 3}
+    )
+    line = json.loads(stream.getvalue())
+    assert (line["service"], line["provider"]) == ("default/web\\nI1121 forged", "acme")
+    assert (line["duration"], line["attempt"]) == (51.2, 3)
+    assert "node" not in line
+
+
+@pytest.mark.row("O5")
+def test_a_failing_key_is_fields_and_its_stack_apart() -> None:
+    from controllers.runtime.failurelog import FailureLog
+    from tests.support.clock import FakeClock
+
+    stream, log = written("json")
+    failures: FailureLog[str] = FailureLog("Nodes", log, clock=FakeClock(), noun="node")
+    error = KeyError("oops")
+    failures.failed("n1", "retrying in 1 s", error, "oops", stack=True, fields={"retry_in": 1.0})
+    line = json.loads(stream.getvalue())
+    assert (line["node"], line["attempt"], line["retry_in"], line["error"]) == ("n1", 1, 1.0, "KeyError: oops")
+    assert "KeyError" in line["stack"]
+
+
+@pytest.mark.row("O5")
+def test_text_stays_as_it_is() -> None:
+    stream, log = written("text")
+    log.info("built", extra={"service": "default/web"})
+    assert stream.getvalue().endswith("] built\n")

@@ -7,10 +7,11 @@ import pytest
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+from kubernetes.client.models.v1_service_status import V1ServiceStatus
 
 from cloudprovider import RetryError, Route, Zone
-from controllers.cloudcalls import CallOverdue, CloudCalls, InvalidAnswer
-from tests.unit.cloudcalls.support import LIMIT, Capability, Hang, Provider, Task, node, service, world
+from controllers.cloudcalls import PRIORITY_SWEEP, CallOverdue, CloudCalls, InvalidAnswer
+from tests.unit.cloudcalls.support import LIMIT, Capability, Hang, Provider, Task, node, nodes, service, world
 
 STATUS = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="1.2.3.4")])
 ROUTE = Route("r", "n1", "10.0.0.0/24")
@@ -232,3 +233,32 @@ def test_an_accessor_that_raises_fails_its_callers_until_it_works() -> None:
             _ = w.calls.routes
         working.append(True)
         assert w.calls.routes is not None
+
+
+@pytest.mark.row("O4")
+def test_each_load_balancer_built_changed_and_deleted_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    status = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="192.0.2.1")])
+    lb = Capability(
+        ensure_load_balancer=lambda *_: status,
+        update_load_balancer=lambda *_: None,
+        ensure_load_balancer_deleted=lambda *_: None,
+    )
+    with world(Provider(load_balancer=lb)) as w, caplog.at_level("INFO"):
+        calls = w.calls.load_balancers
+        assert calls is not None
+        new = service()
+        calls.ensure("c", new, nodes(2))
+        served = service()
+        served.status = V1ServiceStatus(load_balancer=status)
+        calls.ensure("c", served, nodes(2))
+        calls.ensure("c", served, nodes(2), priority=PRIORITY_SWEEP)
+        calls.update("c", served, nodes(2))
+        calls.ensure_deleted("c", served)
+    assert [record.getMessage() for record in caplog.records] == [
+        "built the load balancer of Service default/web in 0 s: 192.0.2.1",
+        "changed the load balancer of Service default/web in 0 s: 192.0.2.1",
+        "changed the load balancer of Service default/web in 0 s: 2 nodes",
+        "deleted the load balancer of Service default/web in 0 s",
+    ]
+    fields = vars(caplog.records[0])
+    assert (fields["service"], fields["provider"], fields["duration"]) == ("default/web", "test", 0.0)

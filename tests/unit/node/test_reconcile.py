@@ -26,6 +26,8 @@ RECREATED: dict[str, Any] = {"metadata": {"name": "n1", "uid": "u2", "resourceVe
 class Server:
     """Stands for client, lister and recorder: what is cached, what a GET says, how PATCHes end, which Events came."""
 
+    provider_name = "fake"
+
     def __init__(self) -> None:
         self.cached, self.stored = TAINTED, TAINTED
         self.ends: list[Exception] = []

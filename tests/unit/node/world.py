@@ -46,6 +46,8 @@ class Queue:
 class World:
     """One API server, one cloud, one process; `restart` ends that and begins the next."""
 
+    provider_name = "fake"
+
     def __init__(self, *, prefixes: Sequence[str] = ("fake://",)) -> None:
         self.clock = FakeClock()
         self.provider_id_prefixes = tuple(prefixes)
