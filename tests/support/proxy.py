@@ -35,6 +35,8 @@ class ChaosProxy:
         self._spoilt: bytes | None = None
         self._refused: re.Pattern[str] | None = None
         self._away = False
+        self._swallowed: set[socket.socket] = set()
+        self._ended = threading.Event()
         self.watches_cut = 0
         self.requests = 0
         proxy = self
@@ -67,6 +69,7 @@ class ChaosProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
         self._server.shutdown()
         self.cut()
         self._server.server_close()
@@ -105,6 +108,14 @@ class ChaosProxy:
         """From now on answer 500 to requests whose "METHOD path" matches; None: let everything through."""
         self._refused = None if pattern is None else re.compile(pattern)
 
+    def swallow(self) -> None:
+        """From now on the connections that are open lead nowhere, without a sign; new ones work.
+
+        So it is after a load balancer was replaced that sends no resets.
+        """
+        with self._lock:
+            self._swallowed |= self._live
+
     def go_away(self) -> None:
         """An outage: every connection breaks, and new ones end without an answer, until `come_back`."""
         self._away = True
@@ -126,6 +137,10 @@ class ChaosProxy:
 
     def _forward(self, handler: BaseHTTPRequestHandler) -> None:
         if self._away:
+            handler.close_connection = True
+            return
+        if handler.connection in self._swallowed:
+            self._ended.wait()
             handler.close_connection = True
             return
         self.requests += 1

@@ -1,0 +1,42 @@
+"""What happens on the way to the API server, embedded or real: connections that lead nowhere."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from controllers.runtime.apierrors import Unreachable
+from controllers.runtime.clients import MERGE_PATCH, ClientBuilder
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES
+from tests.support.nodes import small_node
+from tests.support.proxy import ChaosProxy
+from tests.support.waiting import eventually
+
+
+@pytest.mark.row("K4")
+def test_connections_that_lead_nowhere_cost_one_timeout(api: Cluster, tmp_path: Path) -> None:
+    """Formerly each of them cost one, which was enough to lose a lease."""
+    api.create(NODES, small_node("n1"))
+    with ChaosProxy(api.url, api.ca_file) as proxy:
+        kubeconfig = proxy.write_kubeconfig(tmp_path / "through-the-proxy", api.token)
+        with ClientBuilder.from_options(kubeconfig=str(kubeconfig)) as clients:
+            rest = clients.rest("test")
+
+            def several_idle() -> bool:
+                threads = [threading.Thread(target=rest.get, args=(NODES,)) for _ in range(8)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                return clients.transport.connections()[1] >= 3
+
+            eventually(several_idle, 60)
+            proxy.swallow()
+            body, path = {"metadata": {"labels": {"a": "b"}}}, f"{NODES}/n1"
+            with pytest.raises(Unreachable, match="timed out"):
+                rest.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout=1)
+            rest.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout=60)
+            assert api.get(path)["metadata"]["labels"]["a"] == "b"
