@@ -108,7 +108,7 @@ class Cloud:
 
 
 class Server:
-    """Nodes by name, as the API server has them; `before_delete` may change them under the controller's feet."""
+    """Nodes by name, as the API server has them; the two hooks may change them under the controller's feet."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Raw] = {}
@@ -116,11 +116,16 @@ class Server:
         self.deletes: list[Raw] = []
         self.deleted: list[str] = []
         self.before_delete: Callable[[], None] = lambda: None
+        self.before_patch: Callable[[], None] = lambda: None
         self.refuse: ApiError | None = None
 
     def request(self, method: str, path: str, *, body: Any, **_: Any) -> Any:
         name = path.rpartition("/")[2]
         if method == "PATCH":
+            self.before_patch()
+            found = self.nodes.get(name)
+            if found is not None and body["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+                raise Conflict("changed", method=method, path=path, status=409, reason="Conflict")
             self.patches.append(body)
             return _Answer({"metadata": {"resourceVersion": "8"}})
         assert method == "DELETE"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Throttled
 from controllers.cloudcalls import AnswerMissing, CallFailed
@@ -477,6 +478,36 @@ def test_out_of_service_is_off_by_default_and_takes_confirmation() -> None:
     assert patch["spec"]["taints"] == [SHUTDOWN, OUT_OF_SERVICE]
 
 
+@pytest.mark.parametrize("out_of_service", [False, True])
+def test_a_node_that_returns_while_its_taint_is_written_is_not_tainted(out_of_service: bool) -> None:
+    """The write conflicts with the kubelet's; the node that is then read is Ready: NoExecute would evict its pods."""
+    bench = Bench(out_of_service=out_of_service)
+    bench.put("n0")
+    bench.cloud.says["n0"] = OFF
+    bench.server.before_patch = lambda: bench.server.nodes.update(n0=_raw(ready="True", version="8"))
+    for _ in range(3):
+        bench.settle(["n0"])
+    assert not bench.server.patches
+
+
+def test_a_node_whose_write_conflicts_and_that_is_still_off_is_tainted() -> None:
+    bench = Bench()
+    bench.put("n0")
+    bench.cloud.says["n0"] = OFF
+    bench.server.before_patch = lambda: bench.server.nodes.update(n0=_raw(taints=[OTHER], version="8"))
+    bench.run("n0")
+    (patch,) = bench.server.patches
+    assert patch["spec"]["taints"] == [OTHER, SHUTDOWN]
+
+
+def test_a_node_that_falls_silent_while_it_is_tidied_up_keeps_its_taint() -> None:
+    bench = Bench()
+    bench.put("n0", ready="True", taints=[SHUTDOWN])
+    bench.server.before_patch = lambda: bench.server.nodes.update(n0=_raw(taints=[SHUTDOWN], version="8"))
+    bench.run("n0")
+    assert not bench.server.patches, "the cloud is asked first"
+
+
 # ---- triggers
 
 
@@ -501,3 +532,25 @@ def test_a_node_that_turns_ready_loses_its_taint_at_once() -> None:
     off, on = bench.put("n0", taints=[SHUTDOWN]), bench.put("n0", taints=[SHUTDOWN], ready="True", version="8")
     bench.triggers.on_update(off, on)
     assert len(bench.queue) == 1
+
+
+# ---- cases
+
+
+def test_a_case_that_another_thread_has_changed_is_not_overwritten() -> None:
+    """Between reading and replacing, an answer is filed or an operator's release: that one stays."""
+    bench, names = _gone(witness=False)
+    bench.run(*names)
+    old = bench.cases.get("n0")
+    assert old is not None
+    bench.cases.replace("n0", old, evolve(old, held=True))
+    held = bench.cases.get("n0")
+    assert held is not None
+    assert bench.cases.release_held() == 1
+    bench.cases.replace("n0", held, evolve(held, held_told=True))
+    now = bench.cases.get("n0")
+    assert now is not None
+    assert (now.released, now.held, now.held_told) == (True, False, False)
+    bench.cases.forget("n0")
+    bench.cases.replace("n0", now, evolve(now, held=True))
+    assert bench.cases.get("n0") is None, "a case that was closed stays closed"
