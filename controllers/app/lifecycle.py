@@ -24,13 +24,14 @@ def _from_zero(value: float) -> str | None:
 
 @attrs.frozen(kw_only=True)
 class NodeLifecycleFlags:
-    """The flags of cloud-node-lifecycle-controller. All but the first are ours."""
+    """The flags of cloud-node-lifecycle-controller. --node-monitor-period and
+    --concurrent-node-lifecycle-syncs are Go's (there 1 by default, here 16); the others are ours."""
 
     node_monitor_period: float = option(
         5.0,
         DURATION,
         "node-monitor-period",
-        "generic",
+        _SECTION,
         "How often nodes that are not ready are looked at, and the cloud is asked about them.",
         check=positive,
     )

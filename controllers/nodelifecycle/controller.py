@@ -15,6 +15,7 @@ from attrs import field, frozen, validators
 from controllers.cloudcalls import CloudCallError
 from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
 from controllers.nodelifecycle.cases import Cases
+from controllers.nodelifecycle.measures import Measures
 from controllers.nodelifecycle.permits import Permits
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
 from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
@@ -124,6 +125,7 @@ class NodeLifecycleController:
         batch = cloud.max_batch
         witnesses = Witnesses(options.breaker.witnesses * batch, again=_AGAIN * batch)
         self._cases = cases
+        self._measures = Measures(metrics, clock)
         self._permits = Permits(
             self._informer.lister,
             cases,
@@ -166,6 +168,7 @@ class NodeLifecycleController:
                 unknown_after=options.unknown_event_after,
                 out_of_service=options.out_of_service_taint,
             ),
+            self._measures,
             metrics,
             clock,
         )
@@ -213,6 +216,7 @@ class NodeLifecycleController:
         return self._permits.release()
 
     def _sweep(self) -> None:
+        began = self._clock.monotonic()
         survey = self._triggers.survey()
         self._cases.keep(survey.not_ready)
         calm = not self._cases.lasting_unknowns(self._clock.monotonic(), 0.0)
@@ -220,7 +224,10 @@ class NodeLifecycleController:
         self._reconciler.tell_unknown()
         if self._options.breaker.enabled:
             self._triggers.call_all_witnesses()
-        log.debug("%d nodes are looked at", self._triggers.enqueue(survey))
+        due = self._triggers.due(survey)
+        self._measures.sweep_began(began, due)
+        self._triggers.enqueue(due)
+        log.debug("%d nodes are looked at", len(due))
 
     def _worker(
         self,

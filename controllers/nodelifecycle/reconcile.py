@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.cloudcalls import CloudCalls
+    from controllers.nodelifecycle.measures import Measures
     from controllers.nodelifecycle.permits import Permits
     from controllers.nodelifecycle.witnesses import Witnesses
     from controllers.runtime.cache import Lister
@@ -72,6 +73,7 @@ class NodeLifecycleReconciler:
         attention: Callable[[V1Node], Attention],
         call_witnesses: Callable[[V1Node], None],
         policy: Policy,
+        measures: Measures,
         metrics: Metrics,
         clock: Clock,
     ) -> None:
@@ -86,6 +88,7 @@ class NodeLifecycleReconciler:
         self._attention = attention
         self._call_witnesses = call_witnesses
         self._policy = policy
+        self._measures = measures
         self._clock = clock
         self._deleted = metrics.counter(
             "node_lifecycle_deleted_nodes_total", "Nodes deleted because their instance is gone."
@@ -108,6 +111,7 @@ class NodeLifecycleReconciler:
                 deliver(key, None)
 
         def answered(name: str, state: InstanceState | Exception) -> None:
+            self._measures.state(state)
             deliver(name, Answer(nodes[name], asked_at, self._clock.monotonic(), state))
 
         if nodes:
@@ -120,6 +124,12 @@ class NodeLifecycleReconciler:
 
         Raises what the cloud answered instead of a state, and what the API server refused.
         """
+        try:
+            return self._reconcile(key, answer)
+        finally:
+            self._measures.worked_on(key)
+
+    def _reconcile(self, key: str, answer: Answer | Exception | None) -> Result | None:
         node = self._lister.get(key)
         if node is None:
             self._cases.forget(key)
@@ -229,9 +239,14 @@ class NodeLifecycleReconciler:
                 nodes[key] = node
             else:
                 deliver(key, None)
+
+        def answered(name: str, found: InstanceMetadata | Exception) -> None:
+            self._measures.metadata(found)
+            deliver(name, (nodes[name], found))
+
         if nodes:
             nameless = [changes.without_provider_id(node) for node in nodes.values()]
-            self._cloud.fetch_metadata(nameless, lambda name, found: deliver(name, (nodes[name], found)), fresh=True)
+            self._cloud.fetch_metadata(nameless, answered, fresh=True)
 
     def tell_successor(self, key: str, answer: Successor | Exception) -> None:
         """Tell a node's owner if another instance has its name now."""

@@ -145,15 +145,16 @@ class NodeLifecycleTriggers:
                     found[zone][key_of(node)] = (uid_of(node), provider_id_of(node))
         return found
 
-    def enqueue(self, survey: Survey) -> int:
-        """Have the nodes worked on that need it, but for those that rest; returns how many."""
+    def due(self, survey: Survey) -> dict[str, int]:
+        """The nodes that need work now, with their priorities: all but those that rest."""
         now = self._clock.monotonic()
-        for name in survey.tidy:
-            self._queue.add(name, TIDY)
-        due = [name for name in survey.not_ready if not self._rests(name, now)]
-        for name in due:
-            self._queue.add(name)
-        return len(due) + len(survey.tidy)
+        asked = {name: 0 for name in survey.not_ready if not self._rests(name, now)}
+        return dict.fromkeys(survey.tidy, TIDY) | asked
+
+    def enqueue(self, due: Mapping[str, int]) -> None:
+        """Have these worked on."""
+        for name, priority in due.items():
+            self._queue.add(name, priority)
 
     def _rests(self, name: str, now: float) -> bool:
         """Whether a timer will bring the node up by itself: the sweep must not bypass a backoff."""

@@ -13,6 +13,7 @@ from cloudprovider import InstanceMetadata, InstanceState
 from cloudprovider.helpers import same_provider_id
 from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
 from controllers.nodelifecycle.cases import Cases
+from controllers.nodelifecycle.measures import Measures
 from controllers.nodelifecycle.permits import Permits
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
 from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
@@ -225,6 +226,7 @@ class Bench:
             self.clock,
             alarm_after=60.0,
         )
+        self.measures = Measures(self.metrics, self.clock)
         self.reconciler = NodeLifecycleReconciler(
             cast(Any, self.server),
             cast(Any, self.lister),
@@ -239,6 +241,7 @@ class Bench:
             Policy(
                 confirmations=confirmations, period=PERIOD, unknown_after=unknown_after, out_of_service=out_of_service
             ),
+            self.measures,
             self.metrics,
             self.clock,
         )
@@ -309,7 +312,9 @@ class Bench:
         self.reconciler.tell_unknown()
         if self.breaker.options.enabled:
             self.triggers.call_all_witnesses()
-        self.triggers.enqueue(survey)
+        due = self.triggers.due(survey)
+        self.measures.sweep_began(self.clock.monotonic(), due)
+        self.triggers.enqueue(due)
 
     def tick(self, seconds: float = PERIOD) -> None:
         """Time passes, then what a sweep brings up is worked on."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from attrs import evolve
 
-from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Throttled
-from controllers.cloudcalls import AnswerMissing, CallFailed
+from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, NotImplementedByProvider, Throttled
+from controllers.cloudcalls import AnswerMissing, CallFailed, InvalidAnswer
 from controllers.nodelifecycle.breaker import BreakerOptions
 from controllers.runtime.apierrors import Conflict, Forbidden, ServerError
 from controllers.runtime.worker import Result
@@ -532,6 +533,66 @@ def test_a_node_that_turns_ready_loses_its_taint_at_once() -> None:
     off, on = bench.put("n0", taints=[SHUTDOWN]), bench.put("n0", taints=[SHUTDOWN], ready="True", version="8")
     bench.triggers.on_update(off, on)
     assert len(bench.queue) == 1
+
+
+# ---- metrics of the Go controller
+
+
+def test_the_metrics_of_the_go_controller_count_answers_by_operation_and_result() -> None:
+    bench = Bench()
+    says: dict[str, InstanceState | Exception] = {
+        "n0": GONE,
+        "n1": OFF,
+        "n2": RUNNING,
+        "n3": UNKNOWN,
+        "n4": NotImplementedByProvider(),
+        "n5": _no_power(),
+    }
+    for name, state in says.items():
+        bench.put(name, provider_id=f"fake://{name}")
+        bench.cloud.says[name] = state
+    bench.cloud.by_name["n0"] = InstanceNotFound("no")
+    bench.run(*says)
+    _ask_successor(bench, "n0")
+    calls = "cloud_node_lifecycle_controller_cloud_provider_calls_total"
+    counted = {
+        (operation, result): bench.metrics.value(calls, operation=operation, result=result) or 0
+        for operation in ("instance_exists", "instance_shutdown", "instance_metadata")
+        for result in ("success", "error", "instance_not_found", "not_implemented", "canceled")
+    }
+    assert {key: value for key, value in counted.items() if value} == {
+        ("instance_exists", "success"): 2,
+        ("instance_exists", "instance_not_found"): 1,
+        ("instance_exists", "error"): 1,
+        ("instance_exists", "not_implemented"): 1,
+        ("instance_shutdown", "success"): 2,
+        ("instance_shutdown", "error"): 1,
+        ("instance_metadata", "instance_not_found"): 1,
+    }
+
+
+def _no_power() -> Exception:
+    return InvalidAnswer("instance_shutdown", ["it is no bool"])
+
+
+def test_a_sweep_is_measured_once_from_its_beginning_to_its_last_node() -> None:
+    bench = Bench()
+    name = "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds"
+    bench.sweep()
+    assert bench.metrics.value(f"{name}_count") == 1, "a sweep without work is one too"
+    bench.put("n0")
+    bench.put("n1")
+    bench.sweep()
+    bench.clock.advance(3)
+    bench.run("n0")
+    bench.sweep()
+    assert bench.metrics.value(f"{name}_count") == 1
+    bench.clock.advance(1)
+    bench.run("n0", "n1")
+    assert bench.metrics.value(f"{name}_count") == 2
+    assert bench.metrics.value(f"{name}_sum") == 4
+    buckets = re.findall(rf'{name}_bucket{{le="([^"]+)"}}', bench.metrics.text().decode())
+    assert [float(bound) for bound in buckets[:-1]] == [0.001 * 2**step for step in range(15)]
 
 
 # ---- cases

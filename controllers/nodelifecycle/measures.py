@@ -1,0 +1,93 @@
+"""Metrics with the names and meanings of the Go controller (beside stages 3 to 5). No I/O.
+
+From the sweeps and the cloud's answers to the metrics of the process. What is asked in a batch counts once for each
+node: an answer about a node is one to `instance_exists`, and to `instance_shutdown` if the instance exists.
+
+Follows: controllers/nodelifecycle/metrics.go and MonitorNodes of k8s.io/cloud-provider 0.37.2.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from cloudprovider import CallCancelled, InstanceNotFound, InstanceState, NotImplementedByProvider
+from controllers.cloudcalls import CallsClosed
+from controllers.runtime.metrics import exponential_buckets
+
+if TYPE_CHECKING:
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.metrics import Metrics
+
+_EXISTS: Final = "instance_exists"
+_SHUTDOWN: Final = "instance_shutdown"
+_METADATA: Final = "instance_metadata"
+
+
+class Measures:
+    """How long the sweeps take, and what the cloud answered. Thread-safe."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._began = 0.0
+        self._left: set[str] = set()
+        self._duration = metrics.histogram(
+            "cloud_node_lifecycle_controller_monitor_nodes_duration_seconds",
+            "Time from a look at all nodes until all those that needed it have been worked on.",
+            buckets=exponential_buckets(0.001, 2, 15),
+        )
+        self._calls = metrics.counter(
+            "cloud_node_lifecycle_controller_cloud_provider_calls_total",
+            "What the cloud answered to questions about nodes, by operation and result.",
+            ["operation", "result"],
+        )
+
+    def sweep_began(self, began: float, keys: Collection[str]) -> None:
+        """A look at all nodes brought these up. One that begins before the work of the last is done is part of it."""
+        with self._lock:
+            if not self._left:
+                self._began = began
+            self._left.update(keys)
+            if not self._left:
+                self._observe()
+
+    def worked_on(self, key: str) -> None:
+        """The key has been worked on, well or not, or needs no work any more."""
+        with self._lock:
+            if key in self._left:
+                self._left.remove(key)
+                if not self._left:
+                    self._observe()
+
+    def state(self, state: InstanceState | Exception) -> None:
+        """The cloud answered, or failed to, whether an instance exists and runs."""
+        if isinstance(state, Exception):
+            method = getattr(state, "method", "")
+            self._count(_SHUTDOWN if _SHUTDOWN in method else _EXISTS, _result(state))
+        elif state is InstanceState.GONE:
+            self._count(_EXISTS, "instance_not_found")
+        else:
+            self._count(_EXISTS, "success")
+            self._count(_SHUTDOWN, "success")
+
+    def metadata(self, found: object) -> None:
+        """The cloud answered, or failed to, which instance has a node's name."""
+        self._count(_METADATA, _result(found) if isinstance(found, Exception) else "success")
+
+    def _count(self, operation: str, result: str) -> None:
+        self._calls.labels(operation=operation, result=result).inc()
+
+    def _observe(self) -> None:
+        self._duration.observe(self._clock.monotonic() - self._began)
+
+
+def _result(error: Exception) -> str:
+    if isinstance(error, NotImplementedByProvider):
+        return "not_implemented"
+    if isinstance(error, InstanceNotFound):
+        return "instance_not_found"
+    if isinstance(error, CallCancelled | CallsClosed):
+        return "canceled"
+    return "error"
