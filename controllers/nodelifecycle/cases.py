@@ -60,6 +60,8 @@ class Case:
     """Confirmed gone, and held back: the cloud is not believed, or the count is used up."""
     held_told: bool = False
     """Its owner was told so."""
+    out_of_service: bool = False
+    """The out-of-service taint was written since the first answer of this row: who removes it has the last word."""
     released: bool = False
     """Held back once, and let go by an operator."""
     rests_until: float = 0.0

@@ -19,6 +19,7 @@ from cloudprovider import InstanceMetadata, InstanceState
 from controllers.nodelifecycle import changes
 from controllers.nodelifecycle.cases import Answer, Case, Cases
 from controllers.nodelifecycle.changes import Attention, is_ready, provider_id_of
+from controllers.nodelifecycle.pace import Pace
 from controllers.runtime.apierrors import ApiError, Conflict, NotFound, ServerError, Unreachable
 from controllers.runtime.patch import ObjectReplaced, Patch, apply
 from controllers.runtime.resources import NODES, key_of, uid_of, version_of
@@ -89,6 +90,7 @@ class NodeLifecycleReconciler:
         self._call_witnesses = call_witnesses
         self._policy = policy
         self._measures = measures
+        self._pace = Pace()
         self._clock = clock
         self._deleted = metrics.counter(
             "node_lifecycle_deleted_nodes_total", "Nodes deleted because their instance is gone."
@@ -139,7 +141,7 @@ class NodeLifecycleReconciler:
             self._cases.forget(key)
             self._testify(key, node, answer)
             if attention is Attention.TIDY:
-                self._write(node, lambda fresh: self._returned(fresh) if is_ready(fresh) else Patch())
+                self._write(node, "returned", lambda fresh: self._returned(fresh) if is_ready(fresh) else Patch())
             return None
         if isinstance(answer, Exception):
             raise answer
@@ -152,7 +154,7 @@ class NodeLifecycleReconciler:
             self._unknown(key, case, answer.state)
             raise answer.state
         if answer.state is InstanceState.RUNNING:
-            self._write(node, self._returned)
+            self._write(node, "returned", self._returned)
             return None
         if answer.state is InstanceState.SHUTDOWN:
             return self._shut_down(key, node, case)
@@ -177,11 +179,15 @@ class NodeLifecycleReconciler:
 
     def _shut_down(self, key: str, node: V1Node, case: Case) -> Result | None:
         confirmed = case.answers >= self._policy.confirmations
-        out_of_service = self._policy.out_of_service and confirmed
+        evict = self._policy.out_of_service and confirmed and not case.out_of_service
         self._write(
             node,
-            lambda fresh: Patch() if is_ready(fresh) else changes.shut_down(fresh, out_of_service=out_of_service),
+            "shut down",
+            lambda fresh: Patch() if is_ready(fresh) else changes.shut_down(fresh, out_of_service=evict),
+            at_once=evict,
         )
+        if evict:
+            self._cases.replace(key, case, evolve(case, out_of_service=True))
         return None if confirmed or not self._policy.out_of_service else self._ask_again(key, case)
 
     def _ask_again(self, key: str, case: Case) -> Result:
@@ -289,11 +295,14 @@ class NodeLifecycleReconciler:
 
     # ---- writing
 
-    def _write(self, node: V1Node, plan: Callable[[V1Node], Patch]) -> None:
+    def _write(self, node: V1Node, wish: str, plan: Callable[[V1Node], Patch], *, at_once: bool = False) -> None:
+        key, uid = key_of(node), uid_of(node)
+        if not at_once and not self._pace.allows(key, uid, wish, self._clock.monotonic()):
+            return  # it was written a short while ago, and somebody has undone it
         try:
-            apply(
+            written = apply(
                 self._rest,
-                NODES.key_path(key_of(node)),
+                NODES.key_path(key),
                 node,
                 lambda fresh: (plan(fresh),),
                 NODES.parse,
@@ -301,6 +310,8 @@ class NodeLifecycleReconciler:
             )
         except (NotFound, ObjectReplaced):
             return  # deleted or recreated meanwhile: its own event brings the new one
+        if written is not None:
+            self._pace.wrote(key, uid, wish, self._clock.monotonic())
 
     def _delete(self, key: str, node: V1Node) -> bool:
         """Delete this node as it was judged; returns whether it was. Another version is looked at first."""
