@@ -8,7 +8,8 @@ the run ended with                   then                                       
 ===================================  ================================================  ==================
 None or ``DONE``                     backoff forgotten                                 success
 ``Result(requeue_after=s)``          backoff forgotten, again in s seconds             requeue_after
-exception with `retry_after` over 0  again in that many seconds, backoff as it was     retry_after
+exception with `retry_after` over 0  again in that many seconds, at least, and         retry_after
+                                     an ApiError no sooner than with backoff
 ``TerminalError``                    backoff forgotten, not again                      terminal
 ``Parked``                           closed until its future ends, then backoff        parked
 any other exception                  again with backoff, or soon after an outage ends  error
@@ -17,6 +18,7 @@ any other exception                  again with backoff, or soon after an outage
 
 import logging
 import math
+import random
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from functools import partial
@@ -43,6 +45,11 @@ P = ParamSpec("P")
 _RESULTS = ("success", "requeue_after", "retry_after", "terminal", "parked", "error")
 _EXPECTED = (ApiError, CloudProviderError, OSError)
 _LONGEST_TEXT = 1000
+
+LEAST_WAIT = 1.0
+"""Seconds that a key waits at least when an error names a time."""
+SPREAD = 0.1
+"""The share of a named time that is added at most, by chance."""
 
 
 def _seconds(instance: object, attribute: object, value: float | None) -> None:
@@ -112,8 +119,10 @@ class Settler(Generic[K]):
         clock: Clock,
         noun: str = "key",
         recall: Recall | None = None,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._queue = queue
+        self._chance = chance
         self._name = queue.name
         self._on_error = on_error
         self._failures: FailureLog[K] = FailureLog(queue.name, logger, clock=clock, noun=noun)
@@ -194,7 +203,7 @@ class Settler(Generic[K]):
             self._queue.forget(key)
             level, result, fate = logging.ERROR, "terminal", "not tried again before its next event"
         elif (delay := _retry_after(error)) is not None:
-            self._queue.add_after(key, delay)
+            delay = self._as_asked(key, error, delay)
             level, result, fate = logging.INFO, "retry_after", f"retrying in {seconds_text(delay)} as asked"
         else:
             delay = self._back_off(key, error)
@@ -214,6 +223,19 @@ class Settler(Generic[K]):
             if isinstance(error, Parked):
                 error.until.add_done_callback(lambda _: self._unpark(key, error))
                 self._parked.inc()
+
+    def _as_asked(self, key: K, error: Exception, asked: float) -> float:
+        """Requeue the key for the time that was named for it, and return the seconds until it can run.
+
+        No sooner than that, nor than a second, and a tenth of it spreads those who were told the same. An API server that
+        names the same time again and again is busy, so against it the key backs off all the same; a provider that does
+        waits for something in the cloud, and is asked at its own pace.
+        """
+        delay = max(asked, LEAST_WAIT) * (1.0 + SPREAD * self._chance())
+        if isinstance(error, ApiError):
+            return self._queue.add_rate_limited(key, least=delay)
+        self._queue.add_after(key, delay)
+        return delay
 
     def _back_off(self, key: K, error: Exception) -> float:
         """Requeue the key, and return the seconds until it can run."""

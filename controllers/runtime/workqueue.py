@@ -66,12 +66,12 @@ class WorkQueue(QueueCore[K]):
                 now = self._catch_up()
                 self._add_after(self._item(key), delay, priority, now)
 
-    def add_rate_limited(self, key: K, priority: int | None = None) -> float:
-        """Have the key run after its backoff, count one more failure, and return the backoff (see also `next_run`)."""
+    def add_rate_limited(self, key: K, priority: int | None = None, *, least: float = 0.0) -> float:
+        """Have the key run after its backoff, `least` seconds at least; count a failure, return the delay (`next_run`)."""
         with self._lock:
             now = self._catch_up()
             item = self._item(key)
-            delay = self._backoff.delay(item.failures, self._chance())
+            delay = max(least, self._backoff.delay(item.failures, self._chance()))
             if not self._closed:
                 item.failures += 1
                 self._add_after(item, delay, priority, now)

@@ -20,6 +20,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.metrics = Metrics()
+        self.chance = 0.0
         self.queue: WorkQueue[str] = WorkQueue(
             "Nodes", clock=self.clock, metrics=self.metrics, backoff=Backoff(1.0, 60.0, 0.0)
         )
@@ -29,6 +30,7 @@ class Bench:
             on_error=lambda key, error: self.reported.append((key, error)),
             metrics=self.metrics,
             clock=self.clock,
+            chance=lambda: self.chance,
         )
         self.take()
 
@@ -106,12 +108,33 @@ def test_an_exception_backs_off_each_time_longer(bench: Bench) -> None:
 
 
 @pytest.mark.row("S4")
+@pytest.mark.row("K10")
+def test_an_api_server_that_names_the_same_time_again_and_again_is_asked_ever_more_rarely(bench: Bench) -> None:
+    delays = []
+    for _ in range(8):
+        bench.run(TooManyRequests("busy", status=429, retry_after=7.0))
+        delays.append(bench.next_run())
+    assert delays == [7, 7, 7, 8, 16, 32, 60, 60]
+    bench.run(DONE)
+    bench.take()
+    bench.run(TooManyRequests("busy", status=429, retry_after=7.0))
+    assert bench.next_run() == 7
+
+
+@pytest.mark.row("K10")
+def test_a_named_time_is_a_second_at_least_and_varies(bench: Bench) -> None:
+    bench.run(RetryError("being built", retry_after=0.01))
+    assert bench.next_run() == 1.0
+    bench.chance = 1.0
+    bench.run(RetryError("being built", retry_after=70.0))
+    assert bench.next_run() == 77.0
+
+
 @pytest.mark.parametrize(
     "error",
     [
         RetryError("being built", retry_after=7.0),
         Throttled("slowly", retry_after=7.0),
-        TooManyRequests("busy", status=429, retry_after=7.0),
     ],
 )
 def test_retry_after_is_obeyed_and_is_no_failure(bench: Bench, error: Exception) -> None:
