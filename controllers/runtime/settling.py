@@ -227,9 +227,9 @@ class Settler(Generic[K]):
     def _as_asked(self, key: K, error: Exception, asked: float) -> float:
         """Requeue the key for the time that was named for it, and return the seconds until it can run.
 
-        No sooner than that, nor than a second, and a tenth of it spreads those who were told the same. An API server that
-        names the same time again and again is busy, so against it the key backs off all the same; a provider that does
-        waits for something in the cloud, and is asked at its own pace.
+        No sooner than that, nor than a second, and a tenth of it spreads those who were told the same. An API server
+        that names the same time again and again is busy, so against it the key backs off all the same; a provider that
+        does waits for something in the cloud, and is asked at its own pace.
         """
         delay = max(asked, LEAST_WAIT) * (1.0 + SPREAD * self._chance())
         if isinstance(error, ApiError):
