@@ -67,7 +67,7 @@ class WorkQueue(QueueCore[K]):
                 self._add_after(self._item(key), delay, priority, now)
 
     def add_rate_limited(self, key: K, priority: int | None = None, *, least: float = 0.0) -> float:
-        """Have the key run after its backoff, `least` seconds at least; count a failure, return the delay (`next_run`)."""
+        """Have the key run after its backoff, `least` seconds at least; count a failure; return the delay."""
         with self._lock:
             now = self._catch_up()
             item = self._item(key)
