@@ -4,15 +4,16 @@ The informer pushes changes under its lock, in the order in which the cache took
 functions that `add_handler` was given, usually a controller's `triggers.py`. For each object a handler sees
 add, update*, delete, add, ... where `old` of an update is exactly the object that it saw last.
 
-A handler that hangs must not eat the memory: beyond 10,000 waiting events, an update whose predecessor for the same
-object still waits is merged into it. The sequence stays as described, and then holds a bounded number of objects.
+A handler that hangs must not eat the memory: beyond 10,000 waiting events a change is merged into the one that waits
+for the same key. Add and update become an add, update and delete a delete, and an object that came and went meanwhile
+is not shown at all; a delete and the add of its successor stay two. The sequence stays as described, and holds no more.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic
 
@@ -47,9 +48,9 @@ class Handlers(Generic[T]):
 
 
 class _Entry(Generic[T]):
-    """A waiting call. `kind` None marks the end of the initial adds."""
+    """A waiting call. `kind` None marks the end of the initial adds. `before`: the delete in front of this add."""
 
-    __slots__ = ("initial", "key", "kind", "new", "old")
+    __slots__ = ("before", "initial", "key", "kind", "new", "old")
 
     def __init__(self, kind: ChangeKind | None, key: str, old: T | None, new: T | None, initial: bool) -> None:
         self.kind = kind
@@ -57,6 +58,7 @@ class _Entry(Generic[T]):
         self.old = old
         self.new = new
         self.initial = initial
+        self.before: _Entry[T] | None = None
 
 
 class Delivery(Generic[T]):
@@ -85,7 +87,7 @@ class Delivery(Generic[T]):
         self._period = resync_period
         self._clock = clock
         self._condition = threading.Condition(threading.Lock())
-        self._entries: deque[_Entry[T]] = deque()
+        self._entries: OrderedDict[_Entry[T], None] = OrderedDict()  # in their order; any one can be taken out
         self._tails: dict[str, _Entry[T]] = {}  # the last waiting entry of each object
         self._synced = False
         self._closed = False
@@ -151,22 +153,34 @@ class Delivery(Generic[T]):
     def _append(self, entry: _Entry[T]) -> None:
         if self._closed:
             return
-        self._entries.append(entry)
+        self._entries[entry] = None
         if entry.kind is not None:
+            tail = self._tails.get(entry.key)
+            if tail is not None and tail.kind is ChangeKind.DELETE:
+                entry.before = tail
             self._tails[entry.key] = entry
 
     def _merge(self, change: Change[T]) -> bool:
         """Let the waiting add or update of the same object show the newer state instead."""
         tail = self._tails.get(change.key)
-        if change.kind is not ChangeKind.UPDATE or tail is None or tail.kind is ChangeKind.DELETE:
+        if tail is None or tail.kind is ChangeKind.DELETE:
             return False
         if not self._merging:
             self._merging = True
             log.warning(
-                "%s: handler %s is %d events behind; further updates of the same objects are merged",
+                "%s: handler %s is %d events behind; further changes of the same objects are merged",
                 self._resource, self.name, len(self._entries),
             )  # fmt: skip
-        tail.new = change.new
+        if change.kind is ChangeKind.UPDATE:
+            tail.new = change.new
+        elif tail.kind is ChangeKind.UPDATE:
+            tail.kind, tail.old, tail.new = ChangeKind.DELETE, change.old, None
+        else:  # it came and went, and the handler never saw it
+            del self._entries[tail]
+            if tail.before is not None and tail.before in self._entries:
+                self._tails[change.key] = tail.before
+            else:
+                del self._tails[change.key]
         return True
 
     def _run(self) -> None:
@@ -196,7 +210,7 @@ class Delivery(Generic[T]):
                 if self._closed:
                     return None
                 if self._entries:
-                    entry = self._entries.popleft()
+                    entry, _ = self._entries.popitem(last=False)
                     if self._tails.get(entry.key) is entry:
                         del self._tails[entry.key]
                     self._merging = self._merging and bool(self._entries)

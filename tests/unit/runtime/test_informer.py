@@ -412,9 +412,33 @@ class TestBacklog:
         slow.gate.set()
         until(lambda: registration.pending() == 0 and slow.calls[-1][-1] is False)
         assert slow.calls == [
-            ("add", "a", "1", True), ("update", "a", "1", "6"), ("update", "a", "6", "55"), ("delete", "a", "60"),
-            ("add", "a", "101", False),
+            ("add", "a", "1", True), ("update", "a", "1", "6"), ("delete", "a", "60"), ("add", "a", "101", False),
         ]  # fmt: skip
+
+    @pytest.mark.row("K11")
+    def test_what_comes_and_goes_behind_a_hanging_handler_takes_one_entry_per_object(
+        self, worlds: Make, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(handlers, "MERGE_ABOVE", 3)
+        world, slow = worlds(raw_node("a", 1)), Recorder()
+        slow.gate.clear()
+        registration = world.handle(slow, name="slow")
+        world.informer.start()
+        feed = world.server.feed()
+        assert slow.hangs.wait(WAIT)
+        for version in range(10, 210, 4):
+            feed.put(event("DELETED", raw_node("a", version, f"uid-{version}" if version > 10 else "")))
+            feed.put(event("ADDED", raw_node("a", version + 1, f"uid-{version + 4}")))
+            feed.put(event("ADDED", raw_node(f"passing-{version}", version + 2)))
+            feed.put(event("DELETED", raw_node(f"passing-{version}", version + 3)))
+        feed.put(event("ADDED", raw_node("last", 300)))
+        until(lambda: world.informer.lister.get("last") is not None)
+        assert registration.pending() <= 6
+        slow.gate.set()
+        until(lambda: registration.pending() == 0 and slow.calls[-1][1] == "last")
+        of_a = [call for call in slow.calls if call[1] == "a"]
+        assert [call[0] for call in of_a] == ["add", "delete"] * (len(of_a) // 2) + ["add"]
+        assert of_a[-1] == ("add", "a", "207", False)
 
     def test_what_was_delivered_is_not_merged_into(self, worlds: Make, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(handlers, "MERGE_ABOVE", 2)
