@@ -16,6 +16,7 @@ from typing import Any
 from attrs import frozen
 
 from controllers.runtime.clock import Clock, ClockEvent
+from controllers.runtime.progress import bounded
 
 __all__ = ["Cancellation", "Flow", "Inbox", "Job", "JobState"]
 
@@ -104,7 +105,8 @@ class Inbox:
             left = None if until == math.inf else until - clock.monotonic()
             if left is None or left > 0:
                 self.wake_at = until
-                clock.wait(self.condition, left)
+                with bounded():  # the gateway's deadlines end it: no stall of the worker that waits
+                    clock.wait(self.condition, left)
                 self.wake_at = -math.inf
 
 

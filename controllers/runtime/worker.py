@@ -13,6 +13,7 @@ from prometheus_client import Counter
 from controllers.runtime.answers import Answers, Batch
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.progress import Progress
 from controllers.runtime.settling import (
     DONE,
     Aborted,
@@ -44,7 +45,8 @@ K = TypeVar("K", bound=Hashable)
 A = TypeVar("A")
 
 STALL_AFTER = 180.0
-"""Seconds after which a key that is still worked on, or that nobody takes, makes a controller unhealthy."""
+"""Seconds after which a key that is still worked on, or that nobody takes, makes a controller unhealthy. Waits for the
+cloud do not count, as their deadlines are the gateway's (`progress.py`); six times the 30 s of an API request do."""
 
 
 class NotAnswered(Exception):
@@ -58,6 +60,7 @@ class _Working(Generic[K]):
         self._queue = queue
         self._settler = settler
         self._stall_after = stall_after
+        self._progress = Progress(clock)
         self._clock = clock
         self._pools: list[LoopThreads] = []
         self._started = False
@@ -119,13 +122,14 @@ class _Working(Generic[K]):
         missing = sum(pool.missing() for pool in self._pools)
         if missing:
             return name, False, f"{missing} of {sum(pool.count for pool in self._pools)} threads are gone"
-        seconds, key = self._queue.oldest_running()
-        if seconds > self._stall_after:
-            return name, False, f"{key} has been worked on for {seconds:.0f} s"
+        busy, what = self._progress.longest()
+        if busy > self._stall_after:
+            return name, False, f"{what} has been worked on for {busy:.0f} s, waits for the cloud aside"
         waits = self._queue.oldest_waiting()
         idle = self._clock.monotonic() - self._settler.last_settled
-        if min(waits, idle) > self._stall_after:
+        if min(waits, idle) > self._stall_after and not self._progress.active():
             return name, False, f"{len(self._queue)} keys wait, and none was finished for {idle:.0f} s"
+        seconds = self._queue.oldest_running().seconds
         parked = len(self._queue.parked())
         return name, True, f"{len(self._queue)} keys wait, the longest run takes {seconds:.1f} s, {parked} parked"
 
@@ -169,7 +173,8 @@ class Worker(_Working[K]):
             except ShutDown:
                 return
             if key is not None:
-                self._settler.run(key, self._reconcile, key)
+                with self._progress.work(key):
+                    self._settler.run(key, self._reconcile, key)
 
 
 class BatchWorker(_Working[K], Generic[K, A]):
@@ -239,7 +244,8 @@ class BatchWorker(_Working[K], Generic[K, A]):
                 keys = self._queue.get_many(self._max_batch, self._linger)
             except ShutDown:
                 return
-            self._ask_for(keys)
+            with self._progress.work(f"a batch of {len(keys)} keys ({keys[0]}, ...)"):
+                self._ask_for(keys)
 
     def _ask_for(self, keys: Sequence[K]) -> None:
         name = self._queue.name
@@ -271,7 +277,8 @@ class BatchWorker(_Working[K], Generic[K, A]):
     def _work(self) -> None:
         while (pair := self._answers.take()) is not None:
             key, answer = pair
-            self._settler.run(key, self._reconcile, key, answer)
+            with self._progress.work(key):
+                self._settler.run(key, self._reconcile, key, answer)
 
     def _end_of_keys(self) -> None:
         self._answers.close()

@@ -326,7 +326,7 @@ class TestHealth:
         bench.clock.advance(1.0)
         name, healthy, detail = worker.health()
         assert (name, healthy) == ("Nodes", False)
-        assert detail == "node-7 has been worked on for 181 s"
+        assert detail == "node-7 has been worked on for 181 s, waits for the cloud aside"
         gate.set()
         assert bench.queue.wait_drained()
         assert worker.health()[1] is True

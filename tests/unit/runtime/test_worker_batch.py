@@ -375,7 +375,11 @@ class TestStop:
         worker = bench.start(fetch, stall_after=60.0)
         taken(bench.batches, 1)
         bench.clock.advance(61.0)
-        assert worker.health() == ("Nodes", False, "a has been worked on for 61 s")
+        assert worker.health() == (
+            "Nodes",
+            False,
+            "a batch of 1 keys (a, ...) has been worked on for 61 s, waits for the cloud aside",
+        )
         hung.set()
         assert bench.queue.wait_drained()
         assert worker.health()[1]
