@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYTEST_WORKERS ?= 2
 
-.PHONY: run test lint format bench envtest lock clean
+.PHONY: run test lint format bench mutants envtest lock clean
 
 # Only `make run KUBECONFIG=...` names a cluster: one exported in the shell must not be written to by accident.
 run: $(READY)  ## a small cluster whose nodes are initialised before your eyes; KUBECONFIG=... uses a real one
@@ -26,6 +26,9 @@ format: $(READY)
 
 bench: $(READY) envtest  ## the figures under docs/benchmarks.md, over the real API server
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+mutants: $(READY)  ## change one thing at a time in the modules that decide, and print what their unit tests miss
+	$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)
 
 envtest: $(READY)  ## build kube-apiserver and etcd once, into the user's cache (three minutes)
 	@$(BIN)/python -m tests.envtest
