@@ -173,8 +173,11 @@ class Worker(_Working[K]):
             except ShutDown:
                 return
             if key is not None:
-                with self._progress.work(key):
-                    self._settler.run(key, self._reconcile, key)
+                self._settler.run(key, self._run, key)
+
+    def _run(self, key: K) -> Result | None:
+        with self._progress.work(key):  # over before the key is settled: parked, it is nobody's work
+            return self._reconcile(key)
 
 
 class BatchWorker(_Working[K], Generic[K, A]):
@@ -244,14 +247,14 @@ class BatchWorker(_Working[K], Generic[K, A]):
                 keys = self._queue.get_many(self._max_batch, self._linger)
             except ShutDown:
                 return
-            with self._progress.work(f"a batch of {len(keys)} keys ({keys[0]}, ...)"):
-                self._ask_for(keys)
+            self._ask_for(keys)
 
     def _ask_for(self, keys: Sequence[K]) -> None:
         name = self._queue.name
         batch = Batch(name, keys, self._answers, lambda kind: self._strays.labels(name, kind).inc())
         try:
-            self._fetch(tuple(keys), batch.deliver)
+            with self._progress.work(f"a batch of {len(keys)} keys ({keys[0]}, ...)"):
+                self._fetch(tuple(keys), batch.deliver)
         except Exception as error:
             missing = batch.close()
             logger.warning(
@@ -277,8 +280,11 @@ class BatchWorker(_Working[K], Generic[K, A]):
     def _work(self) -> None:
         while (pair := self._answers.take()) is not None:
             key, answer = pair
-            with self._progress.work(key):
-                self._settler.run(key, self._reconcile, key, answer)
+            self._settler.run(key, self._run, key, answer)
+
+    def _run(self, key: K, answer: A | Exception) -> Result | None:
+        with self._progress.work(key):
+            return self._reconcile(key, answer)
 
     def _end_of_keys(self) -> None:
         self._answers.close()
