@@ -25,8 +25,8 @@ def leaving(scale: float) -> Scenario:
         "the confirmation begins with the cloud's answer that confirms the first of them: for ours the second word "
         f"that a node is gone, asked for a monitor period ({MONITOR_PERIOD:.0f} s) after the first one; for the Go "
         "controller, which deletes at once, the first. The last column is the longest that a single node waited from "
-        "its own confirming answer. Before it deletes, ours also asks about the Ready nodes of the zone, to see whether "
-        "the cloud tells the truth there.",
+        "its own confirming answer. Before it deletes, ours also asks about the Ready nodes of the zone, to see if the "
+        "cloud tells the truth there.",
         (
             Figure("since_gone", "since gone, s"),
             Figure("since_confirmation", "since the first confirmation, s"),
