@@ -3,8 +3,13 @@
 The gateway reports how its calls ended; the settlers (stage 4) report the keys that wait because a call failed. An
 outage is a run of failed calls without one answer between. While it lasts, one key at a time is a scout and comes back
 soon, although its back-off has grown; the first answer ends the back-off of the others. They come back gently: a few,
-and two more for every further answer, so that a cloud that has just returned is asked as fast as it answers, within the
-gateway's own limits. Without this, keys would wait for up to a minute after the cloud's return.
+two more for every further answer, and one more for each that is done, as not every key has a question to the cloud. So
+a cloud that has just returned is asked as fast as it answers, within the gateway's own limits. Without this, keys would
+wait for up to a minute after the cloud's return.
+
+A failure may be heard of late: while the process is busy, the last failed answers of the outage wait for a thread when
+the first good one is there already; and a cloud that returns may stumble. So a key that fails soon after an outage
+comes back after a second, two and four, before its back-off counts again.
 
 One object of a user proves nothing: a Service that the cloud refuses, in a cluster where nothing else happens, is no
 outage. Nor is a cloud that throttles, or says "not found": it answers.
@@ -12,6 +17,7 @@ outage. Nor is a cloud that throttles, or says "not found": it answers.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -35,6 +41,8 @@ _SCOUT_SHARE = 1 / 12  # later so much of the outage's age
 _SCOUT_LONGEST = 60.0
 _FIRST = 8  # keys that the first answer brings back
 _EACH = 2  # and each further one
+_AFTER = 30.0  # seconds after an outage in which a failure may still be one of it
+_AGAIN = (1.0, 2.0, 4.0)  # seconds after which a key that fails then comes back
 
 
 @frozen
@@ -61,6 +69,9 @@ class Outage:
         self._scout_due = 0.0
         self._waiting: OrderedDict[Hashable, Callable[[], object]] = OrderedDict()
         self._returning: OrderedDict[Hashable, Callable[[], object]] = OrderedDict()
+        self._back: set[Hashable] = set()  # brought back, and not heard of since
+        self._ended = -math.inf  # the last outage
+        self._late: dict[Hashable, int] = {}  # how often a key failed after it
 
     # ---- by the gateway
 
@@ -68,18 +79,21 @@ class Outage:
         """The cloud answered a call, with an answer about so many keys."""
         if not self._calls and not self._returning:
             return
-        back: list[Callable[[], object]] = []
+        now = self._clock.monotonic()
         with self._lock:
             number = _EACH * items
             if self._is_on():
                 number = max(number, _FIRST)
                 self._returning.update(self._waiting)
+                self._back.clear()
+                if now >= self._ended + _AFTER:
+                    self._late.clear()
+                self._ended = now
             # Without an outage they have their own back-off; those that are forgotten meanwhile must not pile up here.
             self._waiting.clear()
             self._calls = 0
             self._about.clear()
-            while self._returning and len(back) < number:
-                back.append(self._returning.popitem(last=False)[1])
+            back = self._next(number)
         for bring_back in back:
             bring_back()
 
@@ -107,21 +121,35 @@ class Outage:
             self.settled(token)
             return None
         now = self._clock.monotonic()
+        pause: float | None = None
+        back: list[Callable[[], object]] = []
         with self._lock:
             self._returning.pop(token, None)
             self._waiting[token] = bring_back
-            if not self._is_on() or now < self._scout_due:
-                return None
-            pause = min(max(_SCOUT, (now - self._since) * _SCOUT_SHARE), _SCOUT_LONGEST)
-            self._scout_due = now + pause
-            return pause
+            if not self._is_on():
+                back = self._reported(token)
+                times = self._late.get(token, 0)
+                if now < self._ended + _AFTER and times < len(_AGAIN):
+                    self._late[token] = times + 1
+                    pause = _AGAIN[times]
+            elif now >= self._scout_due:
+                pause = min(max(_SCOUT, (now - self._since) * _SCOUT_SHARE), _SCOUT_LONGEST)
+                self._scout_due = now + pause
+        for other in back:
+            other()
+        return pause
 
     def settled(self, token: Hashable) -> None:
         """The work waits no longer for the cloud."""
-        if token in self._waiting or token in self._returning:
-            with self._lock:
-                self._waiting.pop(token, None)
-                self._returning.pop(token, None)
+        if not any(token in known for known in (self._waiting, self._returning, self._back, self._late)):
+            return
+        with self._lock:
+            self._waiting.pop(token, None)
+            self._returning.pop(token, None)
+            self._late.pop(token, None)
+            back = self._reported(token)
+        for other in back:
+            other()
 
     # ---- inside, with the lock held
 
@@ -129,3 +157,19 @@ class Outage:
         if self._calls < _RUN:
             return False
         return len(self._about) > 1 or not any(key.startswith("service/") for key in self._about)
+
+    def _next(self, number: int) -> list[Callable[[], object]]:
+        """Those that come back now."""
+        back: list[Callable[[], object]] = []
+        while self._returning and len(back) < number:
+            token, bring_back = self._returning.popitem(last=False)
+            self._back.add(token)
+            back.append(bring_back)
+        return back
+
+    def _reported(self, token: Hashable) -> list[Callable[[], object]]:
+        """One that was brought back has run: the next one takes its place, even if it had nothing to ask the cloud."""
+        if token not in self._back:
+            return []
+        self._back.discard(token)
+        return self._next(1)

@@ -100,6 +100,43 @@ def test_a_service_that_the_cloud_refuses_is_no_outage(bench: Bench) -> None:
     assert bench.outage.trouble() is not None
 
 
+def test_a_failure_that_is_heard_of_after_the_first_answer_does_not_wait_out_its_back_off(bench: Bench) -> None:
+    """The process is busy: the last failed calls of the outage are settled when the cloud answers others already."""
+    bench.fail(*keys(3))
+    bench.clock.advance(60.0)
+    bench.outage.call_answered(items=100)
+    assert bench.outage.failed("node/late", DOWN, list) == 1.0
+    bench.outage.call_answered(items=100)
+    bench.clock.advance(29.0)
+    waits = [bench.outage.failed("node/late", DOWN, list) for _ in range(4)]
+    assert waits == [2.0, 4.0, None, None], "a key that is sick itself keeps to its back-off"
+    bench.clock.advance(1.0)
+    assert bench.outage.failed("node/other", DOWN, list) is None
+
+
+def test_a_cloud_that_stumbles_as_it_returns(bench: Bench) -> None:
+    """Two of those that came back fail once more, which is no outage of its own."""
+    bench.fail(*keys(3))
+    bench.outage.call_answered()
+    waits = []
+    for key in keys(2):
+        bench.outage.call_failed(key, "down")
+        waits.append(bench.outage.failed(key, DOWN, list))
+    bench.outage.call_answered()
+    assert waits == [1.0, 1.0]
+
+
+def test_those_that_have_nothing_to_ask_hold_up_nobody(bench: Bench) -> None:
+    """The first eight that come back are nodes deleted during the outage: of them comes no answer."""
+    bench.fail(*keys(30))
+    bench.outage.call_answered()
+    done = 0
+    while done < len(bench.back):
+        bench.outage.settled(bench.back[done])
+        done += 1
+    assert bench.back == keys(30)
+
+
 @pytest.mark.row("O1")
 def test_health_says_since_when_every_call_fails_and_why() -> None:
     def down() -> None:
