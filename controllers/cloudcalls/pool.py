@@ -4,7 +4,8 @@ Jobs come from the gateway, wait here for their turn (`turns.py`; a free slot; t
 threads of this pool. Their ends go to the inbox of whoever waits for them. That waiter also watches the clock: a job
 past its deadline is given up with :meth:`VendorPool.expire`, which frees its slot for the next job while its thread
 stays with the vendor's code until that returns. So a hung call costs one thread and nothing else, and the number of
-threads never exceeds `concurrency + max_abandoned`.
+threads never exceeds `concurrency + max_abandoned`. Threads start when there is work for them, and all but one end when
+they were not needed for `IDLE_SECONDS`.
 
 Nothing in here knows what a job does: `execute` runs it and never raises.
 """
@@ -17,6 +18,7 @@ import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Final
 
 from cloudprovider import Throttled
 from controllers.cloudcalls.errors import OVERDUE, CallFailed, CallsClosed, delay_of
@@ -25,9 +27,12 @@ from controllers.cloudcalls.limits import Limits
 from controllers.cloudcalls.turns import Turns
 from controllers.runtime.clock import Clock
 
-__all__ = ["VendorPool"]
+__all__ = ["IDLE_SECONDS", "VendorPool"]
 
 log = logging.getLogger(__name__)
+
+IDLE_SECONDS: Final = 30.0
+"""A thread that got no call for so long ends, unless it is the last idle one."""
 
 
 class VendorPool:
@@ -68,7 +73,7 @@ class VendorPool:
         self._overdue: set[Job] = set()
         self._excess: set[Job] = set()  # overdue jobs that keep their slot
         self._parked: dict[str, list[Job]] = {}
-        self._idle: list[_VendorThread] = []
+        self._idle: list[_VendorThread] = []  # the last to come is the first to go, so that those below may end
         self._threads = 0
         self._fatal = ""
         self._closed = False
@@ -82,10 +87,8 @@ class VendorPool:
     def submit(self, job: Job) -> None:
         """Queue a job. Its inbox is told when it begins, and when it ended or never will begin."""
         with self._lock:
-            if self._closed:
-                refused = True
-            else:
-                refused = False
+            refused = self._closed
+            if not refused:
                 self._turns.push(job)
                 self._dispatch()
         if refused:
@@ -152,11 +155,11 @@ class VendorPool:
             waiting = self._turns.clear()
             idle, self._idle = self._idle, []
             self._threads -= len(idle)
+            for thread in idle:
+                thread.leave()
             self._pace.notify_all()
         for job in waiting:
             self._refuse(job)
-        for thread in idle:
-            thread.hand(None)
 
     def wait_idle(self, timeout: float | None) -> bool:
         """Wait until no call is under way, overdue ones not counted; False when the time was up first."""
@@ -211,7 +214,7 @@ class VendorPool:
                 self._idle.pop().hand(job)
                 continue
             try:
-                _VendorThread(self, job, f"cloud-{self._name}-{next(self._order)}").start()
+                _VendorThread(self, self._lock, job, f"cloud-{self._name}-{next(self._order)}").start()
                 self._threads += 1
             except RuntimeError as error:  # the system has no thread left; the jobs that run will be followed by others
                 self._free(job)
@@ -258,9 +261,7 @@ class VendorPool:
             pacer = threading.Thread(target=self._keep_pace, name=f"cloud-{self._name}-pacer", daemon=True)
             try:
                 pacer.start()
-            except (
-                RuntimeError
-            ) as error:  # no thread is left in the system; the next call, or the end of one, tries again
+            except RuntimeError as error:  # no thread is left in the system; a next call tries again
                 log.error("%s: rate-limited calls wait, as their thread could not be started: %s", self._name, error)
                 return
             self._pacer = pacer
@@ -321,6 +322,20 @@ class VendorPool:
             until.set_result(None)
         return following
 
+    def await_job(self, thread: _VendorThread) -> Job | None:
+        """In an idle vendor thread: wait for the next job; None when the thread is to end. Without the lock."""
+        with self._lock:
+            until = self._clock.monotonic() + IDLE_SECONDS
+            while not thread.called():
+                last = self._idle[0] is thread
+                left = until - self._clock.monotonic()
+                if left <= 0 and not last:
+                    self._idle.remove(thread)
+                    self._threads -= 1
+                    return None
+                self._clock.wait(thread.turn, None if last else left)
+            return thread.take()
+
     def _recover(self, job: Job) -> Future[None] | None:
         """An overdue job ended after all."""
         job.state = JobState.LATE
@@ -348,32 +363,37 @@ class VendorPool:
 class _VendorThread(threading.Thread):
     """Runs jobs one after the other. A daemon: code that never returns must not keep the process alive."""
 
-    def __init__(self, pool: VendorPool, job: Job, name: str) -> None:
+    def __init__(self, pool: VendorPool, lock: threading.Lock, job: Job, name: str) -> None:
         super().__init__(name=name, daemon=True)
+        self.turn = threading.Condition(lock)  # something was handed over; the lock is the pool's
         self._pool = pool
         self._job: Job | None = job
-        self._turn = threading.Lock()  # held, except for the moment when something was handed over
-        self._turn.acquire()
         self._leaving = False
 
-    def hand(self, job: Job | None) -> None:
-        """Give the idle thread its next job; None to end it."""
+    def hand(self, job: Job) -> None:
+        """Give the idle thread its next job. As the next three with the pool's lock."""
         self._job = job
-        self._turn.release()
+        self.turn.notify()
 
     def leave(self) -> None:
-        """End after the present job. Called by the thread itself, within `VendorPool.run`."""
+        """End, after the present job if there is one."""
         self._leaving = True
+        self.turn.notify()
+
+    def called(self) -> bool:
+        """Whether it is to do something else than to wait."""
+        return self._leaving or self._job is not None
+
+    def take(self) -> Job | None:
+        """What was handed over; None when it is to end."""
+        job, self._job = self._job, None
+        return job
 
     def run(self) -> None:
         job = self._job
+        self._job = None
         while job is not None:
-            self._job = None
             following = self._pool.run(self, job)
             del job  # an idle thread holds on to nothing of its last call
-            if following is None:
-                if self._leaving:
-                    return
-                self._turn.acquire()
-                following = self._job
-            job = following
+            job = self._pool.await_job(self) if following is None else following
+            del following

@@ -29,6 +29,7 @@ from controllers.cloudcalls import (
     CloudCallOptions,
     InvalidAnswer,
 )
+from controllers.cloudcalls.pool import IDLE_SECONDS
 from controllers.runtime.worker import Parked
 from tests.support.threadless import no_thread
 from tests.unit.cloudcalls.support import LIMIT, Capability, Hang, Provider, Task, World, metadata, node, world
@@ -73,6 +74,28 @@ def test_vendor_code_runs_in_a_thread_of_the_pool() -> None:
 def test_threads_are_reused() -> None:
     with world(Provider()) as w:
         assert len({w.calls.call("m", threading.get_ident, key="k") for _ in range(20)}) == 1
+
+
+@pytest.mark.row("O6")
+def test_threads_end_when_idle_and_come_back() -> None:
+    with world(Provider(), concurrency=6) as w:
+        pool = w.calls._gateway._pool
+        for _ in range(2):
+            hang = Hang(lambda *args: threading.current_thread())
+            burst = [later(w, hang, key=str(n)) for n in range(6)]
+            hang.wait_entered(6)
+            hang.release()
+            threads = {task.result() for task in burst}
+            assert len(threads) == pool.threads() == 6
+            w.clock.wait_for_waiters(5, timed=True)
+            w.clock.advance(IDLE_SECONDS)
+            for thread in threads - {pool._idle[0]}:
+                thread.join(LIMIT)
+            assert pool.threads() == 1
+            assert sum(thread.is_alive() for thread in threads) == 1
+        assert w.calls.call("m", lambda: "at once", key="k") == "at once"
+        w.clock.advance(10 * IDLE_SECONDS)
+        assert pool.threads() == 1, "the last one stays: the first call after a calm waits for no thread"
 
 
 # ---- deadlines
