@@ -111,7 +111,10 @@ class HealthServer:
     def _answer(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             return Response(501, b"only GET and HEAD\n")
-        url = urlsplit(request.target)
+        try:
+            url = urlsplit(request.target)
+        except ValueError:  # a stranger's nonsense is no line in our log
+            return Response(400, b"not a path\n")
         endpoint, _, part = url.path.strip("/").partition("/")
         if endpoint == "metrics" and not part:
             return Response(200, self._metrics(), Metrics.CONTENT_TYPE)

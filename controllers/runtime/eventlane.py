@@ -268,9 +268,12 @@ class Lane:
             if self._closed:
                 pause = min(pause, _STOPPING_PAUSE)
             self._resume_at = self._clock.monotonic() + pause
-        if error.recovery not in (None, self._recovery) and error.retry_after is None:
-            self._recovery = error.recovery
-            error.recovery.then(self._resume)
+        recovery = error.recovery
+        if recovery is None or error.retry_after is not None:
+            return
+        if recovery is not self._recovery or recovery.done():  # done: the server came back while we got here
+            self._recovery = recovery
+            recovery.then(self._resume)
 
     def _resume(self) -> None:
         """The server answers again."""

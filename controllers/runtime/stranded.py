@@ -40,7 +40,7 @@ class Stranded(Generic[K]):
         with self._lock:
             self._keys.add(key)
             known, self._recovery = self._recovery is recovery, recovery
-        if not known:
+        if not known or recovery.done():  # done: the server came back before this failure was settled
             recovery.then(self._release)
 
     def discard(self, key: K) -> None:

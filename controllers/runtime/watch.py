@@ -257,7 +257,9 @@ class ListWatch(Generic[T]):
             self._quorum = True
         self._list_failures.labels(self._resource.plural, cause).inc()
         delay = self._retries.complain("list", error, waits=waits)
-        return max(self._history.wait(self._clock.monotonic()), delay if not self._history.in_doubt else 0.0)
+        if isinstance(error, _ListBehind) and self._history.in_doubt:
+            delay = 0.0  # it is known when the next list can settle the doubt
+        return max(self._history.wait(self._clock.monotonic()), delay)
 
     # Watching
 

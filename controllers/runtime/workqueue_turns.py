@@ -39,14 +39,16 @@ class TurnLanes(Lanes[K]):
 
     def push(self, item: Item[K]) -> None:
         group = self._group(item.key)
+        before = self._share(group)
         lanes = self._find(group)
         if lanes is None:
             lanes = (self._circle if self._busy[group] < self._most else self._closed)[group] = Lanes()
         lanes.push(item)
-        self._count()
+        self.size += self._share(group) - before
 
     def pop(self) -> Item[K]:
         group, lanes = next(iter(self._circle.items()))
+        before = self._share(group)
         item = lanes.pop()
         self._busy[group] += 1
         self._circle.move_to_end(group)
@@ -54,19 +56,21 @@ class TurnLanes(Lanes[K]):
             del self._circle[group]
         elif self._busy[group] >= self._most:
             self._closed[group] = self._circle.pop(group)
-        self._count()
+        self.size += self._share(group) - before
         return item
 
     def ended(self, key: K) -> bool:
         """A key that was handed out is in work no longer; returns whether others may be handed out for that."""
-        before, group = self.size, self._group(key)
+        group = self._group(key)
+        before = self._share(group)
         self._busy[group] -= 1
         if not self._busy[group]:
             del self._busy[group]
         if group in self._closed:
             self._circle[group] = self._closed.pop(group)
-        self._count()
-        return self.size > before
+        more = self._share(group) - before
+        self.size += more
+        return more > 0
 
     def move(self, item: Item[K], priority: int) -> None:
         lanes = self._find(self._group(item.key))
@@ -81,11 +85,12 @@ class TurnLanes(Lanes[K]):
     def clear(self) -> None:
         self._circle.clear()
         self._closed.clear()
-        self._count()
+        self.size = 0
 
     def _find(self, group: Hashable) -> Lanes[K] | None:
         return self._circle.get(group) or self._closed.get(group)
 
-    def _count(self) -> None:
-        """How many keys could be handed out one after the other now."""
-        self.size = sum(min(lanes.size, self._most - self._busy[group]) for group, lanes in self._circle.items())
+    def _share(self, group: Hashable) -> int:
+        """How many keys of the group could be handed out one after the other now."""
+        lanes = self._circle.get(group)
+        return 0 if lanes is None else min(lanes.size, self._most - self._busy[group])

@@ -65,6 +65,7 @@ def test_report_is_ok_or_lists_every_check() -> None:
         ("/metrics/slis", 404, "not found\n"),
         ("/", 404, "not found\n"),
         ("/debug/pprof", 404, "not found\n"),
+        ("//[", 400, "not a path\n"),
     ],
 )
 def test_answers(server: HealthServer, path: str, status: int, body: str) -> None:

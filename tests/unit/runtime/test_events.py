@@ -28,6 +28,7 @@ from controllers.runtime.eventcorrelation import BURST, COMBINED_PREFIX
 from controllers.runtime.eventlane import FORBIDDEN_TRIES, IDLE_SECONDS, MAX_TRIES
 from controllers.runtime.events import EventRecorder, Reference
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.reachability import Reachability
 from controllers.runtime.restclient import Response, RestClient
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import LIMIT, Call, wait_until
@@ -273,6 +274,28 @@ class TestFailures:
         waited = settle(recorder, clock)
         assert waited > 590
         assert len(server.events) == 20
+
+    @pytest.mark.row("K17")
+    def test_a_server_that_returns_while_a_failure_is_dealt_with(
+        self, make: Make, server: FakeServer, clock: FakeClock
+    ) -> None:
+        reachability = Reachability(clock)
+        lost = [Unreachable("x", sent=False) for _ in range(2)]
+        for error in lost:
+            error.recovery = reachability.failed("x")
+        recorder = make(writers=1)
+        server.errors = [*lost]
+        recorder.event(NODE, "Normal", "Synced", "done")
+        clock.wait_for_timeout(0.5)
+        server.gate.clear()
+        clock.advance(0.5)
+        assert server.inside.acquire(timeout=LIMIT)
+        assert server.inside.acquire(timeout=LIMIT), "the second try is under way"
+        clock.advance(5.0)
+        reachability.answered(200)
+        server.gate.set()
+        assert settle(recorder, clock) == 0.0
+        assert server.stored == [("done", 1)]
 
     def test_one_poisoned_event_does_not_hold_up_the_others(
         self, make: Make, clock: FakeClock, metrics: Metrics

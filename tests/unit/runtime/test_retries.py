@@ -98,3 +98,20 @@ class TestKeys:
         assert queue.get(0) == "lost"
         assert queue.num_requeues("lost") == 0
         assert queue.get(0) is None, "what failed otherwise backs off as ever, and what succeeded does not run again"
+
+    def test_that_are_settled_after_the_servers_return_do_so_too(self) -> None:
+        """Their failure is older than the answer, but its thread came to settle them only now."""
+        clock, metrics = FakeClock(), Metrics()
+        server = Reachability(clock)
+        queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics, backoff=Backoff(60.0, 60.0, 0.0))
+        settler = Settler(queue, on_error=None, metrics=metrics, clock=clock)
+        for key in ("early", "late"):
+            queue.add(key)
+        assert [queue.get(0), queue.get(0)] == ["early", "late"]
+        settler.settle("early", lost(server))
+        error = lost(server)
+        clock.advance(OUTAGE)
+        server.answered(200)
+        settler.settle("late", error)
+        clock.advance(SPREAD)
+        assert {queue.get(0), queue.get(0)} == {"early", "late"}

@@ -244,6 +244,14 @@ class TestRestoredFromABackup:
         assert history.judge("20", "8", 10.0, quorum=True) is Verdict.RESTORED
         assert not history.in_doubt
 
+    def test_while_in_doubt_a_server_in_trouble_is_not_asked_in_a_circle(self) -> None:
+        doubt = World(
+            page(9, A), watch(bookmark(20)), refused(GONE), GONE, page(6, B), *[RESET] * 12, page(6, B), watch(End())
+        )
+        world = doubt.run()
+        assert world.names == ["b"]
+        assert sum(world.clock.waits[-12:]) >= 12 * 2.0, world.clock.waits
+
     def test_an_outage_leads_to_the_question(self) -> None:
         world = World(page(9, A, B), *[refused(RESET)] * 2, page(6, B), page(6, B), watch(End()))
         world.rest.version = 6

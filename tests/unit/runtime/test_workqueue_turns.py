@@ -46,6 +46,28 @@ def test_one_namespace_never_has_all_workers(queue: WorkQueue[str]) -> None:
     assert taken(queue, 2) == ["many/3", None]
 
 
+def test_what_can_be_handed_out_is_counted_group_by_group() -> None:
+    """And not anew for all groups with each key: 5,000 namespaces would take seconds under the queue's lock."""
+    looked_at = 0
+
+    class Group(str):
+        def __hash__(self) -> int:
+            nonlocal looked_at
+            looked_at += 1
+            return super().__hash__()
+
+    lanes: TurnLanes[str] = TurnLanes(lambda key: Group(key.partition("/")[0]), most=3)
+    queue: WorkQueue[str] = WorkQueue("service", clock=FakeClock(), metrics=Metrics(), lanes=lanes)
+    for number in range(1000):
+        queue.add(f"{number}/web")
+        assert len(queue) == number + 1
+    for key in taken(queue, 1000):
+        assert key is not None
+        queue.done(key)
+    assert len(queue) == 0
+    assert looked_at < 100_000
+
+
 def test_a_parked_key_is_no_workers(queue: WorkQueue[str]) -> None:
     for number in range(5):
         queue.add(f"many/{number}")
