@@ -10,6 +10,9 @@ zone are asked, up to `limit`. Of those beyond it, other ones are asked the next
 zone's Ready nodes escapes `limit` random ones with the probability (1 - s) ** limit: with 300, two in ten million for
 5 %, and never where there are no more than 300.
 
+Where nodes go one after another, each would have all witnesses asked anew. So a zone may have a few whole rounds of
+questions at once, and then so many a second. Those asked about longest ago come first, so every node gets its verdict.
+
 A contradiction is a Ready node that the cloud calls gone. It is over as soon as that node is not Ready, deleted, or
 said to exist: a terminated instance's Node stays Ready for up to a minute, and that is no lie.
 """
@@ -31,6 +34,9 @@ Identity = tuple[str, str]
 
 PATIENCE: Final = 60.0
 """Seconds after which a witness about whom the cloud has not answered is no longer waited for."""
+
+_ROUNDS: Final = 3
+"""Times that all witnesses of a zone are asked about without a pause."""
 
 _NEVER: Final = float("-inf")
 
@@ -62,7 +68,7 @@ class _Witness:
     identity: Identity
     asked_at: float = _NEVER  # when the last answer was asked for
     exists: bool | None = None  # that answer; None: unknown
-    called_at: float | None = None  # it is being asked about since then
+    called_at: float | None = None  # it is being asked about since then, without an answer
 
 
 @define(eq=False)
@@ -71,6 +77,8 @@ class _Zone:
     liars: set[str] = field(factory=set)  # the Ready nodes said to be gone
     contradicted_since: float = 0.0
     cleared_at: float = _NEVER  # when the last contradiction was over
+    spent: float = 0.0  # questions of late, less those that time has paid for up to `spent_at`
+    spent_at: float = _NEVER
     believed_after: float = _NEVER  # the latest time for which the verdict was BELIEVED, and nothing has changed since
 
 
@@ -78,7 +86,8 @@ class Witnesses:
     """The witnesses by zone. Times are of one monotonic clock. Thread-safe."""
 
     def __init__(self, limit: int, *, again: int, rng: random.Random | None = None) -> None:
-        """`limit`: how many of a zone are asked about; `again`: how many of those said to be gone, at each look."""
+        """`limit`: how many of a zone are asked about. `again`: how many of those said to be gone, at each look; and
+        how many of a zone in a second, in the long run."""
         self._limit = limit
         self._again = again
         self._rng = rng or random.Random()
@@ -130,10 +139,12 @@ class Witnesses:
             under_way = {name for name in pool if _pending(found.seats[name], now)}
             pool = [name for name in pool if name not in under_way]
             self._rng.shuffle(pool)
-            pool.sort(key=lambda name: found.seats[name].asked_at)
-            called = pool[: max(0, wanted - len(under_way))]
+            pool.sort(key=lambda name: (found.seats[name].called_at is not None, found.seats[name].asked_at))
+            called = pool[: max(0, min(wanted - len(under_way), self._room(found, now)))]
+            found.spent += len(called)
             for name in called:
-                found.seats[name].called_at = now
+                seat = found.seats[name]
+                seat.called_at = now if seat.called_at is None else seat.called_at
             return called
 
     def is_called(self, name: str) -> bool:
@@ -180,7 +191,7 @@ class Witnesses:
             if after <= found.believed_after:
                 return Verdict.BELIEVED
             heard = [one for one in found.seats.values() if one.asked_at >= after]
-            silent = sum(one.asked_at < after and _overdue(one, now) for one in found.seats.values())
+            silent = sum(one.asked_at < after and _overdue(one, now, after) for one in found.seats.values())
             needed = min(self._limit, len(found.seats))
             if len(heard) + silent < needed:
                 return Verdict.WAITING
@@ -197,6 +208,12 @@ class Witnesses:
                 for name, zone in self._zones.items()
                 if zone.liars
             ]
+
+    def _room(self, zone: _Zone, now: float) -> int:
+        """How many of the zone may be asked about now."""
+        zone.spent = max(0.0, zone.spent - (now - zone.spent_at) * self._again)
+        zone.spent_at = now
+        return int(_ROUNDS * self._limit - zone.spent)
 
     def _seat(self, name: str) -> _Witness | None:
         zone = self._zones.get(self._zone_of.get(name, ""))
@@ -219,5 +236,5 @@ def _pending(one: _Witness, now: float) -> bool:
     return one.called_at is not None and not _overdue(one, now)
 
 
-def _overdue(one: _Witness, now: float) -> bool:
-    return one.called_at is not None and now - one.called_at >= PATIENCE
+def _overdue(one: _Witness, now: float, after: float = _NEVER) -> bool:
+    return one.called_at is not None and now - max(one.called_at, after) >= PATIENCE
