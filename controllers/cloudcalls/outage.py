@@ -8,8 +8,9 @@ a cloud that has just returned is asked as fast as it answers, within the gatewa
 wait for up to a minute after the cloud's return.
 
 A failure may be heard of late: while the process is busy, the last failed answers of the outage wait for a thread when
-the first good one is there already; and a cloud that returns may stumble. So a key that fails soon after an outage
-comes back after a second, two and four, before its back-off counts again.
+the first good one is there already; a cloud that returns may stumble; and a key that has its answer may fail for
+another reason (a cache that is behind, say), with the back-off that grew in the outage. So a key that fails soon after
+an outage comes back after a second, two and four, before its back-off counts again.
 
 One object of a user proves nothing: a Service that the cloud refuses, in a cluster where nothing else happens, is no
 outage. Nor is a cloud that throttles, or says "not found": it answers.
@@ -117,24 +118,25 @@ class Outage:
 
     def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
         """The work known as `token` failed; returns the seconds after which it is wanted back as a scout."""
-        if not isinstance(error, CloudProviderError | CloudCallError | Parked) or outcome_of(error) not in FAILED:
-            self.settled(token)
-            return None
+        unanswered = isinstance(error, CloudProviderError | CloudCallError | Parked) and outcome_of(error) in FAILED
         now = self._clock.monotonic()
         pause: float | None = None
         back: list[Callable[[], object]] = []
         with self._lock:
             self._returning.pop(token, None)
-            self._waiting[token] = bring_back
-            if not self._is_on():
+            self._waiting.pop(token, None)
+            if unanswered:
+                self._waiting[token] = bring_back
+            is_on = self._is_on()
+            if not is_on:
                 back = self._reported(token)
-                times = self._late.get(token, 0)
-                if now < self._ended + _AFTER and times < len(_AGAIN):
-                    self._late[token] = times + 1
-                    pause = _AGAIN[times]
-            elif now >= self._scout_due:
-                pause = min(max(_SCOUT, (now - self._since) * _SCOUT_SHARE), _SCOUT_LONGEST)
-                self._scout_due = now + pause
+            if unanswered and is_on:
+                if now >= self._scout_due:
+                    pause = min(max(_SCOUT, (now - self._since) * _SCOUT_SHARE), _SCOUT_LONGEST)
+                    self._scout_due = now + pause
+            elif now < self._ended + _AFTER and (times := self._late.get(token, 0)) < len(_AGAIN):
+                self._late[token] = times + 1
+                pause = _AGAIN[times]
         for other in back:
             other()
         return pause

@@ -114,6 +114,17 @@ def test_a_failure_that_is_heard_of_after_the_first_answer_does_not_wait_out_its
     assert bench.outage.failed("node/other", DOWN, list) is None
 
 
+def test_who_has_an_answer_and_fails_otherwise_does_not_pay_for_the_outage(bench: Bench) -> None:
+    """Its cache is behind, say: a matter of a moment, but its back-off has grown to a minute."""
+    bench.fail(*keys(3))
+    bench.outage.call_answered()
+    errors = [RuntimeError("the cache is behind"), Throttled(), OSError("the API server"), RuntimeError("and again")]
+    assert [bench.outage.failed("node/0", error, list) for error in errors] == [1.0, 2.0, 4.0, None]
+    bench.outage.settled("node/0")
+    bench.clock.advance(30.0)
+    assert bench.outage.failed("node/0", errors[0], list) is None
+
+
 def test_a_cloud_that_stumbles_as_it_returns(bench: Bench) -> None:
     """Two of those that came back fail once more, which is no outage of its own."""
     bench.fail(*keys(3))
