@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import Cluster
-from tests.support.api import NODES
+from tests.support.api import NAMESPACES, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import Start
 from tests.support.waiting import eventually
@@ -56,7 +56,7 @@ def test_slow_load_balancers_of_one_namespace_hold_up_nobody_else(api: Cluster, 
         "capabilities": ["instances_v2", "load_balancer"],
     }
     (tmp_path / "cloud.json").write_text(json.dumps(config))
-    api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHER}})
+    api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHER}})
     process = start(
         f"--kubeconfig={api.kubeconfig}",
         f"--cloud-config={tmp_path / 'cloud.json'}",

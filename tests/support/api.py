@@ -15,6 +15,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 NODES = "/api/v1/nodes"
 EVENTS = "/api/v1/events"
+NAMESPACES = "/api/v1/namespaces"
 
 JSON = dict[str, Any]
 
@@ -94,7 +95,7 @@ class API:
         return sorted(about, key=lambda event: str(event.get("firstTimestamp")))
 
     def clear(self) -> None:
-        """Remove every node, event, volume and service (but ``kubernetes``): a clean cluster for the next test."""
+        """Remove every node, event, volume, service and namespace of a test: a clean cluster for the next one."""
         for path in self._leftovers():
             obj = self.find(path)
             if obj is not None and obj["metadata"].get("finalizers"):
@@ -102,6 +103,19 @@ class API:
             self.delete(path)
         self.request("DELETE", "/api/v1/namespaces/default/events")
         self.request("DELETE", "/api/v1/namespaces/kube-system/events")
+        for namespace in self.items(NAMESPACES):
+            name = namespace["metadata"]["name"]
+            if name != "default" and not name.startswith("kube-"):
+                self._remove_namespace(name)
+
+    def _remove_namespace(self, name: str) -> None:
+        """The part of the namespace controller, which does not run here; only events are left in this one."""
+        path = f"{NAMESPACES}/{name}"
+        self.request("DELETE", f"{path}/events")
+        self.delete(path)
+        left = self.find(path)
+        if left is not None:
+            self._must("PUT", f"{path}/finalize", {**left, "spec": {"finalizers": []}})
 
     def _leftovers(self) -> Iterator[str]:
         for collection in (NODES, "/api/v1/persistentvolumes"):
