@@ -1,0 +1,42 @@
+"""Evidence that nothing happens to Services, without a sleep: another one, to which something must happen."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cloudprovider.testing.fake import Attached, FakeCloud
+from tests.support.api import API
+from tests.support.waiting import eventually
+
+__all__ = ["MARKER", "pass_by"]
+
+_SERVICES: Final = "/api/v1/namespaces/default/services"
+MARKER: Final = "default/the-marker"
+"""The Service's key, as calls of the cloud have it."""
+
+
+def pass_by(api: API, cloud: FakeCloud | Attached) -> None:
+    """Create a Service, change it twice, and delete it, each when the cloud has done the one before.
+
+    What the controller had to do for others when this began has been done by then: it was queued earlier, and nobody
+    waits longer than the marker, which is made to rest between its calls.
+    """
+    name = MARKER.rpartition("/")[2]
+    path = f"{_SERVICES}/{name}"
+
+    def ports() -> list[int]:
+        found = [one for one in cloud.console.load_balancers() if one.service == MARKER]
+        return [port.port for one in found for port in one.ports]
+
+    def has(port: int) -> None:
+        eventually(lambda: ports() == [port], 20, lambda: f"the marker has ports {ports()}, not {port}")
+
+    spec = {"type": "LoadBalancer", "ports": [{"port": 1, "protocol": "TCP"}], "selector": {"app": name}}
+    api.create(_SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
+    has(1)
+    for port in (2, 3):
+        eventually(lambda: api.get(path)["status"].get("loadBalancer", {}).get("ingress"))
+        api.patch(path, {"spec": {"ports": [{"port": port, "protocol": "TCP"}]}})
+        has(port)
+    api.delete(path)
+    eventually(lambda: api.find(path) is None, 20)
