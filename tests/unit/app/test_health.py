@@ -11,8 +11,6 @@ from controllers.app.health import Health
 from controllers.app.serving import Check
 from tests.support.clock import FakeClock
 
-pytestmark = pytest.mark.row("O1")
-
 
 class Bench:
     def __init__(self) -> None:
@@ -37,6 +35,7 @@ def bench(caplog: pytest.LogCaptureFixture) -> Iterator[Bench]:
         yield Bench()
 
 
+@pytest.mark.row("O1")
 def test_a_failed_check_says_since_when_although_nobody_asked_meanwhile(bench: Bench) -> None:
     bench.checks = [Check("cloud", False, "no answer")]
     bench.look(5)
@@ -69,6 +68,7 @@ def test_a_moment_is_shown_and_not_logged(bench: Bench, caplog: pytest.LogCaptur
     assert caplog.records == []
 
 
+@pytest.mark.row("O1")
 def test_a_controller_that_died_fails_every_endpoint_also_while_the_rest_drains(bench: Bench) -> None:
     class Idle:
         def health(self) -> list[tuple[str, bool, str]]:

@@ -10,7 +10,6 @@ from controllers.cloudcalls.outage import Outage
 from tests.support.clock import FakeClock
 from tests.unit.cloudcalls.support import Provider, world
 
-pytestmark = pytest.mark.row("K16")
 DOWN = CloudProviderError("the cloud is down")
 
 

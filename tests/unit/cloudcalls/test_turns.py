@@ -11,7 +11,6 @@ from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORIT
 from controllers.cloudcalls.turns import Turns, flow_of
 from tests.support.clock import FakeClock
 
-pytestmark = pytest.mark.row("K3")
 LB = "ensure_load_balancer"
 
 
@@ -59,6 +58,7 @@ class Bench:
         return keys
 
 
+@pytest.mark.row("K3")
 def test_slots_are_kept_free_for_calls_about_nodes() -> None:
     bench = Bench(16)
     for number in range(80):
@@ -70,6 +70,7 @@ def test_slots_are_kept_free_for_calls_about_nodes() -> None:
     assert bench.start() == ["node/a", ""]
 
 
+@pytest.mark.row("K3")
 def test_one_namespace_leaves_some_slots_to_the_others() -> None:
     bench = Bench(16)
     for number in range(80):
@@ -79,6 +80,7 @@ def test_one_namespace_leaves_some_slots_to_the_others() -> None:
     assert bench.start() == ["service/other/web"]
 
 
+@pytest.mark.row("K3")
 def test_namespaces_take_turns() -> None:
     bench = Bench(1)
     for number in range(10):
@@ -90,6 +92,7 @@ def test_namespaces_take_turns() -> None:
     assert [key.split("/")[1] for key in order[:6]] == ["few", "many"] * 3
 
 
+@pytest.mark.row("K3")
 def test_kinds_take_turns() -> None:
     bench = Bench(1)
     for number in range(40):
@@ -100,6 +103,7 @@ def test_kinds_take_turns() -> None:
     assert set(bench.served(2)) == {"node/a", "routes/x"}
 
 
+@pytest.mark.row("K3")
 def test_what_is_throttled_holds_up_no_other_kind() -> None:
     bench = Bench(4)
     bench.throttled["load-balancers"] = 7.0
@@ -109,6 +113,7 @@ def test_what_is_throttled_holds_up_no_other_kind() -> None:
     assert bench.turns.next(lambda kind: bench.throttled.get(kind, 0.0)) == (None, 7.0)
 
 
+@pytest.mark.row("K3")
 def test_periodic_checks_let_others_pass_and_do_not_starve() -> None:
     bench = Bench(1)
     bench.push("instance_exists", "first")
@@ -119,6 +124,7 @@ def test_periodic_checks_let_others_pass_and_do_not_starve() -> None:
     assert 4 <= bench.served(20).index("sweep") <= 8
 
 
+@pytest.mark.row("K3")
 def test_the_highest_priority_first_and_every_eighth_the_oldest() -> None:
     bench = Bench(1)
     bench.push("instance_exists", "first")

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
 
-pytestmark = pytest.mark.row("N1")
-
 
 def _breaker(options: BreakerOptions, **more: float) -> Breaker:
     """One that has been calm for long."""
@@ -29,6 +27,7 @@ def _opened(owned: int = 100, **options: float) -> tuple[Breaker, int]:
     return breaker, allowed
 
 
+@pytest.mark.row("N1")
 @pytest.mark.parametrize(("owned", "expected"), [(0, 10), (5, 10), (20, 10), (21, 10), (22, 11), (100, 50), (101, 50)])
 def test_the_default_is_half_of_the_nodes_and_at_least_ten(owned: int, expected: int) -> None:
     breaker, allowed = _opened(owned)
@@ -42,6 +41,7 @@ def test_only_the_first_refusal_opens() -> None:
     assert [breaker.admit(0, 0).opened for _ in range(3)] == [True, False, False]
 
 
+@pytest.mark.row("N1")
 def test_the_share_is_of_the_nodes_that_were_there_not_of_those_left() -> None:
     breaker = _breaker(BreakerOptions())
     breaker.observe(0.0, 100)
@@ -68,6 +68,7 @@ def test_what_was_deleted_long_ago_no_longer_counts() -> None:
     assert not breaker.admit(601, 0).allowed
 
 
+@pytest.mark.row("N1")
 def test_an_open_breaker_lets_a_trickle_through() -> None:
     breaker, _ = _opened(trickle=60, release_after=0)
     allowed = [at for at in range(0, 301, 5) if breaker.admit(float(at), 0).allowed]
@@ -79,6 +80,7 @@ def test_a_trickle_of_zero_is_none() -> None:
     assert not any(breaker.admit(float(at), 0).allowed for at in range(0, 100_000, 50))
 
 
+@pytest.mark.row("N1")
 def test_it_stays_open_when_the_window_has_passed_while_nodes_are_held() -> None:
     breaker, _ = _opened(trickle=0, release_after=0)
     for at in range(5, 5000, 5):
@@ -87,6 +89,7 @@ def test_it_stays_open_when_the_window_has_passed_while_nodes_are_held() -> None
     assert breaker.is_open
 
 
+@pytest.mark.row("N1")
 def test_repeated_evidence_lets_the_next_lot_go_and_no_more() -> None:
     breaker, _ = _opened(trickle=0, release_after=3600)
     for at in range(5, 3600, 5):
@@ -113,6 +116,7 @@ def test_it_closes_when_nothing_was_held_back_for_a_window() -> None:
     assert not breaker.is_open
 
 
+@pytest.mark.row("N1")
 def test_silence_of_the_cloud_does_not_close_it() -> None:
     breaker, _ = _opened()
     for at in range(5, 5000, 5):
@@ -158,6 +162,7 @@ def test_a_leave_that_was_not_used_is_given_back() -> None:
     assert not breaker.admit(3.0, 0).allowed
 
 
+@pytest.mark.row("N1")
 @given(
     steps=st.lists(st.floats(0, 120), min_size=1, max_size=200),
     owned=st.integers(0, 60),

@@ -13,8 +13,6 @@ from controllers.nodelifecycle.breaker import BreakerOptions
 from controllers.runtime.worker import Result
 from tests.unit.nodelifecycle.support import PERIOD, Bench, node
 
-pytestmark = pytest.mark.row("N21")
-
 ANNOUNCED = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
 ZONE = "topology.kubernetes.io/zone"
 
@@ -103,6 +101,7 @@ def _names(start: int, stop: int, prefix: str = "n") -> list[str]:
     return [f"{prefix}{number}" for number in range(start, stop)]
 
 
+@pytest.mark.row("N21")
 @pytest.mark.parametrize("max_batch", [1, 100])
 @pytest.mark.parametrize("announced", [False, True], ids=["unannounced", "announced"])
 def test_a_planned_scale_in_from_a_thousand_nodes_to_a_hundred_is_over_soon(announced: bool, max_batch: int) -> None:
@@ -134,6 +133,7 @@ def test_what_the_evidence_for_a_scale_in_costs() -> None:
         assert len(sim.cloud.asked) == before, "nobody is asked about when nobody is gone"
 
 
+@pytest.mark.row("N21")
 @pytest.mark.parametrize("max_batch", [1, 100])
 @pytest.mark.parametrize(("total", "share"), [(100, 0.05), (100, 0.5), (1000, 0.05)])
 def test_a_cloud_that_leaves_instances_out_deletes_none_that_exists(max_batch: int, total: int, share: float) -> None:
@@ -161,6 +161,7 @@ def test_a_cloud_that_leaves_instances_out_deletes_none_that_exists(max_batch: i
     assert set(sim.server.deleted) == set(everyone[:20]), "it is believed again"
 
 
+@pytest.mark.row("N21")
 def test_one_ready_node_that_is_left_out_is_enough() -> None:
     sim = Simulation()
     sim.join(_names(0, 20), ready=False)
@@ -173,6 +174,7 @@ def test_one_ready_node_that_is_left_out_is_enough() -> None:
     assert sim.metrics.value("node_lifecycle_contradicting_nodes") == 0, "over as soon as it is not Ready"
 
 
+@pytest.mark.row("N21")
 def test_a_lying_zone_is_held_while_another_zones_scale_in_goes_on() -> None:
     sim = Simulation()
     sim.join(_names(0, 50, "a"), "a")
@@ -187,6 +189,7 @@ def test_a_lying_zone_is_held_while_another_zones_scale_in_goes_on() -> None:
     assert set(sim.server.deleted) == set(_names(0, 40, "b"))
 
 
+@pytest.mark.row("N21")
 def test_where_no_node_is_ready_the_count_holds() -> None:
     sim = Simulation()
     sim.join(_names(0, 100))
@@ -199,6 +202,7 @@ def test_where_no_node_is_ready_the_count_holds() -> None:
     assert sim.recorder.reasons().count("DeletionBreakerOpened") == 1
 
 
+@pytest.mark.row("N21")
 @pytest.mark.parametrize("total", [5, 12, 40])
 def test_a_restart_every_minute_does_not_help_a_liar(total: int) -> None:
     left = set(_names(0, total))
@@ -211,6 +215,7 @@ def test_a_restart_every_minute_does_not_help_a_liar(total: int) -> None:
     assert len(left) == total
 
 
+@pytest.mark.row("N21")
 def test_a_ready_node_about_which_the_cloud_never_answers_delays_and_does_not_prevent() -> None:
     sim = Simulation()
     sim.join(_names(0, 50))
@@ -223,6 +228,7 @@ def test_a_ready_node_about_which_the_cloud_never_answers_delays_and_does_not_pr
     assert sim.server.deleted == ["n0"]
 
 
+@pytest.mark.row("N21")
 def test_a_cloud_that_cannot_say_anything_of_ready_nodes_is_no_witness() -> None:
     sim = Simulation()
     sim.join(_names(0, 50))

@@ -52,7 +52,6 @@ def test_the_flags_defaults_are_the_options_defaults(built: Any) -> None:
     assert NodeLifecycleFlags().node_monitor_period == 5.0, "as in Go"
 
 
-@pytest.mark.row("N1")
 @pytest.mark.parametrize("field", attrs.fields(NodeLifecycleFlags), ids=lambda field: str(field.name))
 def test_every_flag_changes_the_options(built: Any, field: Any) -> None:
     value: Any = not field.default if isinstance(field.default, bool) else field.default * 0.5 or 7

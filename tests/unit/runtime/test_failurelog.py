@@ -8,7 +8,6 @@ import pytest
 from controllers.runtime.failurelog import FailureLog, seconds_text
 from tests.support.clock import FakeClock
 
-pytestmark = pytest.mark.row("K16")
 log = logging.getLogger("controllers.test")
 
 
@@ -35,6 +34,7 @@ def bench(caplog: pytest.LogCaptureFixture) -> Iterator[Bench]:
         yield Bench(caplog)
 
 
+@pytest.mark.row("K16")
 def test_of_one_key_the_attempts_1_2_4_8_are_told_and_the_end(bench: Bench) -> None:
     for _ in range(20):
         bench.fail("a")
@@ -50,6 +50,7 @@ def test_the_first_line_names_key_attempt_delay_and_cause(bench: Bench) -> None:
     assert bench.told() == ["Nodes: a failed (attempt 1), retrying in 1 s: OSError: the cloud is down"]
 
 
+@pytest.mark.row("K16")
 def test_a_thousand_keys_are_a_few_lines_with_counts(bench: Bench) -> None:
     for _ in range(60):
         for number in range(1000):
@@ -63,6 +64,7 @@ def test_a_thousand_keys_are_a_few_lines_with_counts(bench: Bench) -> None:
     assert bench.told() == ["Nodes: over after 60 s: OSError, 60000 failures of 1000 nodes; the last one succeeded"]
 
 
+@pytest.mark.row("K16")
 def test_another_kind_of_failure_is_told_at_once(bench: Bench) -> None:
     bench.fail("a")
     bench.fail("b")
@@ -71,12 +73,14 @@ def test_another_kind_of_failure_is_told_at_once(bench: Bench) -> None:
     assert len(bench.told()) == 1
 
 
+@pytest.mark.row("K16")
 def test_texts_that_all_differ_do_not_make_kinds_without_end(bench: Bench) -> None:
     for number in range(676):
         bench.fail("a", chr(97 + number // 26) + chr(97 + number % 26) + "x")
     assert len(bench.told()) < 30
 
 
+@pytest.mark.row("K16")
 def test_a_key_that_comes_and_goes_is_not_told_each_time(bench: Bench) -> None:
     for _ in range(100):
         bench.fail("a")
@@ -85,6 +89,7 @@ def test_a_key_that_comes_and_goes_is_not_told_each_time(bench: Bench) -> None:
     assert len(bench.told()) <= 5
 
 
+@pytest.mark.row("K16")
 def test_what_is_not_told_is_there_for_those_who_debug(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "controllers.test"):
         for key in "abcdef":

@@ -18,8 +18,6 @@ from controllers.runtime.workqueue import Backoff, WorkQueue
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import Call
 
-pytestmark = pytest.mark.row("K17")
-
 
 def lost(server: Reachability, error: ServerError | Unreachable | None = None) -> ServerError | Unreachable:
     error = error or Unreachable("connection refused")
@@ -32,6 +30,7 @@ class TestTheWatch:
         stop = ClockEvent(clock)
         return Retries("nodes", WatchOptions(), clock, random.Random(7), stop), stop
 
+    @pytest.mark.row("K17")
     def test_waits_a_moment_at_most_after_the_server_is_back(self) -> None:
         clock = FakeClock()
         server = Reachability(clock)
@@ -71,6 +70,7 @@ class TestTheWatch:
 
 
 class TestKeys:
+    @pytest.mark.row("K17")
     def test_that_failed_in_an_outage_return_soon_after_it(self) -> None:
         clock, metrics = FakeClock(), Metrics()
         server = Reachability(clock)

@@ -12,14 +12,13 @@ from controllers.runtime.metrics import Metrics
 from controllers.runtime.waitinggauges import watch_waiting
 from tests.support.clock import FakeClock
 
-pytestmark = pytest.mark.row("O2")
-
 
 def made(born: float | None) -> Any:
     stamp = None if born is None else datetime.fromtimestamp(born, UTC)
     return SimpleNamespace(metadata=SimpleNamespace(creation_timestamp=stamp))
 
 
+@pytest.mark.row("O2")
 def test_the_number_and_the_age_of_the_oldest() -> None:
     metrics, clock = Metrics(), FakeClock()
     now = clock.time()

@@ -500,7 +500,6 @@ class TestLooking:
         assert queue.oldest_running() == (1.0, "b")
 
 
-@pytest.mark.row("K16")
 def test_a_delay_can_be_ended_early_and_the_floor_holds_still() -> None:
     clock = FakeClock()
     queue: WorkQueue[str] = WorkQueue("q", clock=clock, metrics=Metrics(), floor=1.0)

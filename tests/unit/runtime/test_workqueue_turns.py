@@ -9,8 +9,6 @@ from controllers.runtime.workqueue import ShutDown, WorkQueue
 from controllers.runtime.workqueue_turns import TurnLanes
 from tests.support.clock import FakeClock
 
-pytestmark = pytest.mark.row("K3")
-
 
 @pytest.fixture
 def clock() -> FakeClock:
@@ -27,6 +25,7 @@ def taken(queue: WorkQueue[str], number: int) -> list[str | None]:
     return [queue.get(0) for _ in range(number)]
 
 
+@pytest.mark.row("K3")
 def test_namespaces_take_turns(queue: WorkQueue[str]) -> None:
     for number in range(80):
         queue.add(f"many/{number}")
@@ -35,6 +34,7 @@ def test_namespaces_take_turns(queue: WorkQueue[str]) -> None:
     assert taken(queue, 3) == ["many/0", "b/web", "c/web"]
 
 
+@pytest.mark.row("K3")
 def test_one_namespace_never_has_all_workers(queue: WorkQueue[str]) -> None:
     for number in range(80):
         queue.add(f"many/{number}")
@@ -68,6 +68,7 @@ def test_what_can_be_handed_out_is_counted_group_by_group() -> None:
     assert looked_at < 100_000
 
 
+@pytest.mark.row("K3")
 def test_a_parked_key_is_no_workers(queue: WorkQueue[str]) -> None:
     for number in range(5):
         queue.add(f"many/{number}")

@@ -173,7 +173,6 @@ def test_but_no_other_change_nor_a_resync(bench: Bench) -> None:
     assert not _gathering(bench)
 
 
-@pytest.mark.row("S6")
 def test_the_first_listing_is_no_change_but_is_seen(bench: Bench) -> None:
     assert bench.targets.current().nodes == ()
     bench.nodes.objects["n1"] = node()
