@@ -9,6 +9,9 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
+from controllers.runtime.workqueue import ShutDown
+
 __all__ = ["Answers", "Batch"]
 
 logger = logging.getLogger(__name__)
@@ -25,8 +28,9 @@ class Answers(Generic[K, A]):
     of each fetcher are here.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self._limit = limit
+        self._clock = clock
         self._lock = threading.Lock()
         self._filled = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
@@ -45,16 +49,16 @@ class Answers(Generic[K, A]):
             self._filled.notify()
             return True
 
-    def take(self) -> tuple[K, A] | None:
-        """Wait for the next pair; None once closed."""
+    def take(self, timeout: float | None = None) -> tuple[K, A] | None:
+        """Wait for the next pair; None when none came within `timeout` seconds. Raises ShutDown once closed."""
         with self._lock:
-            while not self._pairs:
-                if self._closed:
-                    return None
-                self._filled.wait()
+            if not wait_for(self._clock, self._filled, lambda: bool(self._pairs or self._closed), timeout):
+                return None
+            if not self._pairs:
+                raise ShutDown("no answers come any more")
             pair = self._pairs.popleft()
             if len(self._pairs) < self._limit:
-                self._room.notify()
+                self._room.notify_all()  # each that waited for room is one of few who look for work
             return pair
 
     def wait_room(self) -> None:

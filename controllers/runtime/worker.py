@@ -6,7 +6,7 @@ cloud is asked once for each batch (5), and ``reconcile(key, answer)`` runs for 
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from prometheus_client import Counter
 
@@ -26,7 +26,7 @@ from controllers.runtime.settling import (
     one_line,
 )
 from controllers.runtime.threads import LoopThreads
-from controllers.runtime.workqueue import Running, ShutDown, WorkQueue
+from controllers.runtime.workqueue import Running, WorkQueue
 
 __all__ = [
     "DONE",
@@ -62,7 +62,7 @@ class _Working(Generic[K]):
         self._stall_after = stall_after
         self._progress = Progress(clock)
         self._clock = clock
-        self._pools: list[LoopThreads] = []
+        self._pools: list[LoopThreads[Any]] = []
         self._started = False
         self._stopped = False
 
@@ -138,7 +138,7 @@ class _Working(Generic[K]):
 
 
 class Worker(_Working[K]):
-    """`threads` threads that run ``reconcile(key)`` for the keys of a queue; never two at once for one key.
+    """Up to `threads` threads that run ``reconcile(key)`` for the keys of a queue; never two at once for one key.
 
     For `on_error`, `expected`, `noun` and `recall` see `settling.Settler`. `stall_after` (seconds) is when `health`
     turns bad.
@@ -164,16 +164,10 @@ class Worker(_Working[K]):
         super().__init__(queue, settler, stall_after, clock)
         self._reconcile = reconcile
         restarts = _restarts(metrics).labels(queue.name)
-        self._pools = [LoopThreads(queue.name, threads, self._work, clock=clock, restarts=restarts)]
+        self._pools = [LoopThreads(queue.name, threads, queue.get, self._work, clock=clock, restarts=restarts)]
 
-    def _work(self) -> None:
-        while True:
-            try:
-                key = self._queue.get()
-            except ShutDown:
-                return
-            if key is not None:
-                self._settler.run(key, self._run, key)
+    def _work(self, key: K) -> None:
+        self._settler.run(key, self._run, key)
 
     def _run(self, key: K) -> Result | None:
         with self._progress.work(key):  # over before the key is settled: parked, it is nobody's work
@@ -183,6 +177,7 @@ class Worker(_Working[K]):
 class BatchWorker(_Working[K], Generic[K, A]):
     """Fetchers that ask for batches of keys, and threads that run ``reconcile(key, answer)`` for each answer.
 
+    Threads of both kinds start with the work and end without it (`threads.py`).
     `fetchers` threads take up to `max_batch` keys (waiting `linger` seconds for the batch to fill) and call
     ``fetch(keys, deliver)``. Fetch calls ``deliver(key, answer)`` once for each key, as the answers come, from any
     thread; an exception is an answer too. Keys that have none when fetch returns or raises are settled as failed. Each
@@ -224,7 +219,7 @@ class BatchWorker(_Working[K], Generic[K, A]):
         self._reconcile = reconcile
         self._max_batch = max_batch
         self._linger = linger
-        self._answers: Answers[K, A | Exception] = Answers(max_answers)
+        self._answers: Answers[K, A | Exception] = Answers(max_answers, clock)
         name = queue.name
         self._strays = metrics.counter(
             "controller_stray_answers_total",
@@ -236,18 +231,13 @@ class BatchWorker(_Working[K], Generic[K, A]):
         ).labels(name).set_function(self._answers.__len__)
         restarts = _restarts(metrics).labels(name)
         self._pools = [
-            LoopThreads(f"{name}-fetch", fetchers, self._ask, clock=clock, restarts=restarts),
-            LoopThreads(name, threads, self._work, clock=clock, restarts=restarts),
+            LoopThreads(f"{name}-fetch", fetchers, self._batch, self._ask_for, clock=clock, restarts=restarts),
+            LoopThreads(name, threads, self._answers.take, self._work, clock=clock, restarts=restarts),
         ]
 
-    def _ask(self) -> None:
-        while True:
-            self._answers.wait_room()
-            try:
-                keys = self._queue.get_many(self._max_batch, self._linger)
-            except ShutDown:
-                return
-            self._ask_for(keys)
+    def _batch(self, timeout: float | None) -> list[K] | None:
+        self._answers.wait_room()
+        return self._queue.get_many(self._max_batch, self._linger, timeout) or None
 
     def _ask_for(self, keys: Sequence[K]) -> None:
         name = self._queue.name
@@ -277,10 +267,9 @@ class BatchWorker(_Working[K], Generic[K, A]):
         for key in keys:
             self._settler.settle(key, error, stack=False)
 
-    def _work(self) -> None:
-        while (pair := self._answers.take()) is not None:
-            key, answer = pair
-            self._settler.run(key, self._run, key, answer)
+    def _work(self, pair: tuple[K, A | Exception]) -> None:
+        key, answer = pair
+        self._settler.run(key, self._run, key, answer)
 
     def _run(self, key: K, answer: A | Exception) -> Result | None:
         with self._progress.work(key):

@@ -10,7 +10,7 @@ import pytest
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.threads import LoopThreads
 from controllers.runtime.worker import Parked, Result, Worker
-from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.runtime.workqueue import Backoff, ShutDown, WorkQueue
 from tests.support.clock import FakeClock
 
 LIMIT = 10.0  # seconds of real time until a test gives up
@@ -159,12 +159,12 @@ class TestBrokenThreads:
         assert bench.restarts() == 3
 
     def test_a_loop_broken_for_good_ends_when_stopping(self) -> None:
-        def loop() -> None:
+        def take(timeout: float | None) -> None:
             raise RuntimeError("always")
 
         metrics = Metrics()
         restarts = metrics.counter("restarts_total", "R.")
-        pool = LoopThreads("broken", 2, loop, clock=FakeClock(), restarts=restarts)
+        pool = LoopThreads("broken", 2, take, print, clock=FakeClock(), restarts=restarts)
         pool.stopping()
         pool.start()
         assert pool.wait_ended(LIMIT)
@@ -172,9 +172,11 @@ class TestBrokenThreads:
         assert pool.missing() == 2
 
     def test_threads_that_finished_are_not_missing(self) -> None:
-        pool = LoopThreads(
-            "done", 3, lambda: None, clock=FakeClock(), restarts=Metrics().counter("restarts_total", "R.")
-        )
+        def take(timeout: float | None) -> None:
+            raise ShutDown
+
+        restarts = Metrics().counter("restarts_total", "R.")
+        pool = LoopThreads("done", 3, take, print, clock=FakeClock(), restarts=restarts)
         assert pool.missing() == 0
         pool.start()
         assert pool.wait_ended(LIMIT)
@@ -202,7 +204,7 @@ class TestBrokenThreads:
         assert worker._pools[0].missing() == 0
         bench.queue.add("a")
         with worker._pools[0]._changed:
-            assert worker._pools[0]._changed.wait_for(lambda: worker._pools[0]._alive == 1, LIMIT)
+            assert worker._pools[0]._changed.wait_for(lambda: worker._pools[0]._lost == 1, LIMIT)
         assert worker.health() == ("Nodes", False, "1 of 2 threads are gone")
 
     def test_no_thread_to_be_had_is_said_at_the_start(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

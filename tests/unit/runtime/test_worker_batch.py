@@ -12,7 +12,7 @@ from cloudprovider.errors import Throttled
 from controllers.runtime.answers import Answers, Batch
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.worker import BatchWorker, NotAnswered, Parked, Result
-from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.runtime.workqueue import Backoff, ShutDown, WorkQueue
 from tests.support.clock import FakeClock
 
 LIMIT = 10.0  # seconds of real time until a test gives up
@@ -407,7 +407,8 @@ def test_a_closed_store_of_answers() -> None:
     answers.close()
     answers.wait_room()
     assert not answers.put("b", "x")
-    assert answers.take() is None
+    with pytest.raises(ShutDown):
+        answers.take()
 
 
 def test_a_batch_tells_which_keys_it_misses_in_order() -> None:

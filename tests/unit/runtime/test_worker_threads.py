@@ -1,0 +1,149 @@
+"""Threads of workers come with the work and go without it."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.threads import IDLE_SECONDS
+from controllers.runtime.worker import BatchWorker, Worker
+from controllers.runtime.workqueue import WorkQueue
+from tests.support.clock import FakeClock
+from tests.support.threadless import no_thread
+
+LIMIT = 10.0  # seconds of real time until a test gives up
+COUNT = 6
+
+pytestmark = pytest.mark.row("O6")
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.metrics = Metrics()
+        self.queue: WorkQueue[str] = WorkQueue("Idle", clock=self.clock, metrics=self.metrics)
+        self.begun: SimpleQueue[str] = SimpleQueue()
+        self.gate = threading.Event()
+        self.worker: Worker[str] | BatchWorker[str, str] | None = None
+
+    def hold(self, key: str) -> None:
+        self.begun.put(key)
+        assert self.gate.wait(LIMIT)
+
+    def started(self, count: int = COUNT) -> Worker[str]:
+        self.worker = Worker(self.queue, self.hold, threads=count, metrics=self.metrics, clock=self.clock)
+        self.worker.start()
+        return self.worker
+
+    def burst(self, name: str) -> None:
+        """As many keys as threads: all of them are worked on at once, and then done."""
+        self.gate.clear()
+        for number in range(COUNT):
+            self.queue.add(f"{name}-{number}")
+        assert {self.begun.get(timeout=LIMIT) for _ in range(COUNT)} == {f"{name}-{i}" for i in range(COUNT)}
+        self.gate.set()
+        assert self.queue.wait_drained()
+
+    def calm(self) -> None:
+        """The longest time that idle threads are kept."""
+        for _ in range(2):
+            self.clock.wait_for_waiters(COUNT - 1, timed=True)
+            self.clock.advance(IDLE_SECONDS)
+        for pool in self.pools():
+            with pool._changed:
+                assert pool._changed.wait_for(lambda pool=pool: pool._alive == 1, LIMIT), f"{pool._alive} threads"
+
+    def pools(self) -> list[Any]:
+        assert self.worker is not None
+        return list(self.worker._pools)
+
+    def alive(self, name: str = "Idle") -> int:
+        return sum(thread.name.rsplit("-", 1)[0] == name for thread in threading.enumerate())
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.gate.set()
+    assert bench.worker is not None
+    assert bench.worker.stop(LIMIT)
+
+
+def test_they_end_when_idle_and_come_back(bench: Bench) -> None:
+    worker = bench.started()
+    for name in ("first", "second"):
+        bench.burst(name)
+        assert bench.alive() == COUNT
+        bench.calm()
+        assert worker.health()[1] is True, worker.health()
+    assert bench.metrics.value("controller_worker_restarts_total", name="Idle") == 0
+
+
+def test_none_is_started_before_there_is_work(bench: Bench) -> None:
+    bench.started()
+    bench.clock.wait_for_waiters(1)
+    assert bench.alive() == 1
+
+
+def test_fetchers_without_batches_end_too(bench: Bench) -> None:
+    def fetch(keys: Sequence[str], deliver: Any) -> None:
+        bench.hold(keys[0])
+        deliver(keys[0], "answer")
+
+    bench.worker = BatchWorker(
+        bench.queue,
+        fetch,
+        lambda key, answer: None,
+        max_batch=1,
+        linger=0.0,
+        fetchers=COUNT,
+        threads=1,
+        metrics=bench.metrics,
+        clock=bench.clock,
+    )
+    bench.worker.start()
+    for name in ("first", "second"):
+        bench.burst(name)
+        assert bench.alive("Idle-fetch") == COUNT
+        bench.calm()
+
+
+def test_a_trickle_of_keys_does_not_keep_them(bench: Bench) -> None:
+    bench.started()
+    bench.burst("all")
+    for number in range(60):
+        bench.queue.add(f"key-{number}")
+        bench.begun.get(timeout=LIMIT)
+        assert bench.queue.wait_drained()
+        bench.clock.advance(1.0)
+    with (changed := bench.pools()[0]._changed):
+        assert changed.wait_for(lambda: bench.pools()[0]._alive <= 2, LIMIT), "one at work and one that waits"
+
+
+def test_no_key_is_lost_while_they_come_and_go(bench: Bench) -> None:
+    bench.gate.set()
+    bench.started()
+    for number in range(400):
+        for part in range(number % 10):
+            bench.queue.add(f"key-{number}-{part}")
+        bench.clock.advance(IDLE_SECONDS)
+    assert bench.queue.wait_drained()
+    assert bench.begun.qsize() == sum(number % 10 for number in range(400))
+
+
+def test_a_thread_that_the_system_refuses_holds_up_nothing(bench: Bench) -> None:
+    bench.gate.set()
+    worker = bench.started()
+    bench.clock.wait_for_waiters(1)
+    with no_thread("Idle"):
+        for number in range(20):
+            bench.queue.add(f"key-{number}")
+        for _ in range(20):
+            bench.begun.get(timeout=LIMIT)
+        assert bench.queue.wait_drained()
+        assert worker.health()[1] is True
+    bench.burst("later")
