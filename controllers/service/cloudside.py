@@ -16,6 +16,7 @@ from attrs import evolve
 from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
 from controllers.cloudcalls import CallsClosed, CloudCallError
 from controllers.cloudcalls.errors import delay_of
+from controllers.runtime.apierrors import ApiError
 from controllers.runtime.resources import uid_of
 from controllers.runtime.worker import Parked
 
@@ -96,6 +97,15 @@ class CloudSide:
             return self.look(service, priority) is None
         except UNTOLD:
             return False
+
+    @contextmanager
+    def telling(self, service: V1Service, what: str) -> Iterator[None]:
+        """Around a write to the Service: tell its owner what the API server refused."""
+        try:
+            yield
+        except ApiError as error:
+            self.failed(service, "SyncLoadBalancerFailed", f"Error syncing load balancer: {what}", error)
+            raise
 
     def failed(self, service: V1Service, reason: str, what: str, error: Exception) -> None:
         """Tell the Service's owner; a cloud that is still at work has not failed."""

@@ -23,7 +23,6 @@ from attrs import evolve
 from cloudprovider import ImplementedElsewhere, NotImplementedByProvider
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
-from controllers.runtime.apierrors import ApiError
 from controllers.runtime.resources import is_newer, uid_of, version_of
 from controllers.runtime.worker import DONE, Result
 from controllers.service import changes, pacing
@@ -216,7 +215,8 @@ class ServiceReconciler:
         new = not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
         keep_note = drift and former.nodes == targets.digest
-        service = self._api.write(key, service, changes.begun(service, keep_note=keep_note))
+        with self._cloud.telling(service, "failed to add load balancer cleanup finalizer"):
+            service = self._api.write(key, service, changes.begun(service, keep_note=keep_note))
         if not changes.keeps(service):
             return  # changed on the server meanwhile; the event is on its way
         wanted = changes.fingerprint(service, self._scope())
@@ -318,12 +318,8 @@ class ServiceReconciler:
         """Put the note of what was applied on the Service, and the status if a call of ours changed it."""
         status = record.status if record.new_status else None
         patch = changes.applied(service, status, Note(record.uid, record.spec, record.nodes))
-        try:
+        with self._cloud.telling(service, "failed to write its status"):
             written = self._api.write(key, service, patch)
-        except ApiError as error:
-            what = "Error syncing load balancer: failed to write its status"
-            self._cloud.failed(service, "SyncLoadBalancerFailed", what, error)
-            raise
         done = evolve(record, version=version_of(written), unwritten=False, new_status=False)
         self._records.put(key, evolve(done, restored=False, restore_at=0.0))
 

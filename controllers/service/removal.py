@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _HELD = ("SyncLoadBalancerFailed", "Error syncing load balancer: failed to delete load balancer")
 _VANISHED = ("DeleteLoadBalancerFailed", "Error deleting load balancer")
+_NOT_RELEASED = "failed to remove load balancer cleanup finalizer"
 
 
 class Removal:
@@ -77,7 +78,8 @@ class Removal:
         if exists:
             self._remove(key, service, None)
         elif deleted:
-            self._api.write(key, service, changes.unheld(service))
+            with self._cloud.telling(service, _NOT_RELEASED):
+                self._api.write(key, service, changes.unheld(service))
         else:
             log.info("Service %s: the cloud has no load balancer for it, so its finalizer is kept as another's", key)
 
@@ -85,7 +87,8 @@ class Removal:
         if record is None or not record.gone:
             record = evolve(record or Record(service=service, uid=uid_of(service)), service=service)
             record = self._delete(key, record, _HELD)
-        written = self._api.write(key, service, changes.released(service))
+        with self._cloud.telling(service, _NOT_RELEASED):
+            written = self._api.write(key, service, changes.released(service))
         self._records.put(key, evolve(record, released=True, version=version_of(written)))
 
     def _delete(self, key: str, record: Record, failure: tuple[str, str]) -> Record:

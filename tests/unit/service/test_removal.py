@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
+from controllers.runtime.apierrors import Forbidden
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import FINALIZER, Fault, Raw, raw_node
+from tests.unit.service.objects import FINALIZER, Fault, Raw, Server, raw_node, raw_service
 
 KEY = "default/web"
 
@@ -136,3 +137,46 @@ def test_half_an_update_taken_back_is_made_undone_in_the_cloud(bench: Bench) -> 
     bench.settle()
     (balancer,) = bench.cloud.balancers.values()
     assert balancer.nodes == bench.wanted_nodes()
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_finalizer_that_may_not_be_removed_is_told_to_the_services_owner(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """Else the Service hangs in its deletion, and only the log of the manager says why."""
+    if not known:
+        bench = Bench("n1")
+        raw = raw_service(type="ClusterIP")
+        raw["metadata"]["finalizers"] = [FINALIZER]
+        bench.server.put(raw)
+        bench.start()
+    bench.server.delete(KEY)
+    _refuse(monkeypatch)
+    bench.settle(rounds=2)
+    assert _warnings(bench) == {
+        "Error syncing load balancer: failed to remove load balancer cleanup finalizer: 403: no rule"
+    }
+    assert bench.server.services[KEY]["metadata"]["finalizers"] == [FINALIZER]
+
+
+def test_a_finalizer_that_may_not_be_added_is_told_and_nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench("n1")
+    bench.server.put(raw_service())
+    _refuse(monkeypatch)
+    bench.start()
+    bench.settle(rounds=2)
+    assert _warnings(bench) == {
+        "Error syncing load balancer: failed to add load balancer cleanup finalizer: 403: no rule"
+    }
+    assert bench.cloud.count("ensure") == 0
+
+
+def _refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    def request(*_: object, **__: object) -> None:
+        raise Forbidden("no rule", status=403)
+
+    monkeypatch.setattr(Server, "request", request)
+
+
+def _warnings(bench: Bench) -> set[str]:
+    return {text for kind, _, text in bench.recorder.events if kind == "Warning"}
