@@ -317,6 +317,7 @@ class NodeLifecycleReconciler:
         """Delete this node as it was judged; returns whether it was. Another version is looked at first."""
         path = NODES.key_path(key)
         provider_id, uid = provider_id_of(node), uid_of(node)
+        announced = changes.is_announced(node)
         attempts = _DELETE_ATTEMPTS
         try:
             while True:
@@ -334,6 +335,7 @@ class NodeLifecycleReconciler:
                         raise
                 node = NODES.parse(self._rest.get(path))
                 same = (uid_of(node), provider_id_of(node)) == (uid, provider_id)
+                same = same and (changes.is_announced(node) or not announced)  # else nobody has vouched for the cloud
                 if not same or self._attention(node) is not Attention.ASK:
                     log.info("node %s is not deleted: it has changed since the cloud was asked", key)
                     self._cases.forget(key)

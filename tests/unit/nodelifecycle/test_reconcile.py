@@ -237,6 +237,20 @@ def test_a_node_that_has_changed_in_what_matters_is_not_deleted(now: dict[str, A
     assert bench.breaker.deletions(bench.clock.monotonic()) == 0, "the leave was given back"
 
 
+@pytest.mark.row("N21")
+@pytest.mark.parametrize("still", [False, True])
+def test_a_node_whose_announcement_was_taken_back_meanwhile_is_not_deleted_without_evidence(still: bool) -> None:
+    bench, names = _gone(witness=False, breaker=BreakerOptions(at_least=0, share=0))
+    taints = [{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]
+    bench.put("n0", provider_id="fake://n0", taints=taints)
+    bench.settle(names)
+    after = _raw(provider_id="fake://n0", version="8", taints=taints if still else [])
+    bench.server.before_delete = lambda: bench.server.nodes.update(n0=after)
+    bench.settle(names)
+    assert len(bench.server.deletes) == (2 if still else 1)
+    assert bench.server.deleted == (["n0"] if still else [])
+
+
 def _raw(**fields: Any) -> dict[str, Any]:
     return raw_node("n0", **fields)
 
