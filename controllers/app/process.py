@@ -22,6 +22,7 @@ from types import FrameType
 
 from cloudprovider import CloudProviderError
 from controllers.app.manager import ManagerError
+from controllers.runtime import execplugin
 from controllers.runtime.clients import ConfigError
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,11 @@ Exit = Callable[[int], None]
 
 
 def exit_at_once(code: int) -> None:
-    """End the process without waiting for any thread: what a hung provider call holds cannot be joined."""
+    """End the process without waiting for any thread: what a hung provider call holds cannot be joined.
+
+    A credential plugin that hangs is a process of its own, which would outlive this one.
+    """
+    execplugin.end_all()
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # closed or broken: there is nobody to tell

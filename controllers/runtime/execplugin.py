@@ -31,6 +31,7 @@ RUN_LIMIT: Final = 30.0
 """Seconds that a plugin may take: half of what a request waits for credentials, so that a second try may still help."""
 
 _TELLS: Final = 500
+_groups: Final[set[int]] = set()  # the process groups of all plugins that run now
 _EXTENSION: Final = "client.authentication.k8s.io/exec"
 
 
@@ -84,7 +85,7 @@ class ExecPlugin:
         with self._lock:
             self._closed = True
             if self._running is not None:
-                _end_group(self._running)
+                _end_group(self._running.pid)
 
     def _run(self, args: list[str], env: Mapping[str, str]) -> str:
         with self._lock:
@@ -101,6 +102,7 @@ class ExecPlugin:
                 errors="replace",
                 start_new_session=True,
             )
+            _groups.add(process.pid)
         try:
             output, complaint = process.communicate(timeout=self._limit)
         except subprocess.TimeoutExpired:
@@ -112,7 +114,8 @@ class ExecPlugin:
             with self._lock:
                 self._running = None
                 if process.returncode is None:
-                    _end_group(process)
+                    _end_group(process.pid)
+                _groups.discard(process.pid)
             process.wait()
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
@@ -133,9 +136,15 @@ class ExecPlugin:
         return json.dumps({"apiVersion": self._settings.get("apiVersion"), "kind": "ExecCredential", "spec": spec})
 
 
-def _end_group(process: subprocess.Popen[str]) -> None:
+def end_all() -> None:
+    """End every plugin that is running, as the process ends at once. Takes no lock: signal handlers may call it."""
+    for group in tuple(_groups):
+        _end_group(group)
+
+
+def _end_group(group: int) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(group, signal.SIGKILL)
 
 
 def read_status(status: Any, command: object) -> Credential:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +74,28 @@ class TestHanging:
         with pytest.raises(CredentialsUnavailable):
             found.authorization()
         found.close()
+
+    def test_nor_a_process_that_ends_at_once(self, tmp_path: Path) -> None:
+        """As after a second signal: no thread gets a chance to end it."""
+        hanging(tmp_path, limit=600)  # writes the program
+        settings = {"command": str(tmp_path / "plugin"), "apiVersion": VERSION}
+        code = f"""
+import os, threading, time
+from controllers.app.process import exit_at_once
+from controllers.runtime.execplugin import ExecPlugin
+threading.Thread(target=ExecPlugin({settings!r}, {str(tmp_path)!r}, {{}}, limit=600).fetch, daemon=True).start()
+while not os.path.exists({str(tmp_path / "pids")!r}):
+    time.sleep(0.01)
+exit_at_once(3)
+"""
+        assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 3
+        running = pids(tmp_path)
+        try:
+            for pid in running:
+                wait_until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
+        finally:
+            for pid in filter(is_alive, running):
+                os.kill(pid, signal.SIGKILL)
 
 
 class TestRunning:
