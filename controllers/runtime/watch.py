@@ -21,13 +21,11 @@ Delays (`retries.py`) start over once a watch brought something or stood for ten
 
 Half-open connections: a watch may be quiet for hours, so its own timeout (5 to 10 minutes) is too slow a test. TCP
 keepalive finds a peer that is gone, but not a proxy or a server that hangs. kube-apiserver sends a bookmark about
-every 60 s to each watch that allows them, so 90 s without a byte mean that the connection is dead. Where a server sends
-none, an idle watch is renewed every 90 s, which costs one request and misses nothing.
+every 60 s to each watch that allows them, so 90 s without a byte mean a dead one. Without bookmarks it costs a request.
 
 A server restored from a backup counts its versions from an earlier number. A watch from what is the future there stays
-silent, or shows only what comes after that number is reached. So after an outage of the server a quorum list of one
-object asks for its version first, and a bookmark that is older than what was seen leads to the same question.
-`history.py` says when a lower version is believed.
+silent, or shows only what comes after that number is reached. So after an outage, and after a bookmark that is older
+than what was seen, a quorum list of one object asks for its version. `history.py` says when a lower one is believed.
 
 Follows client-go's reflector, and https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes.
 """
