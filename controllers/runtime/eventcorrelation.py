@@ -14,26 +14,23 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 from attrs import define, field, frozen
+
+from controllers.runtime.eventmemory import EventMemory, Share
 
 COMBINED_PREFIX: Final = "(combined from similar events): "
 SIMILAR_LIMIT: Final = 10
 SIMILAR_SECONDS: Final = 600.0
 BURST: Final = 25
 REFILL_PER_SECOND: Final = 1 / 300
-CACHE_SIZE: Final = 4096
-"""What all the writers of one recorder remember together, of each kind of thing; as client-go's."""
 MAX_MESSAGE: Final = 1024
 
 _MODEL_PREFIX: Final = re.compile(r"^(?:Core|Events)?V\d+(?:(?:alpha|beta)\d+)?(?=[A-Z])")
 _API_VERSIONS: Final[Mapping[str, str]] = {"Lease": "coordination.k8s.io/v1"}
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-
-V = TypeVar("V")
 
 
 @frozen
@@ -169,12 +166,12 @@ class Entry:
 
 
 class Correlator:
-    """The memory of what was written lately; bounded, the longest unused is forgotten."""
+    """What was written lately, as far as `memory` reaches; without one it has one of its own."""
 
     def __init__(
         self,
         *,
-        size: int = CACHE_SIZE,
+        memory: EventMemory | None = None,
         burst: int = BURST,
         refill_per_second: float = REFILL_PER_SECOND,
         unique: Callable[[], str] = lambda: str(uuid.uuid4()),
@@ -182,9 +179,10 @@ class Correlator:
         self._burst = burst
         self._refill = refill_per_second
         self._unique = unique
-        self._entries: _Recent[Entry] = _Recent(size)
-        self._similar: _Recent[tuple[set[int], float]] = _Recent(size)
-        self._budgets: _Recent[tuple[float, float]] = _Recent(size)
+        memory = memory or EventMemory()
+        self._entries: Share[Entry] = Share(memory, "event")
+        self._similar: Share[tuple[set[int], float]] = Share(memory, "group")
+        self._budgets: Share[tuple[float, float]] = Share(memory, "budget")
         self._last_stamp = 0
 
     def observe(self, happening: Happening) -> Entry | None:
@@ -246,29 +244,6 @@ class Correlator:
         self._last_stamp = max(self._last_stamp + 1, int(happening.last_at * 1e9))
         name = f"{happening.ref.name}.{self._last_stamp:x}"
         return name if len(name) <= 253 and _SUBDOMAIN.fullmatch(name) else self._unique()
-
-
-class _Recent(Generic[V]):
-    """A map of bounded size that forgets what was not touched for the longest time."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._items: OrderedDict[Hashable, V] = OrderedDict()
-
-    def get(self, key: Hashable) -> V | None:
-        value = self._items.get(key)
-        if value is not None:
-            self._items.move_to_end(key)
-        return value
-
-    def put(self, key: Hashable, value: V) -> None:
-        self._items[key] = value
-        self._items.move_to_end(key)
-        if len(self._items) > self._size:
-            self._items.popitem(last=False)
-
-    def drop(self, key: Hashable) -> None:
-        self._items.pop(key, None)
 
 
 def timestamp(at: float) -> str:

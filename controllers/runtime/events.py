@@ -20,8 +20,9 @@ from typing import Any, Final
 
 from controllers.runtime.cleaning import one_line
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.eventcorrelation import CACHE_SIZE, MAX_MESSAGE, Correlator, Happening, Reference, reference
+from controllers.runtime.eventcorrelation import MAX_MESSAGE, Correlator, Happening, Reference, reference
 from controllers.runtime.eventlane import Counts, Lane
+from controllers.runtime.eventmemory import EventMemory
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.restclient import RestClient
 
@@ -38,6 +39,7 @@ class EventRecorder:
 
     `stop` writes what is left; until then nothing has to be called. Metrics: event_recorder_writes_total{component,
     operation}, event_recorder_merged_total{component}, event_recorder_dropped_total{component,reason}.
+    Recorders with the same metrics share one memory (`eventmemory.py`).
     """
 
     def __init__(
@@ -50,12 +52,12 @@ class EventRecorder:
         host: str = "",
         writers: int = WRITERS,
         capacity: int = CAPACITY,
-        correlator: Callable[[int], Correlator] = lambda size: Correlator(size=size),
         jitter: Callable[[], float] = random.random,
     ) -> None:
         """`capacity`: Events waiting, over all writers. `jitter` gives numbers in [0, 1)."""
         metrics = metrics or Metrics()
         counts = Counts(metrics, component, clock)
+        memory = EventMemory.of(metrics)
         self._clock = clock
         self._counts = counts
         self._lanes = tuple(
@@ -66,7 +68,7 @@ class EventRecorder:
                 clock=clock,
                 counts=counts,
                 capacity=max(1, capacity // writers),
-                correlator=correlator(max(1, CACHE_SIZE // writers)),
+                correlator=Correlator(memory=memory),
                 jitter=jitter,
                 name=f"{component}-events-{number}",
             )

@@ -26,6 +26,7 @@ from controllers.runtime.apierrors import (
 )
 from controllers.runtime.eventcorrelation import BURST, COMBINED_PREFIX
 from controllers.runtime.eventlane import FORBIDDEN_TRIES, IDLE_SECONDS, MAX_TRIES
+from controllers.runtime.eventmemory import CACHE_SIZE
 from controllers.runtime.events import EventRecorder, Reference
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.reachability import Reachability
@@ -558,3 +559,21 @@ class TestStopping:
         clock.advance(5)
         assert call.outcome() is False
         assert dropped(metrics, "stopped") == 3
+
+
+@pytest.mark.row("O6")
+def test_recorders_share_one_memory(server: FakeServer, clock: FakeClock, metrics: Metrics) -> None:
+    """However many controllers there are, what they remember together is bounded."""
+    recorders = [EventRecorder(cast(RestClient, server), f"c{n}", clock=clock, metrics=metrics) for n in range(2)]
+    for which, recorder in enumerate(recorders):
+        for number in range(CACHE_SIZE - 100):
+            recorder.event(Reference("Node", f"n{number}-{which}"), "Normal", "Synced", "synced")
+        assert recorder.flush(LIMIT)
+    for kind in ("event", "group", "budget"):
+        assert metrics.value("event_recorder_remembered", kind=kind) == CACHE_SIZE
+    recorders[1].event(Reference("Node", "n0-1"), "Normal", "Synced", "synced")
+    assert recorders[1].flush(LIMIT)
+    written = metrics.value("event_recorder_writes_total", component="c1", operation="patch")
+    assert written == 1, "what was used last is remembered, whosever it is"
+    for recorder in recorders:
+        recorder.stop(0)

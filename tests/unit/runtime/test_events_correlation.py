@@ -22,6 +22,7 @@ from controllers.runtime.eventcorrelation import (
     Reference,
     reference,
 )
+from controllers.runtime.eventmemory import EventMemory
 
 NODE = Reference("Node", "n1", uid="u1")
 START = 1_700_000_000.0
@@ -181,7 +182,8 @@ class TestNames:
 
 
 def test_memory_is_bounded_and_forgets_the_longest_unused() -> None:
-    correlator = Correlator(size=3)
+    memory = EventMemory(3)
+    correlator = Correlator(memory=memory)
     kept = observed(correlator, happening("kept"))
     for n in range(2):
         correlator.observe(happening(f"m{n}"))
@@ -189,18 +191,17 @@ def test_memory_is_bounded_and_forgets_the_longest_unused() -> None:
     correlator.observe(happening("m2"))  # m0 goes
     assert observed(correlator, happening("kept")).count == 3
     assert observed(correlator, happening("m0")).count == 1
-    assert [len(memory._items) for memory in (correlator._entries, correlator._similar, correlator._budgets)] == [
-        3,
-        1,
-        1,
-    ]
+    assert memory.sizes() == {"event": 3, "group": 1, "budget": 1}
 
 
 def test_the_messages_of_a_group_are_not_all_remembered() -> None:
     correlator = Correlator()
     for n in range(100):
         correlator.observe(happening(f"m{n}"))
-    ((messages, _),) = correlator._similar._items.values()
+    one = happening("one")
+    group = correlator._similar.get((one.ref.identity, one.type, one.reason))
+    assert group is not None
+    messages, _ = group
     assert len(messages) < SIMILAR_LIMIT
 
 
