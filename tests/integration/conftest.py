@@ -48,9 +48,12 @@ class Cluster(API):
     def is_real(self) -> bool:
         return isinstance(self.server, RealAPIServer)
 
-    def clients(self) -> ClientBuilder:
-        """A new client builder over the manager's kubeconfig, closed at the end of the test."""
-        builder = ClientBuilder.from_options(kubeconfig=str(self.kubeconfig))
+    def clients(self, *, as_admin: bool = False) -> ClientBuilder:
+        """A new client builder with the manager's rights, or with all rights; closed at the end of the test."""
+        kubeconfig = self.kubeconfig
+        if as_admin:
+            kubeconfig = Path(self.server.write_kubeconfig(kubeconfig.with_name("admin.kubeconfig")))
+        builder = ClientBuilder.from_options(kubeconfig=str(kubeconfig))
         self._builders.append(builder)
         return builder
 

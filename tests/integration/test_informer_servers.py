@@ -114,7 +114,8 @@ def test_a_cache_follows_its_server_through_pages_changes_expiry_and_restart(api
 
 def test_every_kind_syncs_and_stops(api: Cluster) -> None:
     create(api, "n1")
-    factory = InformerFactory(api.clients().rest("shared-informers"), metrics=Metrics(), options=OPTIONS)
+    clients = api.clients(as_admin=True)  # the manager's rights end where its controllers do
+    factory = InformerFactory(clients.rest("shared-informers"), metrics=Metrics(), options=OPTIONS)
     nodes, services = factory.informer(NODES), factory.informer(SERVICES)
     factory.informer(PERSISTENT_VOLUMES)
     factory.informer(LEASES)

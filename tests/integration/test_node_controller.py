@@ -266,10 +266,13 @@ def test_a_node_that_wishes_for_an_ip_waits_for_the_clouds_addresses(api: Cluste
 
 @pytest.mark.row("N22")
 def test_other_peoples_labels_cost_no_cloud_call(api: Cluster) -> None:
+    known = small_node("node-0002", taints=[])
+    known["spec"]["providerID"] = "fake://i-node-0002"
+    api.create(NODES, known)
     with _cloud(capabilities=WITHOUT_BATCH) as cloud, node_controller(api.kubeconfig, cloud, options=NEVER):
-        for name in ("node-0002", "node-0000"):  # the first one sees to it that the sweep of the start is over
-            api.create(NODES, small_node(name))
-            eventually(lambda name=name: "Synced" in _reasons(api, name))  # type: ignore[misc]
+        eventually(lambda: cloud.calls.count("instance_metadata") == 1)  # the sweep of the start is over
+        api.create(NODES, small_node("node-0000"))
+        eventually(lambda: "Synced" in _reasons(api, "node-0000"))
         before = cloud.console.counts()["instance_metadata"]
         for number in range(5):
             api.patch(f"{NODES}/node-0000", {"metadata": {"labels": {"foo": str(number)}}})

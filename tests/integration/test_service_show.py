@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
     made = Start(tmp_path)
     yield made
     made.close()
+
+
+def _ingress(service: Mapping[str, Any]) -> list[str]:
+    return [point["ip"] for point in service["status"].get("loadBalancer", {}).get("ingress", [])]
 
 
 def _service(name: str, port: int = 80) -> dict[str, Any]:
@@ -70,10 +74,6 @@ class Stage:
         node["spec"]["providerID"] = f"fake://{name}"
         self.api.create(NODES, node)
 
-    def ingress(self, name: str) -> list[str]:
-        service = self.api.get(f"{SERVICES}/{name}")
-        return [point["ip"] for point in service["status"].get("loadBalancer", {}).get("ingress", [])]
-
     def agrees(self) -> None:
         """Every Service that wants one has exactly its own load balancer, and there is no other."""
         wanted = {
@@ -86,7 +86,7 @@ class Stage:
         nodes = sorted(node["spec"]["providerID"] for node in self.api.items(NODES))
         for balancer in balancers:
             service = wanted[balancer.service_uid]
-            assert self.ingress(service["metadata"]["name"]) == list(balancer.ingress) != []
+            assert _ingress(service) == list(balancer.ingress) != []
             assert [port.port for port in balancer.ports] == [port["port"] for port in service["spec"]["ports"]]
             assert sorted(balancer.backends) == nodes
             assert service["metadata"]["finalizers"] == [FINALIZER]
@@ -152,14 +152,14 @@ def test_cluster_and_cloud_agree_after_a_day_of_everything(api: Cluster, start: 
     )
     late = api.create(SERVICES, _service("late"))["metadata"]["uid"]
     [half] = eventually(lambda: [one for one in cloud.console.load_balancers() if one.service_uid == late])
-    assert stage.ingress("late") == []
+    assert _ingress(api.get(f"{SERVICES}/late")) == []
     stage.process.signal(signal.SIGKILL)
     assert stage.process.ended() == -signal.SIGKILL
     cloud.faults.clear()
     api.delete(f"{SERVICES}/c")
     stage.begin()
     stage.settled()
-    assert stage.ingress("late") == list(half.ingress)
+    assert _ingress(api.get(f"{SERVICES}/late")) == list(half.ingress)
 
     # A clean restart changes nothing, and then nothing happens any more.
     stage.process.signal(signal.SIGTERM)
