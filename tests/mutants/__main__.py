@@ -29,9 +29,12 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     for controller in ("node", "nodelifecycle", "route", "service")
     for module in ("changes", "reconcile")
 }
-TARGETS["workqueue"] = ("controllers/runtime/workqueue.py", tuple(
-    f"tests/unit/runtime/test_workqueue{part}.py" for part in ("", "_model", "_threads", "_metrics")
-))  # fmt: skip
+TARGETS |= {
+    name: (f"controllers/runtime/{name}.py", tuple(
+        f"tests/unit/runtime/test_workqueue{part}.py" for part in ("", "_model", "_threads", "_metrics")
+    ))
+    for name in ("workqueue", "workqueue_core")
+}  # fmt: skip
 
 
 def main() -> int:
