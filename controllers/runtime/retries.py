@@ -40,22 +40,27 @@ class Retries:
         self._stop = stop
         self._condition = threading.Condition(threading.Lock())
         self._lost = False
+        self._away = False
         self._recovery: Recovery | None = None  # the one that `wake` hangs on
 
     @property
     def was_away(self) -> bool:
-        """Whether the server gave no answer to the last tries: more than one, so not just a cut connection."""
-        return self._lost and self.failures > 1
+        """Whether the server gave no answer to a try and the next one failed too: so not just a cut connection.
+
+        Holds until something works, as a server that has just started refuses some tries with an answer (403, say).
+        """
+        return self._away
 
     def start_over(self) -> None:
         """Something worked: the next failure is the first."""
         self.failures = 0
-        self._lost = False
+        self._lost = self._away = False
 
     def delay(self, error: Exception | None = None) -> float:
         """Count a failure and return the seconds to wait after it."""
         options = self._options
         lost = error is not None and _is_lost(error)
+        self._away = self._away or self._lost
         if self._lost and not lost:
             self.failures = 0
         self._lost = lost

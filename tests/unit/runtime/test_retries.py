@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from controllers.runtime.apierrors import ServerError, Unreachable
+from controllers.runtime.apierrors import Forbidden, ServerError, Unreachable
 from controllers.runtime.clock import ClockEvent
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.reachability import OUTAGE, Reachability
@@ -56,6 +56,16 @@ class TestTheWatch:
         clock.wait_for_timeout(1.0)
         stop.set()
         call.outcome()
+
+    @pytest.mark.row("K2")
+    def test_a_restart_that_one_try_missed_and_another_was_refused_by_is_no_cut_connection(self) -> None:
+        retries, _ = self.retries(FakeClock())
+        retries.delay(Unreachable("connection closed"))
+        assert not retries.was_away, "a cut connection is no reason to ask for the version"
+        retries.delay(Forbidden("a server that has just started", status=403))
+        assert retries.was_away
+        retries.start_over()
+        assert not retries.was_away
 
     def test_stops_at_once(self) -> None:
         clock = FakeClock()
