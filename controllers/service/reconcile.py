@@ -30,6 +30,7 @@ from controllers.service.changes import Note, Scope
 from controllers.service.cloudside import CLOUD_ERRORS, PATIENT, UNTOLD, TooEarly
 from controllers.service.cluster import ServiceGone
 from controllers.service.records import Record
+from controllers.service.removal import is_behind_release
 from controllers.service.triggers import DRIFT
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ class ServiceReconciler:
                 self._removal.of_former(key, record)
                 record = None
             if service is not None and changes.keeps(service):
-                self._keep(key, service, record)
+                if record is None or not is_behind_release(service, record):  # else its event brings it again
+                    self._keep(key, service, record)
             elif service is not None:
                 self._removal.of_service(key, service, record)
         except TooEarly as pause:

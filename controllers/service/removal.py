@@ -48,9 +48,9 @@ class Removal:
     def of_service(self, key: str, service: V1Service, record: Record | None) -> None:
         """Remove what this process built or saw wanted (`record`), or what the Service shows to be ours or doubtful."""
         claim = changes.claim(service)
+        if record is not None and is_behind_release(service, record):
+            return
         if record is not None and record.released:
-            if is_newer(version_of(service), record.version) is not True:
-                return  # the cache is behind our own write
             # Ours is off: what holds the Service now is another's, and goes at its deletion only, as in Go.
             if _is_deleted(service) and has_load_balancer_finalizer(service):
                 self._ask(key, service)
@@ -121,3 +121,9 @@ class Removal:
 
 def _is_deleted(service: V1Service) -> bool:
     return service.metadata is not None and service.metadata.deletion_timestamp is not None
+
+
+def is_behind_release(service: V1Service, record: Record) -> bool:
+    """Whether the cache does not show yet that our finalizer is off: what is built now would be held by nothing."""
+    behind = is_newer(version_of(service), record.version) is not True
+    return record.released and behind and has_load_balancer_finalizer(service)

@@ -180,3 +180,20 @@ def _refuse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _warnings(bench: Bench) -> set[str]:
     return {text for kind, _, text in bench.recorder.events if kind == "Warning"}
+
+
+def test_a_wish_that_comes_back_before_the_cache_shows_our_release_is_built_with_the_finalizer_on(bench: Bench) -> None:
+    bench.server.set_type(KEY, "ClusterIP")
+    bench.see()
+    bench.server.set_type(KEY, "LoadBalancer")  # while the cloud deletes; our release comes after it
+    bench.work()
+    assert bench.cloud.methods() == ["delete"]
+    assert not bench.server.services[KEY]["metadata"].get("finalizers")
+    bench.see(1)  # the wish, with the finalizer as it was before our release
+    bench.queue.add(KEY)
+    bench.clock.advance(1.0)
+    bench.work()
+    assert bench.cloud.count("ensure") == 0, "nothing would hold the Service, should it be deleted now"
+    bench.settle()
+    assert bench.cloud.count("ensure") == 1
+    assert bench.server.services[KEY]["metadata"]["finalizers"] == ["service.kubernetes.io/load-balancer-cleanup"]
