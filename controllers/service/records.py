@@ -62,6 +62,8 @@ class Record:
     """It was put back once since we last wrote it; not again."""
     elsewhere: bool = False
     """Another controller builds it: ImplementedElsewhere."""
+    unseen: bool = False
+    """A deletion failed, and a look after it found none. One such answer may be wrong; the next one counts."""
     gone: bool = False
     """The cloud confirmed the deletion."""
     released: bool = False

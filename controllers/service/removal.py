@@ -103,8 +103,11 @@ class Removal:
         except ImplementedElsewhere:
             log.debug("Service %s: its load balancer is another controller's", key)
         except CLOUD_ERRORS as error:
-            if isinstance(error, PATIENT) or not self._is_gone(service):
-                self._cloud.failed(service, *failure, error)
+            unseen = not isinstance(error, PATIENT) and self._is_gone(service)
+            if not (unseen and record.unseen):
+                self._records.put(key, evolve(self._records.get(key) or record, unseen=unseen))
+                if not unseen:
+                    self._cloud.failed(service, *failure, error)
                 raise
             log.info("Service %s: its deletion failed (%s), but the cloud has no load balancer any more", key, error)
         self._recorder.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")

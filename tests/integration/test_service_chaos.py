@@ -115,6 +115,14 @@ def _disagreement(api: Cluster, cloud: FakeCloud) -> str:
     return "\n".join(wrong)
 
 
+def _calls_while_a_marker_passes(api: Cluster, cloud: FakeCloud) -> list[object]:
+    """What is still done for others; the last retries of the storm may come after all agree."""
+    before = len(cloud.calls.log("ensure_load_balancer", "update_load_balancer"))
+    pass_by(api, cloud)
+    later = cloud.calls.log("ensure_load_balancer", "update_load_balancer")[before:]
+    return [call for call in later if MARKER not in call.keys]
+
+
 @pytest.mark.row("S3")
 @pytest.mark.row("S13")
 @pytest.mark.parametrize("seed", [1, 2])
@@ -146,8 +154,6 @@ def test_cluster_and_cloud_agree_when_the_storm_is_over(api: Cluster, tmp_path: 
             eventually(
                 lambda: not _disagreement(api, cloud), 90, message=lambda: _disagreement(api, cloud) or "it agrees now"
             )
-            changed = len(cloud.calls.log("ensure_load_balancer", "update_load_balancer"))
-            pass_by(api, cloud)
-            later = cloud.calls.log("ensure_load_balancer", "update_load_balancer")[changed:]
-            assert [call for call in later if MARKER not in call.keys] == [], "no rest"
+            eventually(lambda: not _calls_while_a_marker_passes(api, cloud), 60, message="no rest")
+            assert not _disagreement(api, cloud)
         assert not cloud.calls.overlaps()

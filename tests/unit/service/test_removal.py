@@ -21,14 +21,17 @@ def bench() -> Bench:
 
 @pytest.mark.row("S18")
 def test_a_deletion_that_fails_as_there_is_nothing_left_is_done(bench: Bench) -> None:
-    """Many a cloud's client raises where the load balancer is gone."""
+    """Many a cloud's client raises where the load balancer is gone. One answer may be wrong, two count."""
     bench.cloud.balancers.clear()
     bench.cloud.fail["delete"] = CloudProviderError("404: no such load balancer")
     bench.server.delete(KEY)
     bench.settle(rounds=1)
     assert bench.cloud.methods() == ["delete", "get"]
+    assert KEY in bench.server.services
+    bench.settle(rounds=2)
+    assert bench.cloud.methods() == ["delete", "get"] * 2
     assert KEY not in bench.server.services
-    assert bench.recorder.reasons() == ["DeletingLoadBalancer", "DeletedLoadBalancer"]
+    assert bench.recorder.reasons()[-1] == "DeletedLoadBalancer"
 
 
 @pytest.mark.row("S18")
