@@ -10,6 +10,7 @@ Each run draws sequences of its own. One that fails is shown with the line that 
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -338,6 +339,7 @@ MANY = settings(
     max_examples=700,
     derandomize=False,
     print_blob=True,
+    derandomize="CI" in os.environ,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
