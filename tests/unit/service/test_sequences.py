@@ -10,7 +10,6 @@ Each run draws sequences of its own. One that fails is shown with the line that 
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -288,6 +287,14 @@ def _run(steps: list[Step], drift_period: float, seconds: float) -> World:
     return world
 
 
+def _is_doubtful(raw: Raw) -> bool:
+    """Somebody spoilt our note, and the process that knew better died: where the cloud has none either (which is
+    checked for all), the finalizer may be another controller's, and stays until the Service is deleted."""
+    metadata = raw["metadata"]
+    spoilt = metadata["annotations"].get(APPLIED) == "nonsense"
+    return spoilt and "deletionTimestamp" not in metadata
+
+
 def _check_end(world: World) -> None:
     """Cloud and Services agree."""
     assert world.wrongs == []
@@ -299,8 +306,9 @@ def _check_end(world: World) -> None:
     for key, raw in server.services.items():
         service = parsed(raw)
         if not changes.keeps(service):
-            assert FINALIZER not in raw["metadata"]["finalizers"], key
-            assert changes.note_of(service) is None or "stripped" in raw["spec"], key
+            if not _is_doubtful(raw):
+                assert FINALIZER not in raw["metadata"]["finalizers"], key
+                assert changes.note_of(service) is None or "stripped" in raw["spec"], key
             continue
         wanted.add(uid_of(service))
         if key in cloud.elsewhere:
@@ -337,9 +345,7 @@ def _check_rest(world: World) -> None:
 
 MANY = settings(
     max_examples=700,
-    derandomize=False,
     print_blob=True,
-    derandomize="CI" in os.environ,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
