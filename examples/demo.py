@@ -28,9 +28,8 @@ from livedemo.manager import ManagerProcess
 from livedemo.view import View, choose
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from controllers.runtime.apierrors import ApiError, Forbidden
-from controllers.runtime.clients import ClientBuilder, ConfigError
-from controllers.runtime.informer import InformerFactory
+from controllers.runtime.api import ApiError, ClientBuilder, ConfigError, Forbidden
+from controllers.runtime.cache import InformerFactory
 from controllers.runtime.metrics import Metrics
 
 JOIN_SECONDS = 5.0

@@ -11,8 +11,7 @@ import logging
 
 from cloudprovider.host import StopSignal
 from controllers.app.serving import Check
-from controllers.runtime.apierrors import ApiError
-from controllers.runtime.clients import RestClient
+from controllers.runtime.api import ApiError, RestClient
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 log = logging.getLogger(__name__)

@@ -24,9 +24,9 @@ from controllers.app.services import ServiceFlags, service_controller
 if TYPE_CHECKING:
     from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
-    from controllers.runtime.clients import ClientBuilder
+    from controllers.runtime.api import ClientBuilder
+    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.clock import Clock
-    from controllers.runtime.informer import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 

@@ -155,7 +155,7 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry]) -> Manager | 
 
     from cloudprovider import CloudProviderError
     from controllers.app.manager import Manager, ManagerError
-    from controllers.runtime.clients import ClientBuilder, ConfigError
+    from controllers.runtime.api import ClientBuilder, ConfigError
     from controllers.runtime.metrics import Metrics
 
     given = options.manager

@@ -22,12 +22,12 @@ from attrs import define, evolve
 from cloudprovider.host import StopSignal
 from controllers.app.serving import Check, Checks
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.failurelog import seconds_text
+from controllers.runtime.queue import seconds_text
 
 if TYPE_CHECKING:
     from controllers.app.catalog import Controller
     from controllers.cloudcalls import CloudCalls
-    from controllers.runtime.informer import InformerFactory
+    from controllers.runtime.cache import InformerFactory
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from controllers.app.catalog import Controller
 from controllers.app.listers import InformerListers
 from controllers.app.manager import ManagerError
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.runtime.api import ClientBuilder
+from controllers.runtime.cache import InformerFactory
 from controllers.runtime.cleaning import conceal_config
-from controllers.runtime.clients import ClientBuilder
-from controllers.runtime.informer import InformerFactory
 from controllers.runtime.metrics import Metrics
 
 __all__ = ["Host", "hosting"]

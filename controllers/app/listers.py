@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controllers.runtime import resources
-from controllers.runtime.informer import InformerFactory
-from controllers.runtime.resources import NODES, Resource, T
+from controllers.runtime import cache
+from controllers.runtime.cache import NODES, InformerFactory, Resource, T
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -34,12 +33,12 @@ class InformerListers:
     @property
     def services(self) -> Lister[V1Service]:
         """Services, by "namespace/name"."""
-        return self._lister(resources.SERVICES)
+        return self._lister(cache.SERVICES)
 
     @property
     def persistent_volumes(self) -> Lister[V1PersistentVolume]:
         """Persistent volumes, by name."""
-        return self._lister(resources.PERSISTENT_VOLUMES)
+        return self._lister(cache.PERSISTENT_VOLUMES)
 
     def has_synced(self) -> bool:
         """Whether every cache that was asked for holds a complete first listing."""

@@ -27,10 +27,10 @@ from controllers.app.listers import InformerListers
 from controllers.app.options import Options, split_address
 from controllers.app.serving import HealthServer
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.runtime.api import ClientBuilder
+from controllers.runtime.cache import InformerFactory
 from controllers.runtime.cleaning import conceal_config
-from controllers.runtime.clients import ClientBuilder
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
-from controllers.runtime.informer import InformerFactory
 from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)

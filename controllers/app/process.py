@@ -22,8 +22,7 @@ from types import FrameType
 
 from cloudprovider import CloudProviderError
 from controllers.app.manager import ManagerError
-from controllers.runtime import execplugin
-from controllers.runtime.clients import ConfigError
+from controllers.runtime.api import ConfigError, end_plugins
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ def exit_at_once(code: int) -> None:
 
     A credential plugin that hangs is a process of its own, which would outlive this one.
     """
-    execplugin.end_all()
+    end_plugins()
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # closed or broken: there is nobody to tell

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from kubernetes.client.models.v1_node import V1Node
 
-from controllers.runtime.resources import key_of, uid_of, version_of
+from controllers.runtime.cache import key_of, uid_of, version_of
 
 __all__ = ["Answers", "identity"]
 

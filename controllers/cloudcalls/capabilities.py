@@ -29,8 +29,8 @@ from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls import validate
 from controllers.cloudcalls.gateway import Ask, Gateway
 from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NORMAL, PRIORITY_SWEEP
-from controllers.runtime.failurelog import seconds_text
-from controllers.runtime.resources import key_of
+from controllers.runtime.cache import key_of
+from controllers.runtime.queue import seconds_text
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node

@@ -34,9 +34,9 @@ from controllers.cloudcalls.instances import Program, Question
 from controllers.cloudcalls.limits import PRIORITY_NORMAL
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.outage import Outage
+from controllers.runtime.cache import key_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import key_of
 
 __all__ = ["CloudCalls"]
 

@@ -10,7 +10,7 @@ out goes to the controllers, and :func:`outcome_of` gives the metric's label. Th
     │   ├── InvalidAnswer        the provider answered something that cannot be used
     │   ├── AnswerMissing        a batch answer left this key out: unknown, never gone
     │   └── CallsClosed          the gateway is shut; the call was not made
-    └── Parked (controllers.runtime.worker)
+    └── Parked (controllers.runtime.queue.worker)
         └── CallOverdue          no answer in time; the key rests until the call ends
 
 Errors of `cloudprovider.errors`, subclasses included, pass as they are. "Chained errors count" means explicit chains:
@@ -37,7 +37,7 @@ from cloudprovider import (
     Throttled,
 )
 from controllers.runtime.cleaning import one_line
-from controllers.runtime.worker import Parked
+from controllers.runtime.queue import Parked
 
 __all__ = [
     "AnswerMissing",

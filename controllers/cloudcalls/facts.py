@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define
 
-from controllers.runtime.resources import key_of, uid_of
+from controllers.runtime.cache import key_of, uid_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node

@@ -25,7 +25,7 @@ from controllers.cloudcalls.gateway import Ask, Gateway
 from controllers.cloudcalls.instances import Program, Question
 from controllers.cloudcalls.jobs import Inbox, Job
 from controllers.cloudcalls.validate import BatchAnswer
-from controllers.runtime.resources import key_of
+from controllers.runtime.cache import key_of
 
 __all__ = ["Deliver", "Fetch", "Way"]
 

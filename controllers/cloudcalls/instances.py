@@ -42,7 +42,7 @@ from controllers.cloudcalls.facts import Facts
 from controllers.cloudcalls.gateway import Ask
 from controllers.cloudcalls.limits import PRIORITY_SWEEP
 from controllers.cloudcalls.validate import BatchAnswer, SameID
-from controllers.runtime.resources import key_of
+from controllers.runtime.cache import key_of
 
 __all__ = [
     "Program",

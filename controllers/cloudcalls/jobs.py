@@ -16,7 +16,7 @@ from typing import Any
 from attrs import frozen
 
 from controllers.runtime.clock import Clock, ClockEvent
-from controllers.runtime.progress import bounded
+from controllers.runtime.queue import bounded
 
 __all__ = ["Cancellation", "Flow", "Inbox", "Job", "JobState"]
 

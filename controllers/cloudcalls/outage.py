@@ -29,7 +29,7 @@ from attrs import frozen
 from cloudprovider import CloudProviderError
 from controllers.cloudcalls.errors import OVERDUE, CloudCallError, outcome_of
 from controllers.runtime.clock import Clock
-from controllers.runtime.worker import Parked
+from controllers.runtime.queue import Parked
 
 __all__ = ["FAILED", "Outage", "Trouble"]
 

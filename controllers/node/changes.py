@@ -31,7 +31,7 @@ from cloudprovider.helpers.ips import parse_ip
 from cloudprovider.helpers.labels import LABEL_PAIRS, instance_labels, is_kubernetes_label, missing_twins
 from cloudprovider.helpers.taints import needs_initialization, node_taints
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
-from controllers.runtime.patch import Patch, addresses_replaced, combined, taints_changed
+from controllers.runtime.write import Patch, addresses_replaced, combined, taints_changed
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node

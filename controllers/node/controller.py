@@ -19,22 +19,20 @@ from controllers.node.changes import InstanceReplaced
 from controllers.node.memory import NodeMemory
 from controllers.node.reconcile import Answer, NodeReconciler
 from controllers.node.triggers import NodeTriggers
+from controllers.runtime.cache import NODES, watch_waiting
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.events import EventRecorder
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES
-from controllers.runtime.running import Periodic, run_until
-from controllers.runtime.waitinggauges import watch_waiting
-from controllers.runtime.worker import BatchWorker, Parked, Result
-from controllers.runtime.workqueue import WorkQueue
+from controllers.runtime.queue import BatchWorker, Parked, Result, WorkQueue
+from controllers.runtime.run import Periodic, run_until
+from controllers.runtime.write import EventRecorder
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
-    from controllers.runtime.clients import ClientBuilder
-    from controllers.runtime.informer import InformerFactory
+    from controllers.runtime.api import ClientBuilder
+    from controllers.runtime.cache import InformerFactory
 
 log = logging.getLogger(__name__)
 

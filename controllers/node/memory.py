@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
-from controllers.runtime.resources import key_of, uid_of
+from controllers.runtime.cache import key_of, uid_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -18,21 +18,20 @@ from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, InvalidAnswer
 from controllers.node import changes
 from controllers.node.changes import NOTHING, Known, NodeChanges, NotAdopted
 from controllers.node.memory import NodeMemory, Remembered
-from controllers.runtime.apierrors import NotFound, ServerError, Unreachable
-from controllers.runtime.failurelog import seconds_text
+from controllers.runtime.api import NotFound, ServerError, Unreachable
+from controllers.runtime.cache import NODES, key_of, uid_of
 from controllers.runtime.metrics import FINE_BUCKETS, Metrics, exponential_buckets
-from controllers.runtime.patch import ObjectReplaced, Patch, apply
-from controllers.runtime.resources import NODES, key_of, uid_of
-from controllers.runtime.worker import Result
+from controllers.runtime.queue import Result, seconds_text
+from controllers.runtime.write import ObjectReplaced, Patch, apply
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.cloudcalls import CloudCalls
+    from controllers.runtime.api import RestClient
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.events import EventRecorder
-    from controllers.runtime.restclient import RestClient
+    from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from controllers.node.memory import NodeMemory
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.workqueue import WorkQueue
+    from controllers.runtime.queue import WorkQueue
 
 NEW_NODE = 10
 """Priority of a node that nothing can be scheduled on yet, above that of one that is only kept right."""

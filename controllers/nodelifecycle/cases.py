@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 
 from cloudprovider import InstanceState
 from controllers.nodelifecycle.changes import provider_id_of
-from controllers.runtime.resources import uid_of
+from controllers.runtime.cache import uid_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node

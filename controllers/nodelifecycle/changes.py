@@ -27,7 +27,7 @@ from cloudprovider.wellknown import (
     TAINT_NODE_SHUTDOWN,
     TAINT_TO_BE_DELETED,
 )
-from controllers.runtime.patch import Patch, taints_changed
+from controllers.runtime.write import Patch, taints_changed
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node

@@ -20,19 +20,18 @@ from controllers.nodelifecycle.permits import Permits
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
 from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
 from controllers.nodelifecycle.witnesses import Witnesses
+from controllers.runtime.cache import NODES
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.events import EventRecorder
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES
-from controllers.runtime.running import Periodic, run_until
-from controllers.runtime.worker import BatchWorker, Result
-from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.runtime.queue import Backoff, BatchWorker, Result, WorkQueue
+from controllers.runtime.run import Periodic, run_until
+from controllers.runtime.write import EventRecorder
 
 if TYPE_CHECKING:
     from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
-    from controllers.runtime.clients import ClientBuilder
-    from controllers.runtime.informer import InformerFactory
+    from controllers.runtime.api import ClientBuilder
+    from controllers.runtime.cache import InformerFactory
 
 log = logging.getLogger(__name__)
 

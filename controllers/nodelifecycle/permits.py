@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.events import EventRecorder
     from controllers.runtime.metrics import Metrics
+    from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from controllers.nodelifecycle import changes
 from controllers.nodelifecycle.cases import Answer, Case, Cases
 from controllers.nodelifecycle.changes import Attention, is_ready, provider_id_of
 from controllers.nodelifecycle.pace import Pace
-from controllers.runtime.apierrors import ApiError, Conflict, NotFound, ServerError, Unreachable
-from controllers.runtime.patch import ObjectReplaced, Patch, apply
-from controllers.runtime.resources import NODES, key_of, uid_of, version_of
-from controllers.runtime.worker import Result
+from controllers.runtime.api import ApiError, Conflict, NotFound, ServerError, Unreachable
+from controllers.runtime.cache import NODES, key_of, uid_of, version_of
+from controllers.runtime.queue import Result
+from controllers.runtime.write import ObjectReplaced, Patch, apply
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from controllers.nodelifecycle.measures import Measures
     from controllers.nodelifecycle.permits import Permits
     from controllers.nodelifecycle.witnesses import Witnesses
+    from controllers.runtime.api import RestClient
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.events import EventRecorder
     from controllers.runtime.metrics import Metrics
-    from controllers.runtime.restclient import RestClient
-    from controllers.runtime.workqueue import WorkQueue
+    from controllers.runtime.queue import WorkQueue
+    from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from controllers.nodelifecycle.changes import (
     provider_id_of,
     zone_of,
 )
-from controllers.runtime.resources import key_of, uid_of
+from controllers.runtime.cache import key_of, uid_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from controllers.nodelifecycle.witnesses import Identity, Witnesses
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.workqueue import WorkQueue
+    from controllers.runtime.queue import WorkQueue
 
 TIDY = 10
 """Priority of a ready node that nothing can be scheduled on, above that of one to ask about."""

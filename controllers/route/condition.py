@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from controllers.runtime.apierrors import NotFound
-from controllers.runtime.patch import ObjectReplaced, Patch, apply, condition_set
-from controllers.runtime.resources import NODES, key_of, uid_of
+from controllers.runtime.api import NotFound
+from controllers.runtime.cache import NODES, key_of, uid_of
+from controllers.runtime.write import ObjectReplaced, Patch, apply, condition_set
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
+    from controllers.runtime.api import RestClient
     from controllers.runtime.clock import Clock
-    from controllers.runtime.restclient import RestClient
 
 CONDITION: Final = "NetworkUnavailable"
 CREATED: Final = ("False", "RouteCreated")

@@ -17,19 +17,18 @@ from controllers.route.changes import check_cluster_cidrs
 from controllers.route.reconcile import RouteConflict, RouteReconciler
 from controllers.route.table import RouteTable
 from controllers.route.triggers import LIST, LISTING, RouteTriggers
+from controllers.runtime.cache import NODES
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.events import EventRecorder
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES
-from controllers.runtime.running import run_until
-from controllers.runtime.worker import Worker
-from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.runtime.queue import Backoff, Worker, WorkQueue
+from controllers.runtime.run import run_until
+from controllers.runtime.write import EventRecorder
 
 if TYPE_CHECKING:
     from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
-    from controllers.runtime.clients import ClientBuilder
-    from controllers.runtime.informer import InformerFactory
+    from controllers.runtime.api import ClientBuilder
+    from controllers.runtime.cache import InformerFactory
 
 COMPONENT = "route_controller"
 IDENTITY = "route-controller"

@@ -19,9 +19,9 @@ from controllers.route import changes
 from controllers.route.changes import Entry, Scope, State, Step
 from controllers.route.condition import CREATED, NetworkCondition, status_of
 from controllers.route.triggers import BLACKHOLE, LIST, LISTING, NODE
-from controllers.runtime.apierrors import ApiError, NotFound
-from controllers.runtime.resources import NODES, MalformedObject, key_of, uid_of
-from controllers.runtime.worker import DONE, Parked, Result, TerminalError
+from controllers.runtime.api import ApiError, NotFound
+from controllers.runtime.cache import NODES, MalformedObject, key_of, uid_of
+from controllers.runtime.queue import DONE, Parked, Result, TerminalError
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
     from controllers.cloudcalls.capabilities import RouteCalls
     from controllers.route.table import RouteTable
+    from controllers.runtime.api import RestClient
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.events import EventRecorder
     from controllers.runtime.metrics import Metrics
-    from controllers.runtime.restclient import RestClient
-    from controllers.runtime.workqueue import WorkQueue
+    from controllers.runtime.queue import WorkQueue
+    from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from controllers.route.changes import node_addresses
 from controllers.route.condition import CREATED, MISSING, condition_of, status_of
-from controllers.runtime.resources import key_of, uid_of
+from controllers.runtime.cache import key_of, uid_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.runtime.workqueue import WorkQueue
+    from controllers.runtime.queue import WorkQueue
 
 LIST: Final = "*"
 BLACKHOLE: Final = "blackhole/"

@@ -23,9 +23,9 @@ from attrs import frozen
 
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal, wants_load_balancer
 from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER, SERVICE_TYPE_LOAD_BALANCER
-from controllers.runtime.patch import Patch, changed, combined, finalizer_added, finalizer_removed, to_json
-from controllers.runtime.resources import uid_of
-from controllers.runtime.restclient import STRATEGIC_PATCH
+from controllers.runtime.api import STRATEGIC_PATCH
+from controllers.runtime.cache import uid_of
+from controllers.runtime.write import Patch, changed, combined, finalizer_added, finalizer_removed, to_json
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus

@@ -16,9 +16,9 @@ from attrs import evolve
 from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
 from controllers.cloudcalls import CallsClosed, CloudCallError
 from controllers.cloudcalls.errors import delay_of
-from controllers.runtime.apierrors import ApiError
-from controllers.runtime.resources import uid_of
-from controllers.runtime.worker import Parked
+from controllers.runtime.api import ApiError
+from controllers.runtime.cache import uid_of
+from controllers.runtime.queue import Parked
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from controllers.cloudcalls.capabilities import LoadBalancerCalls
     from controllers.runtime.clock import Clock
-    from controllers.runtime.events import EventRecorder
+    from controllers.runtime.write import EventRecorder
     from controllers.service.records import Record, Records
 
 log = logging.getLogger(__name__)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from controllers.runtime.apierrors import NotFound
-from controllers.runtime.patch import ObjectReplaced, patch
-from controllers.runtime.resources import NODES, SERVICES, MalformedObject, split_key, uid_of
+from controllers.runtime.api import NotFound
+from controllers.runtime.cache import NODES, SERVICES, MalformedObject, split_key, uid_of
+from controllers.runtime.write import ObjectReplaced, patch
 from controllers.service.targets import Targets, targets
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
 
+    from controllers.runtime.api import RestClient
     from controllers.runtime.clock import Clock
-    from controllers.runtime.patch import Patch
-    from controllers.runtime.restclient import RestClient
+    from controllers.runtime.write import Patch
 
 _PROOF_LASTS = 10.0
 

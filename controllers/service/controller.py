@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import field, frozen, validators
 
 from controllers.cloudcalls import CloudCallError
+from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.events import EventRecorder
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES, SERVICES
-from controllers.runtime.running import Periodic, run_until
-from controllers.runtime.worker import Worker
-from controllers.runtime.workqueue import Backoff, WorkQueue
-from controllers.runtime.workqueue_turns import TurnLanes
+from controllers.runtime.queue import Backoff, TurnLanes, Worker, WorkQueue
+from controllers.runtime.run import Periodic, run_until
+from controllers.runtime.write import EventRecorder
 from controllers.service.cloudside import CloudSide
 from controllers.service.cluster import CacheBehind, ServiceAPI
 from controllers.service.identity import ClusterIdentity
@@ -35,8 +33,8 @@ from controllers.service.triggers import REFRESH, NodeTriggers, ServiceTriggers
 if TYPE_CHECKING:
     from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
-    from controllers.runtime.clients import ClientBuilder
-    from controllers.runtime.informer import InformerFactory, Registration
+    from controllers.runtime.api import ClientBuilder
+    from controllers.runtime.cache import InformerFactory, Registration
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from controllers.runtime.apierrors import ApiError
+from controllers.runtime.api import ApiError
 from controllers.service.cloudside import TooEarly
 from controllers.service.pacing import doubled
 

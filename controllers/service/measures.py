@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from controllers.runtime.cache import uid_of, watch_waiting
 from controllers.runtime.metrics import FINE_BUCKETS
-from controllers.runtime.resources import uid_of
-from controllers.runtime.waitinggauges import watch_waiting
 from controllers.service import changes
 
 if TYPE_CHECKING:

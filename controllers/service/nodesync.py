@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from controllers.runtime.worker import DONE, Result
+from controllers.runtime.queue import DONE, Result
 
 if TYPE_CHECKING:
     from prometheus_client import Histogram
 
     from controllers.runtime.clock import Clock
-    from controllers.runtime.workqueue import WorkQueue
+    from controllers.runtime.queue import WorkQueue
     from controllers.service.records import Records
     from controllers.service.targets import TargetSet
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from cloudprovider import CloudProviderError, OwnedLoadBalancer
 from cloudprovider.helpers import wants_load_balancer
 from controllers.cloudcalls import CloudCallError
-from controllers.runtime.events import Reference
-from controllers.runtime.resources import uid_of
-from controllers.runtime.worker import Parked
+from controllers.runtime.cache import uid_of
+from controllers.runtime.queue import Parked
+from controllers.runtime.write import Reference
 from controllers.service.changes import Claim, claim
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from controllers.cloudcalls.capabilities import LoadBalancerCalls
     from controllers.runtime.cache import Lister
-    from controllers.runtime.events import EventRecorder
+    from controllers.runtime.write import EventRecorder
     from controllers.service.measures import Measures
 
 log = logging.getLogger(__name__)

@@ -23,8 +23,8 @@ from attrs import evolve
 from cloudprovider import ImplementedElsewhere, NotImplementedByProvider
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed
-from controllers.runtime.resources import is_newer, uid_of, version_of
-from controllers.runtime.worker import DONE, Result
+from controllers.runtime.cache import is_newer, uid_of, version_of
+from controllers.runtime.queue import DONE, Result
 from controllers.service import changes, pacing
 from controllers.service.changes import Note, Scope
 from controllers.service.cloudside import CLOUD_ERRORS, PATIENT, UNTOLD, TooEarly
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.events import EventRecorder
-    from controllers.runtime.workqueue import WorkQueue
+    from controllers.runtime.queue import WorkQueue
+    from controllers.runtime.write import EventRecorder
     from controllers.service.cloudside import CloudSide
     from controllers.service.cluster import ServiceAPI
     from controllers.service.measures import Measures

@@ -15,7 +15,7 @@ from attrs import evolve
 from cloudprovider import ImplementedElsewhere, NotImplementedByProvider
 from cloudprovider.helpers import has_load_balancer_finalizer
 from controllers.cloudcalls import PRIORITY_NORMAL
-from controllers.runtime.resources import is_newer, uid_of, version_of
+from controllers.runtime.cache import is_newer, uid_of, version_of
 from controllers.service import changes
 from controllers.service.changes import Claim
 from controllers.service.cloudside import CLOUD_ERRORS, PATIENT
@@ -24,7 +24,7 @@ from controllers.service.records import Record
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
-    from controllers.runtime.events import EventRecorder
+    from controllers.runtime.write import EventRecorder
     from controllers.service.cloudside import CloudSide
     from controllers.service.cluster import ServiceAPI
     from controllers.service.records import Records

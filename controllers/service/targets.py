@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve, frozen
 
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED
-from controllers.runtime.resources import key_of
+from controllers.runtime.cache import key_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node

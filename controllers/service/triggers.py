@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from cloudprovider.helpers import wants_load_balancer
-from controllers.runtime.resources import is_newer, key_of, uid_of, version_of
+from controllers.runtime.cache import is_newer, key_of, uid_of, version_of
 from controllers.service.changes import Claim, claim, ingress, relevant, status_of
 from controllers.service.records import Record, Records
 from controllers.service.targets import is_leaving
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
 
-    from controllers.runtime.workqueue import WorkQueue
+    from controllers.runtime.queue import WorkQueue
     from controllers.service.nodesync import NodeSync
     from controllers.service.targets import TargetSet
 

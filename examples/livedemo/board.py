@@ -20,7 +20,7 @@ from cloudprovider.wellknown import LABEL_INSTANCE_TYPE, LABEL_TOPOLOGY_ZONE
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.runtime.informer import InformerFactory
+    from controllers.runtime.cache import InformerFactory
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ class Board:
 
     def watch(self, informers: InformerFactory) -> None:
         """Fill the board from this factory's node informer; the caller starts it."""
-        from controllers.runtime.resources import NODES
+        from controllers.runtime.cache import NODES
 
         informers.informer(NODES).add_handler(
             lambda node, _initial: self._see(node), lambda _old, new: self._see(new), name="demo"

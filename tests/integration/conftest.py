@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from controllers.runtime.clients import ClientBuilder
+from controllers.runtime.api import ClientBuilder
 from tests.envtest.build import AssetsMissing, assets
 from tests.envtest.server import RealAPIServer
 from tests.support.api import API

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controllers.runtime.apierrors import Unreachable
-from controllers.runtime.clients import MERGE_PATCH, ClientBuilder
+from controllers.runtime.api import MERGE_PATCH, ClientBuilder, Unreachable
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node

@@ -20,11 +20,11 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.apiserver.faults import Action, Fault
-from controllers.runtime.clients import ClientBuilder, RestClient
-from controllers.runtime.informer import Informer, Registration
+from controllers.runtime.api import ClientBuilder, RestClient
+from controllers.runtime.cache import NODES, Registration, uid_of, version_of
+from controllers.runtime.cache.informer import Informer
+from controllers.runtime.cache.watchtypes import Body, Lines, WatchOptions
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES, uid_of, version_of
-from controllers.runtime.signals import Body, Lines, WatchOptions
 
 EXAMPLES = 60
 CONVERGE = 20.0

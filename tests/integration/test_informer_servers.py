@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from controllers.runtime.clients import RestClient
-from controllers.runtime.informer import Informer, InformerFactory
+from controllers.runtime.api import RestClient
+from controllers.runtime.cache import NODES, SERVICES, InformerFactory, version_of
+from controllers.runtime.cache.informer import Informer
+from controllers.runtime.cache.resources import LEASES, NAMESPACES, PERSISTENT_VOLUMES
+from controllers.runtime.cache.watchtypes import Body, Lines, WatchOptions
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import LEASES, NAMESPACES, NODES, PERSISTENT_VOLUMES, SERVICES, version_of
-from controllers.runtime.signals import Body, Lines, WatchOptions
 from tests.integration.conftest import Cluster
 
 WAIT = 30.0

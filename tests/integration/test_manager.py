@@ -21,7 +21,7 @@ from cloudprovider.host import ClientBuilder as HostClientBuilder
 from cloudprovider.host import Listers, StopSignal
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from controllers.app import CATALOG, Context, ControllerEntry, Manager, ManagerError, ManagerOptions, Options
-from controllers.runtime.clients import ClientBuilder
+from controllers.runtime.api import ClientBuilder
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node

@@ -17,8 +17,8 @@ from attrs import field as attr
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.nodelifecycle import BreakerOptions, NodeLifecycleController, NodeLifecycleOptions
-from controllers.runtime.clients import ClientBuilder
-from controllers.runtime.informer import InformerFactory
+from controllers.runtime.api import ClientBuilder
+from controllers.runtime.cache import InformerFactory
 from controllers.runtime.metrics import Metrics
 from tests.integration.conftest import Cluster
 from tests.support.api import EVENTS, NODES

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from controllers.runtime.apierrors import ApiError
-from controllers.runtime.clients import ClientBuilder
-from controllers.runtime.informer import Informer
+from controllers.runtime.api import ApiError, ClientBuilder
+from controllers.runtime.api.reachability import OUTAGE
+from controllers.runtime.cache import NODES
+from controllers.runtime.cache.informer import Informer
+from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.reachability import OUTAGE
-from controllers.runtime.resources import NODES
-from controllers.runtime.signals import WatchOptions
 from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import Cluster
 from tests.support.proxy import ChaosProxy

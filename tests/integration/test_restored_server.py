@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from controllers.runtime.informer import Informer
+from controllers.runtime.cache import NODES, version_of
+from controllers.runtime.cache.informer import Informer
+from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES, version_of
-from controllers.runtime.signals import WatchOptions
 from tests.integration.conftest import Cluster
 from tests.support.waiting import eventually
 

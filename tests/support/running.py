@@ -16,12 +16,10 @@ from controllers.app.catalog import Controller
 from controllers.app.host import Host
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.node import CloudNodeController, CloudNodeOptions
-from controllers.runtime.cache import Lister
-from controllers.runtime.clients import ClientBuilder
+from controllers.runtime.api import ClientBuilder
+from controllers.runtime.cache import NODES, InformerFactory, Lister
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.informer import InformerFactory
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES
 
 
 @frozen

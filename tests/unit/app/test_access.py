@@ -10,8 +10,7 @@ import pytest
 
 from controllers.app.access import AGAIN_SECONDS, AccessCheck
 from controllers.app.catalog import CATALOG, Rule
-from controllers.runtime.apierrors import ApiError, Forbidden, Unreachable
-from controllers.runtime.clients import Response, RestClient
+from controllers.runtime.api import ApiError, Forbidden, Response, RestClient, Unreachable
 from controllers.runtime.clock import ClockEvent
 from tests.support.clock import FakeClock
 

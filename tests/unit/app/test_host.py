@@ -10,7 +10,7 @@ from typing_extensions import override
 from cloudprovider import ClientBuilder, CloudProviderError, Interface, Listers, StopSignal
 from controllers.app import ManagerError, hosting
 from controllers.cloudcalls import CallsClosed
-from controllers.runtime.clients import ConfigError
+from controllers.runtime.api import ConfigError
 
 
 class Tiny(Interface):

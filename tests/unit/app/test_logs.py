@@ -222,7 +222,7 @@ def test_json_has_the_fields_that_a_call_hands_over() -> None:
 
 @pytest.mark.row("O5")
 def test_a_failing_key_is_fields_and_its_stack_apart() -> None:
-    from controllers.runtime.failurelog import FailureLog
+    from controllers.runtime.queue.failurelog import FailureLog
     from tests.support.clock import FakeClock
 
     stream, log = written("json")

@@ -11,7 +11,7 @@ import pytest
 from cloudprovider import CloudProviderError
 from controllers.app.manager import ManagerError
 from controllers.app.process import run_until_signal
-from controllers.runtime.clients import ConfigError
+from controllers.runtime.api import ConfigError
 
 
 class Exits:

@@ -31,7 +31,7 @@ from controllers.cloudcalls.errors import (
     text_of,
     translate,
 )
-from controllers.runtime.worker import Parked
+from controllers.runtime.queue import Parked
 
 
 class VendorError(Exception):

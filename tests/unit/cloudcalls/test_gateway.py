@@ -30,7 +30,7 @@ from controllers.cloudcalls import (
     InvalidAnswer,
 )
 from controllers.cloudcalls.pool import IDLE_SECONDS
-from controllers.runtime.worker import Parked
+from controllers.runtime.queue import Parked
 from tests.support.threadless import no_thread
 from tests.unit.cloudcalls.support import LIMIT, Capability, Hang, Provider, Task, World, metadata, node, world
 

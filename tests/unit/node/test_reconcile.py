@@ -9,9 +9,8 @@ from kubernetes.client.models.v1_node import V1Node
 
 from controllers.node.memory import NodeMemory
 from controllers.node.reconcile import NodeReconciler
-from controllers.runtime.apierrors import Conflict, Unreachable
+from controllers.runtime.api import Conflict, Response, Unreachable
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.restclient import Response
 from tests.support.clock import FakeClock
 from tests.unit.node.test_changes import TAINT, instance
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cloudprovider import InstanceNotFound, Throttled
-from controllers.runtime.apierrors import ServerError
+from controllers.runtime.api import ServerError
 from tests.unit.node.test_changes import instance
 from tests.unit.node.test_labels_of_whom import RACK, ready
 from tests.unit.node.world import PERIOD, World

@@ -18,9 +18,8 @@ from controllers.node.changes import APPLIED_LABELS
 from controllers.node.memory import NodeMemory
 from controllers.node.reconcile import NodeReconciler
 from controllers.node.triggers import NodeTriggers
-from controllers.runtime.apierrors import Conflict, NotFound
+from controllers.runtime.api import Conflict, NotFound, Response
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.restclient import Response
 from tests.support.clock import FakeClock
 from tests.unit.node.test_changes import instance
 

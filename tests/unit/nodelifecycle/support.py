@@ -18,10 +18,9 @@ from controllers.nodelifecycle.permits import Permits
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
 from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
 from controllers.nodelifecycle.witnesses import Witnesses
-from controllers.runtime.apierrors import ApiError, Conflict, NotFound
+from controllers.runtime.api import ApiError, Conflict, NotFound
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.worker import Result
-from controllers.runtime.workqueue import WorkQueue
+from controllers.runtime.queue import Result, WorkQueue
 from tests.support.clock import FakeClock
 
 PERIOD = 5.0

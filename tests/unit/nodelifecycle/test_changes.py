@@ -19,7 +19,7 @@ from controllers.nodelifecycle.changes import (
     without_provider_id,
     zone_of,
 )
-from controllers.runtime.patch import Patch
+from controllers.runtime.write import Patch
 from tests.unit.nodelifecycle.support import ADMINS, OTHER, OUT_OF_SERVICE, SHUTDOWN, UNINITIALIZED, node
 
 NOW = 10_000.0

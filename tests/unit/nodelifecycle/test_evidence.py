@@ -10,7 +10,7 @@ import pytest
 
 from cloudprovider import InstanceState
 from controllers.nodelifecycle.breaker import BreakerOptions
-from controllers.runtime.worker import Result
+from controllers.runtime.queue import Result
 from tests.unit.nodelifecycle.support import PERIOD, Bench, node
 
 ANNOUNCED = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}

@@ -11,8 +11,8 @@ from attrs import evolve
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, NotImplementedByProvider, Throttled
 from controllers.cloudcalls import AnswerMissing, CallFailed, InvalidAnswer
 from controllers.nodelifecycle.breaker import BreakerOptions
-from controllers.runtime.apierrors import Conflict, Forbidden, ServerError
-from controllers.runtime.worker import Result
+from controllers.runtime.api import Conflict, Forbidden, ServerError
+from controllers.runtime.queue import Result
 from tests.unit.nodelifecycle.support import (
     OTHER,
     OUT_OF_SERVICE,

@@ -14,10 +14,9 @@ from cloudprovider import Route
 from controllers.route.changes import parse_cluster_cidrs
 from controllers.route.reconcile import RouteReconciler
 from controllers.route.table import RouteTable
-from controllers.runtime.apierrors import from_status
+from controllers.runtime.api import Response, from_status
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.restclient import Response
-from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.runtime.queue import Backoff, WorkQueue
 from tests.support.clock import FakeClock
 
 PREFIX = "/api/v1/nodes/"

@@ -11,8 +11,8 @@ from controllers.cloudcalls import CallsClosed
 from controllers.route.changes import network
 from controllers.route.reconcile import RouteConflict
 from controllers.route.triggers import LIST, LISTING
-from controllers.runtime.apierrors import NotFound
-from controllers.runtime.worker import TerminalError
+from controllers.runtime.api import NotFound
+from controllers.runtime.queue import TerminalError
 from tests.unit.route.objects import PREFIX, Bench, addresses, raw_node, route
 
 CREATED, MISSING = ("False", "RouteCreated"), ("True", "NoRouteCreated")

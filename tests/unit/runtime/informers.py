@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from controllers.runtime.resources import Raw
-from controllers.runtime.signals import Lines
+from controllers.runtime.cache.resources import Raw
+from controllers.runtime.cache.watchtypes import Lines
 
 WAIT = 5.0
 """Real seconds that a test may wait for another thread."""

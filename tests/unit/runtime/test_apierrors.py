@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.runtime import apierrors
-from controllers.runtime.apierrors import ApiError, from_status, parse_retry_after
+from controllers.runtime.api import ApiError, from_status
+from controllers.runtime.api import errors as apierrors
+from controllers.runtime.api.errors import parse_retry_after
 
 
 def status_object(code: int, reason: str = "", message: str = "", **details: object) -> dict[str, Any]:

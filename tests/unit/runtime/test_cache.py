@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_node import V1Node
 
-from controllers.runtime.cache import Cache, Change, ChangeKind, Lister
+from controllers.runtime.cache import NODES, Lister, uid_of, version_of
+from controllers.runtime.cache.resources import Raw
+from controllers.runtime.cache.store import Cache, Change, ChangeKind
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES, Raw, uid_of, version_of
 from tests.unit.runtime.informers import malformed, raw_node
 
 

@@ -16,19 +16,22 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 from urllib3.exceptions import ReadTimeoutError
 
-from controllers.runtime.apierrors import (
+from controllers.runtime.api import (
+    MERGE_PATCH,
+    METADATA_ONLY,
     ApiError,
+    ClientBuilder,
     ClientClosed,
     Conflict,
     CredentialsUnavailable,
+    RestClient,
     ServerError,
     TooManyRequests,
     Unauthorized,
     Unreachable,
 )
-from controllers.runtime.clients import MERGE_PATCH, METADATA_ONLY, ClientBuilder, RestClient
-from controllers.runtime.credentials import Fixed, TokenFile
-from controllers.runtime.kubeconfig import Access
+from controllers.runtime.api.credentials import Fixed, TokenFile
+from controllers.runtime.api.kubeconfig import Access
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Call, Peer, Server, answer_none

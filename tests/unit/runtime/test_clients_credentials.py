@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from controllers.runtime.apierrors import ClientClosed, CredentialsUnavailable
-from controllers.runtime.credentials import Credential, Credentials, Fixed, Loaded, TokenFile
-from controllers.runtime.execplugin import ExecPlugin
-from controllers.runtime.ratelimit import TokenBucket, Waits
+from controllers.runtime.api import ClientClosed, CredentialsUnavailable
+from controllers.runtime.api.credentials import Credential, Credentials, Fixed, Loaded, TokenFile
+from controllers.runtime.api.execplugin import ExecPlugin
+from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
 from tests.unit.runtime.loopback import LIMIT, Call, wait_until

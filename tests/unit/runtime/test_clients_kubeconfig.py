@@ -15,11 +15,10 @@ import yaml
 from kubernetes.client import CoreV1Api
 from kubernetes.client.configuration import Configuration
 
-from controllers.runtime import kubeconfig
-from controllers.runtime.clients import ClientBuilder
-from controllers.runtime.credentials import Fixed, Loaded, TokenFile
-from controllers.runtime.execplugin import ExecPlugin
-from controllers.runtime.kubeconfig import ConfigError, load
+from controllers.runtime.api import ClientBuilder, ConfigError, kubeconfig
+from controllers.runtime.api.credentials import Fixed, Loaded, TokenFile
+from controllers.runtime.api.execplugin import ExecPlugin
+from controllers.runtime.api.kubeconfig import load
 from tests.unit.runtime.loopback import Authority, Server
 
 NO_ENV: dict[str, str] = {}

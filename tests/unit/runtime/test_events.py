@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from controllers.runtime import cleaning
-from controllers.runtime.apierrors import (
+from controllers.runtime.api import (
     AlreadyExists,
     ApiError,
     BadRequest,
@@ -19,18 +19,19 @@ from controllers.runtime.apierrors import (
     Forbidden,
     Invalid,
     NotFound,
+    Response,
+    RestClient,
     ServerError,
     TooManyRequests,
     Unauthorized,
     Unreachable,
 )
-from controllers.runtime.eventcorrelation import BURST, COMBINED_PREFIX
-from controllers.runtime.eventlane import FORBIDDEN_TRIES, IDLE_SECONDS, MAX_TRIES
-from controllers.runtime.eventmemory import CACHE_SIZE
-from controllers.runtime.events import EventRecorder, Reference
+from controllers.runtime.api.reachability import Reachability
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.reachability import Reachability
-from controllers.runtime.restclient import Response, RestClient
+from controllers.runtime.write import EventRecorder, Reference
+from controllers.runtime.write.correlation import BURST, COMBINED_PREFIX
+from controllers.runtime.write.eventmemory import CACHE_SIZE
+from controllers.runtime.write.eventwriter import FORBIDDEN_TRIES, IDLE_SECONDS, MAX_TRIES
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import LIMIT, Call, wait_until
 

@@ -10,7 +10,8 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_object_reference import V1ObjectReference
 from kubernetes.client.models.v1_service import V1Service
 
-from controllers.runtime.eventcorrelation import (
+from controllers.runtime.write import Reference
+from controllers.runtime.write.correlation import (
     BURST,
     COMBINED_PREFIX,
     MAX_MESSAGE,
@@ -19,10 +20,9 @@ from controllers.runtime.eventcorrelation import (
     Correlator,
     Entry,
     Happening,
-    Reference,
     reference,
 )
-from controllers.runtime.eventmemory import EventMemory
+from controllers.runtime.write.eventmemory import EventMemory
 
 NODE = Reference("Node", "n1", uid="u1")
 START = 1_700_000_000.0

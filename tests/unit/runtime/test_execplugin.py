@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from controllers.runtime.apierrors import CredentialsUnavailable
-from controllers.runtime.credentials import Credentials
-from controllers.runtime.execplugin import ExecPlugin
-from controllers.runtime.ratelimit import Waits
+from controllers.runtime.api import CredentialsUnavailable
+from controllers.runtime.api.credentials import Credentials
+from controllers.runtime.api.execplugin import ExecPlugin
+from controllers.runtime.api.ratelimit import Waits
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import Call, wait_until
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from controllers.runtime.failurelog import FailureLog, seconds_text
+from controllers.runtime.queue import seconds_text
+from controllers.runtime.queue.failurelog import FailureLog
 from tests.support.clock import FakeClock
 
 log = logging.getLogger("controllers.test")

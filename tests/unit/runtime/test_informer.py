@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_node import V1Node
 
-from controllers.runtime import handlers
-from controllers.runtime.apierrors import Unreachable
-from controllers.runtime.informer import Informer, InformerFactory, Registration
+from controllers.runtime.api import Unreachable
+from controllers.runtime.cache import NODES, SERVICES, InformerFactory, Registration, handlers, version_of
+from controllers.runtime.cache.informer import Informer
+from controllers.runtime.cache.resources import Raw
+from controllers.runtime.cache.watchtypes import Lines, WatchOptions
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES, SERVICES, Raw, version_of
-from controllers.runtime.signals import Lines, WatchOptions
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
 from tests.unit.runtime.informers import WAIT, Body, bookmark, event, malformed, page, raw_node

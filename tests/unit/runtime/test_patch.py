@@ -12,19 +12,18 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_taint import V1Taint
 
-from controllers.runtime.patch import (
+from controllers.runtime.api import MERGE_PATCH, STRATEGIC_PATCH
+from controllers.runtime.write import (
     Patch,
     addresses_replaced,
     changed,
     combined,
-    condition_removed,
     condition_set,
     finalizer_added,
     finalizer_removed,
-    merge_patch,
     taints_changed,
 )
-from controllers.runtime.restclient import MERGE_PATCH, STRATEGIC_PATCH
+from controllers.runtime.write.patches import condition_removed, merge_patch
 
 NOW = "2026-11-21T00:00:00Z"
 BEFORE = "2026-01-01T00:00:00Z"

@@ -9,9 +9,19 @@ from typing import Any, cast
 import pytest
 from kubernetes.client.models.v1_node import V1Node
 
-from controllers.runtime.apierrors import ApiError, Conflict, Invalid, NotFound, ServerError
-from controllers.runtime.patch import ObjectReplaced, Patch, apply, finalizer_added, patch
-from controllers.runtime.restclient import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Response, RestClient
+from controllers.runtime.api import (
+    MERGE_PATCH,
+    METADATA_ONLY,
+    STRATEGIC_PATCH,
+    ApiError,
+    Conflict,
+    Invalid,
+    NotFound,
+    Response,
+    RestClient,
+    ServerError,
+)
+from controllers.runtime.write import ObjectReplaced, Patch, apply, finalizer_added, patch
 
 PATH = "/api/v1/nodes/n1"
 

@@ -6,9 +6,9 @@ import pytest
 
 from controllers.cloudcalls.jobs import Inbox
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.progress import Progress
-from controllers.runtime.worker import STALL_AFTER, Worker
-from controllers.runtime.workqueue import WorkQueue
+from controllers.runtime.queue import Worker, WorkQueue
+from controllers.runtime.queue.progress import Progress
+from controllers.runtime.queue.worker import STALL_AFTER
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import Call
 

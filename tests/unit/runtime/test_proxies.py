@@ -13,12 +13,11 @@ import pytest
 from kubernetes.client import CoreV1Api
 from kubernetes.client.configuration import Configuration
 
-from controllers.runtime.apierrors import Unreachable
-from controllers.runtime.clients import ClientBuilder
-from controllers.runtime.credentials import Fixed
-from controllers.runtime.endpoint import Endpoint, Proxy
-from controllers.runtime.kubeconfig import Access
-from controllers.runtime.proxies import excluded, from_environment
+from controllers.runtime.api import ClientBuilder, Unreachable
+from controllers.runtime.api.credentials import Fixed
+from controllers.runtime.api.endpoint import Endpoint, Proxy
+from controllers.runtime.api.kubeconfig import Access
+from controllers.runtime.api.proxies import excluded, from_environment
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Authority, Peer, Server, shut_down
 
 API = Endpoint.parse("https://api.internal.example:6443")

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from controllers.runtime.apierrors import ApiError, Unreachable
-from controllers.runtime.reachability import OUTAGE, Reachability
+from controllers.runtime.api import ApiError, Unreachable
+from controllers.runtime.api.reachability import OUTAGE, Reachability
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import Peer, Server
 from tests.unit.runtime.test_clients import builder_for

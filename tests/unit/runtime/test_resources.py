@@ -14,24 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_node import V1Node
 
-from controllers.runtime.cache import Cache
+from controllers.runtime.cache import NODES, SERVICES, MalformedObject, is_newer, key_of, split_key, uid_of, version_of
+from controllers.runtime.cache.resources import EVENTS, LEASES, NAMESPACES, PERSISTENT_VOLUMES, Raw
+from controllers.runtime.cache.store import Cache
+from controllers.runtime.cache.trimming import LAST_APPLIED, Compactor, trim_node
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import (
-    EVENTS,
-    LEASES,
-    NAMESPACES,
-    NODES,
-    PERSISTENT_VOLUMES,
-    SERVICES,
-    MalformedObject,
-    Raw,
-    is_newer,
-    key_of,
-    split_key,
-    uid_of,
-    version_of,
-)
-from controllers.runtime.trimming import LAST_APPLIED, Compactor, trim_node
 from tests.unit.runtime.informers import raw_node
 
 

@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from controllers.runtime.apierrors import Forbidden, ServerError, Unreachable
+from controllers.runtime.api import Forbidden, ServerError, Unreachable
+from controllers.runtime.api.reachability import OUTAGE, Reachability
+from controllers.runtime.cache.retries import Retries
+from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.clock import ClockEvent
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.reachability import OUTAGE, Reachability
-from controllers.runtime.retries import Retries
-from controllers.runtime.settling import Settler
-from controllers.runtime.signals import WatchOptions
-from controllers.runtime.stranded import SPREAD
-from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.runtime.queue import Backoff, WorkQueue
+from controllers.runtime.queue.outcomes import Settler
+from controllers.runtime.queue.stranded import SPREAD
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import Call
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from controllers.runtime.running import Periodic, run_until
+from controllers.runtime.run import Periodic, run_until
 from tests.support.clock import FakeClock
 
 

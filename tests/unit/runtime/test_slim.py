@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_node import V1Node
 
-from controllers.runtime.cache import Cache
-from controllers.runtime.decode import read_watch_line
+from controllers.runtime.cache import NODES, SERVICES
+from controllers.runtime.cache.decoding import read_watch_line
+from controllers.runtime.cache.fastdecoding import SlimReader
+from controllers.runtime.cache.resources import Raw
+from controllers.runtime.cache.store import Cache
+from controllers.runtime.cache.trimming import LAST_APPLIED, NODE_LEFT_OUT
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES, SERVICES, Raw
-from controllers.runtime.slim import SlimReader
-from controllers.runtime.trimming import LAST_APPLIED, NODE_LEFT_OUT
 from tests.support.nodes import big_node
 
 TEXT = st.text(max_size=80)

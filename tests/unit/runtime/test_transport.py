@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from controllers.runtime.apierrors import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
+from controllers.runtime.api import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
+from controllers.runtime.api.connection import Connection, Interrupted
+from controllers.runtime.api.endpoint import Endpoint, Proxy
+from controllers.runtime.api.ratelimit import Waits
+from controllers.runtime.api.tls import CHECK_SECONDS, TLSFiles, TLSSettings
+from controllers.runtime.api.transport import IDLE_SECONDS, Transport
 from controllers.runtime.clock import SYSTEM_CLOCK
-from controllers.runtime.connection import Connection, Interrupted
-from controllers.runtime.endpoint import Endpoint, Proxy
-from controllers.runtime.ratelimit import Waits
-from controllers.runtime.tls import CHECK_SECONDS, TLSFiles, TLSSettings
-from controllers.runtime.transport import IDLE_SECONDS, Transport
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import (
     LIMIT,

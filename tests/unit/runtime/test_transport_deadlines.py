@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from kubernetes.client.configuration import Configuration
 
-from controllers.runtime.apierrors import Unreachable
-from controllers.runtime.clients import ClientBuilder, Guard
-from controllers.runtime.credentials import Fixed
-from controllers.runtime.kubeconfig import Access
-from controllers.runtime.ratelimit import Waits
-from controllers.runtime.tls import TLSSettings
-from controllers.runtime.transport import Transport
+from controllers.runtime.api import ClientBuilder, Unreachable
+from controllers.runtime.api.clients import Guard
+from controllers.runtime.api.credentials import Fixed
+from controllers.runtime.api.kubeconfig import Access
+from controllers.runtime.api.ratelimit import Waits
+from controllers.runtime.api.tls import TLSSettings
+from controllers.runtime.api.transport import Transport
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_none, shut_down, wait_until
 from tests.unit.runtime.test_transport import GET, PATCH, send, transport_to

@@ -11,18 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controllers.runtime import linestream
-from controllers.runtime.apierrors import ClientClosed, Gone, TooManyRequests, Unreachable
-from controllers.runtime.credentials import Credentials, Fixed
-from controllers.runtime.endpoint import Endpoint
-from controllers.runtime.http1 import ProtocolError, Reader
-from controllers.runtime.linestream import LineStream
+from controllers.runtime.api import ClientClosed, Gone, RestClient, TooManyRequests, Unreachable, linestream
+from controllers.runtime.api.credentials import Credentials, Fixed
+from controllers.runtime.api.endpoint import Endpoint
+from controllers.runtime.api.http1 import ProtocolError, Reader
+from controllers.runtime.api.linestream import LineStream
+from controllers.runtime.api.ratelimit import TokenBucket, Waits
+from controllers.runtime.api.requestmetrics import RequestMetrics
+from controllers.runtime.api.tls import TLSFiles, TLSSettings
+from controllers.runtime.api.transport import Transport
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.ratelimit import TokenBucket, Waits
-from controllers.runtime.requestmetrics import RequestMetrics
-from controllers.runtime.restclient import RestClient
-from controllers.runtime.tls import TLSFiles, TLSSettings
-from controllers.runtime.transport import Transport
 from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_none
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -9,21 +9,13 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_node import V1Node
 
-from controllers.runtime.apierrors import (
-    ApiError,
-    BadRequest,
-    Forbidden,
-    Gone,
-    ServerError,
-    TooManyRequests,
-    Unreachable,
-)
-from controllers.runtime.cache import Cache
-from controllers.runtime.history import History, Verdict
+from controllers.runtime.api import ApiError, BadRequest, Forbidden, Gone, ServerError, TooManyRequests, Unreachable
+from controllers.runtime.cache import NODES
+from controllers.runtime.cache.history import History, Verdict
+from controllers.runtime.cache.store import Cache
+from controllers.runtime.cache.watch import ListWatch
+from controllers.runtime.cache.watchtypes import Bookmark, Listed, Watched, WatchOptions
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES
-from controllers.runtime.signals import Bookmark, Listed, Watched, WatchOptions
-from controllers.runtime.watch import ListWatch
 from tests.unit.runtime.informers import (
     End,
     ScriptedLines,
@@ -482,7 +474,7 @@ class TestDamage:
 
 class TestTelling:
     def test_failures_are_told_ever_more_rarely(self, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level(logging.WARNING, "controllers.runtime.watch")
+        caplog.set_level(logging.WARNING, "controllers.runtime.cache.watch")
         World(*[RESET] * 100).run()
         assert len(caplog.records) == 7  # the 1st, 2nd, 4th, ... 64th
         assert "connection reset" in caplog.messages[0]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.runtime.decode import Garbled, ListMeta, read_list, read_watch_line
+from controllers.runtime.cache.decoding import Garbled, ListMeta, read_list, read_watch_line
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -8,9 +8,8 @@ from queue import SimpleQueue
 import pytest
 
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.threads import LoopThreads
-from controllers.runtime.worker import Parked, Result, Worker
-from controllers.runtime.workqueue import Backoff, ShutDown, WorkQueue
+from controllers.runtime.queue import Backoff, Parked, Result, ShutDown, Worker, WorkQueue
+from controllers.runtime.queue.threads import LoopThreads
 from tests.support.clock import FakeClock
 
 LIMIT = 10.0  # seconds of real time until a test gives up

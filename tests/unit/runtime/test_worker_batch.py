@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cloudprovider.errors import Throttled
-from controllers.runtime.answers import Answers, Batch
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.worker import BatchWorker, NotAnswered, Parked, Result
-from controllers.runtime.workqueue import Backoff, ShutDown, WorkQueue
+from controllers.runtime.queue import Backoff, BatchWorker, Parked, Result, ShutDown, WorkQueue
+from controllers.runtime.queue.batchanswers import Answers, Batch
+from controllers.runtime.queue.worker import NotAnswered
 from tests.support.clock import FakeClock
 
 LIMIT = 10.0  # seconds of real time until a test gives up

@@ -1,4 +1,4 @@
-"""What becomes of a key after its run: the table in ``settling.py``, row by row."""
+"""What becomes of a key after its run: the table in ``outcomes.py``, row by row."""
 
 import logging
 from concurrent.futures import Future
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cloudprovider.errors import InstanceNotFound, RetryError, Throttled
-from controllers.runtime.apierrors import TooManyRequests
+from controllers.runtime.api import TooManyRequests
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.settling import DONE, Aborted, Parked, Result, Settler, TerminalError, one_line
-from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.runtime.queue import DONE, Backoff, Parked, Result, TerminalError, WorkQueue
+from controllers.runtime.queue.outcomes import Aborted, Settler, one_line
 from tests.support.clock import FakeClock
 
 

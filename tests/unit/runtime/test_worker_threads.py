@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.threads import IDLE_SECONDS
-from controllers.runtime.worker import BatchWorker, Worker
-from controllers.runtime.workqueue import WorkQueue
+from controllers.runtime.queue import BatchWorker, Worker, WorkQueue
+from controllers.runtime.queue.threads import IDLE_SECONDS
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
 

@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.workqueue import FAIR_SHARE, Backoff, ShutDown, WorkQueue
+from controllers.runtime.queue import Backoff, ShutDown, WorkQueue
+from controllers.runtime.queue.workqueue import FAIR_SHARE
 from tests.support.clock import FakeClock
 
 START = 1_000.0

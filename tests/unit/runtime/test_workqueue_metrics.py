@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.runtime.queue import Backoff, WorkQueue
 from tests.support.clock import FakeClock
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.workqueue import FAIR_SHARE, Backoff, ShutDown, WorkQueue
+from controllers.runtime.queue import Backoff, ShutDown, WorkQueue
+from controllers.runtime.queue.workqueue import FAIR_SHARE
 from tests.support.clock import FakeClock
 
 KEYS = st.sampled_from("abcdef")

@@ -13,7 +13,7 @@ import pytest
 
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.workqueue import Backoff, ShutDown, WorkQueue
+from controllers.runtime.queue import Backoff, ShutDown, WorkQueue
 from tests.support.clock import FakeClock
 
 LIMIT = 10.0  # seconds of real time until a test gives up

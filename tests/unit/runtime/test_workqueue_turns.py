@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.workqueue import ShutDown, WorkQueue
-from controllers.runtime.workqueue_turns import TurnLanes
+from controllers.runtime.queue import ShutDown, TurnLanes, WorkQueue
 from tests.support.clock import FakeClock
 
 

@@ -11,11 +11,11 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
 from controllers.cloudcalls import CloudCallError
-from controllers.runtime.apierrors import ApiError
+from controllers.runtime.api import ApiError
+from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.resources import NODES, SERVICES
-from controllers.runtime.settling import Settler
-from controllers.runtime.workqueue import Backoff, WorkQueue
+from controllers.runtime.queue import Backoff, WorkQueue
+from controllers.runtime.queue.outcomes import Settler
 from controllers.service.cloudside import CloudSide
 from controllers.service.cluster import CacheBehind, ServiceAPI
 from controllers.service.identity import ClusterIdentity

@@ -15,9 +15,9 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError, ImplementedElsewhere, OwnedLoadBalancer
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, LOAD_BALANCER_CLEANUP_FINALIZER
-from controllers.runtime.apierrors import from_status
-from controllers.runtime.patch import to_json
-from controllers.runtime.resources import NODES, SERVICES, key_of, uid_of
+from controllers.runtime.api import from_status
+from controllers.runtime.cache import NODES, SERVICES, key_of, uid_of
+from controllers.runtime.write import to_json
 from controllers.service.changes import APPLIED
 from controllers.service.targets import describe
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 
-from controllers.runtime.patch import Patch
-from controllers.runtime.resources import SERVICES
+from controllers.runtime.cache import SERVICES
+from controllers.runtime.write import Patch
 from controllers.service import changes
 from controllers.service.changes import APPLIED, Claim, Note, Scope
 from tests.unit.service.objects import FINALIZER, Raw, raw_service, service, strategic

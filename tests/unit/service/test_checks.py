@@ -9,7 +9,7 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 
 from cloudprovider import CloudProviderError, NotImplementedByProvider
 from controllers.cloudcalls import PRIORITY_SWEEP
-from controllers.runtime.apierrors import ServerError
+from controllers.runtime.api import ServerError
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import Fault, Raw, raw_node, raw_service
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from controllers.runtime.apierrors import Conflict, Invalid, NotFound, ServerError
-from controllers.runtime.patch import Patch
-from controllers.runtime.resources import version_of
-from controllers.runtime.restclient import STRATEGIC_PATCH
+from controllers.runtime.api import STRATEGIC_PATCH, Conflict, Invalid, NotFound, ServerError
+from controllers.runtime.cache import version_of
+from controllers.runtime.write import Patch
 from controllers.service import changes
 from controllers.service.cluster import CacheBehind, ServiceGone
 from controllers.service.targets import targets

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from controllers.runtime.apierrors import Forbidden, ServerError, Unreachable
+from controllers.runtime.api import Forbidden, ServerError, Unreachable
 from controllers.service.cloudside import TooEarly
 from controllers.service.identity import ClusterIdentity
 from tests.support.clock import FakeClock

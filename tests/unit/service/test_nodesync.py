@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cloudprovider.wellknown import TAINT_TO_BE_DELETED
-from controllers.runtime.worker import DONE, Result
+from controllers.runtime.queue import DONE, Result
 from controllers.service.nodesync import ALL_NODES
 from controllers.service.records import Record
 from tests.unit.service.bench import Bench

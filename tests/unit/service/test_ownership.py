@@ -74,7 +74,7 @@ def test_another_controllers_service_keeps_finalizer_and_status(bench: Bench, re
 
 
 def _parsed(bench: Bench) -> Any:
-    from controllers.runtime.resources import SERVICES
+    from controllers.runtime.cache import SERVICES
 
     return SERVICES.parse(dict(_web(bench)))
 

@@ -10,8 +10,8 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError, NotImplementedByProvider, RetryError, Throttled
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed
-from controllers.runtime.apierrors import ServerError
-from controllers.runtime.resources import uid_of
+from controllers.runtime.api import ServerError
+from controllers.runtime.cache import uid_of
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, Fault, Raw, excluded, raw_node, raw_service, service
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
-from controllers.runtime.apierrors import Forbidden
+from controllers.runtime.api import Forbidden
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, Fault, Raw, Server, raw_node, raw_service
 

@@ -7,7 +7,7 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError, RetryError, Throttled
 from controllers.cloudcalls import CallsClosed
-from controllers.runtime.apierrors import ServerError
+from controllers.runtime.api import ServerError
 from controllers.service.changes import APPLIED
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, Fault, Raw, raw_node

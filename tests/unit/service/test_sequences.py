@@ -21,8 +21,8 @@ from kubernetes.client.models.v1_service import V1Service
 from cloudprovider import CloudProviderError, RetryError, Throttled
 from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls import CallFailed
-from controllers.runtime.apierrors import Conflict, ServerError, Unreachable
-from controllers.runtime.resources import SERVICES, key_of, uid_of
+from controllers.runtime.api import Conflict, ServerError, Unreachable
+from controllers.runtime.cache import SERVICES, key_of, uid_of
 from controllers.service import changes
 from controllers.service.changes import APPLIED, Note, Scope
 from controllers.service.targets import targets

@@ -1,0 +1,60 @@
+"""How the API server is reached (stages 1 and 6): everything between this process and the server's socket.
+
+Comes in: flags and files that say where the server is and who we are (`kubeconfig.py`, `credentials.py`, `tls.py`).
+Goes out: clients, one for each identity (`clients.py`), whose requests go over kept connections (`transport.py`),
+streams of lines for watches (`linestream.py`), one exception for each meaning of "no" (`errors.py`), and the word
+whether the server answers at all (`reachability.py`).
+
+Read first: `clients.py`, `restclient.py`, `transport.py`. Imports no other wing.
+"""
+
+from controllers.runtime.api.clients import ClientBuilder
+from controllers.runtime.api.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    ClientClosed,
+    Conflict,
+    CredentialsUnavailable,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+    from_status,
+)
+from controllers.runtime.api.execplugin import end_plugins
+from controllers.runtime.api.kubeconfig import ConfigError
+from controllers.runtime.api.reachability import NO_ANSWERS, Recovery
+from controllers.runtime.api.restclient import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Response, RestClient
+
+__all__ = [
+    "AlreadyExists",
+    "ApiError",
+    "BadRequest",
+    "ClientBuilder",
+    "ClientClosed",
+    "ConfigError",
+    "Conflict",
+    "CredentialsUnavailable",
+    "Forbidden",
+    "Gone",
+    "Invalid",
+    "MERGE_PATCH",
+    "METADATA_ONLY",
+    "NO_ANSWERS",
+    "NotFound",
+    "Recovery",
+    "Response",
+    "RestClient",
+    "STRATEGIC_PATCH",
+    "ServerError",
+    "TooManyRequests",
+    "Unauthorized",
+    "Unreachable",
+    "end_plugins",
+    "from_status",
+]

@@ -1,0 +1,314 @@
+"""The clients of every identity, made from one configuration (stages 1 and 6).
+
+The manager gives options, controllers take a `RestClient` each and vendors an official `ApiClient`. All RestClients
+share one pool of connections (`transport.py`) and one set of credentials (`credentials.py`); `restclient.py` sends.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.metadata
+import logging
+import re
+import threading
+from typing import TYPE_CHECKING, Final, Self
+
+from controllers.runtime.api import kubeconfig as kubeconfigs
+from controllers.runtime.api.credentials import CertificateFiles, Credentials
+from controllers.runtime.api.errors import CredentialsUnavailable, Forbidden, NotFound, Unreachable
+from controllers.runtime.api.kubeconfig import Access, ConfigError
+from controllers.runtime.api.linestream import LineStream
+from controllers.runtime.api.ratelimit import TokenBucket, Waits
+from controllers.runtime.api.reachability import Reachability
+from controllers.runtime.api.requestmetrics import RequestMetrics
+from controllers.runtime.api.restclient import (
+    DEFAULT_TIMEOUT,
+    JSON_PATCH,
+    MERGE_PATCH,
+    METADATA_ONLY,
+    STRATEGIC_PATCH,
+    Guard,
+    Response,
+    RestClient,
+)
+from controllers.runtime.api.tls import TLSFiles
+from controllers.runtime.api.transport import Transport
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.metrics import Metrics
+
+if TYPE_CHECKING:
+    from kubernetes.client.api_client import ApiClient
+    from kubernetes.client.configuration import Configuration
+
+__all__ = [
+    "ClientBuilder",
+    "ConfigError",
+    "Guard",
+    "JSON_PATCH",
+    "LineStream",
+    "MERGE_PATCH",
+    "METADATA_ONLY",
+    "Response",
+    "RestClient",
+    "STRATEGIC_PATCH",
+]
+
+log = logging.getLogger(__name__)
+
+VENDOR_POOL_SIZE: Final = 64
+"""Connections that a vendor's official client keeps; as many threads of the vendor's may call at once without loss."""
+
+_NAME: Final = re.compile(r"[!-~]+")
+
+
+class ClientBuilder:
+    """Makes the clients of every identity from one configuration; implements cloudprovider.host.ClientBuilder.
+
+    Thread-safe; `with` closes it. All RestClients share one pool of connections, as many as threads use them at once.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        metrics: Metrics | None = None,
+        qps: float = 0,
+        burst: int = 0,
+        timeout: float = DEFAULT_TIMEOUT,
+        program: str = "cloud-controller-manager",
+        field_validation: str | None = "Ignore",
+        guard: Guard | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`qps` <= 0 means no limit; otherwise each identity has its own. `field_validation` spares the server a check.
+
+        `guard` may be set later through the attribute of that name. Raises ConfigError when TLS files are unusable.
+        """
+        if not _NAME.fullmatch(program):
+            raise ValueError(f"program is part of the user agent: no blanks, ASCII only: {program!r}")
+        self.guard = guard
+        self._access = access
+        self._limits = (qps, burst)
+        self._timeout = timeout
+        self._field_validation = field_validation
+        self._program = f"{program}/{_version()}"
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._rest: dict[tuple[str, bool], RestClient] = {}
+        self._clients: list[ApiClient] = []
+        self._buckets: dict[str, TokenBucket] = {}
+        self._identity: str | None = None
+        self._identity_warned = False
+        self._waits = Waits(clock)
+        self._certificates = CertificateFiles() if access.makes_certificates else None
+        if self._certificates is not None:
+            access.configuration.cert_file = self._certificates.cert_file
+            access.configuration.key_file = self._certificates.key_file
+        self._credentials = Credentials(access.source, self._waits, on_certificate=self._on_certificate)
+        endpoint = access.endpoint()
+        settings = access.tls()
+        if self._certificates is not None:
+            settings = settings.optional_certificate()
+        self._tls = TLSFiles(settings, clock=clock) if endpoint.tls or (endpoint.proxy and endpoint.proxy.tls) else None
+        if self._tls is not None:
+            try:
+                self._tls.context()
+            except OSError as error:
+                raise ConfigError(f"the TLS files cannot be used: {settings.describe(error)}") from error
+        self._transport = Transport(endpoint, self._tls, waits=self._waits)
+        self._metrics = RequestMetrics(metrics or Metrics(), endpoint.authority)
+
+    @classmethod
+    def from_options(
+        cls,
+        kubeconfig: str | None = None,
+        master: str | None = None,
+        qps: float = 0,
+        burst: int = 0,
+        timeout: float = DEFAULT_TIMEOUT,
+        *,
+        metrics: Metrics | None = None,
+        program: str = "cloud-controller-manager",
+        field_validation: str | None = "Ignore",
+        guard: Guard | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> Self:
+        """Find the API server as `kubeconfig.load` does; raises ConfigError, which names the culprit and the fix.
+
+        The other arguments are the constructor's.
+        """
+        return cls(
+            kubeconfigs.load(kubeconfig, master),
+            qps=qps,
+            burst=burst,
+            timeout=timeout,
+            metrics=metrics,
+            program=program,
+            field_validation=field_validation,
+            guard=guard,
+            clock=clock,
+        )
+
+    @property
+    def server(self) -> str:
+        """The API server's URL."""
+        return self._transport.endpoint.url
+
+    @property
+    def reachability(self) -> Reachability:
+        """Whether the server answers, as the requests of all RestClients saw it; tells when it answers again."""
+        return self._transport.reachability
+
+    @property
+    def transport(self) -> Transport:
+        """The connections that all RestClients share."""
+        return self._transport
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def rest(self, name: str, *, guarded: bool = True) -> RestClient:
+        """The client of that identity; the same one at each call. Not `guarded`: to renew and release the lease."""
+        with self._lock:
+            client = self._rest.get((name, guarded))
+            if client is None:
+                client = self._rest[name, guarded] = RestClient(
+                    self._transport,
+                    self._credentials,
+                    name=name,
+                    user_agent=self._user_agent(name),
+                    metrics=self._metrics,
+                    guard=self._check_guard if guarded else None,
+                    limiter=self._bucket(name),
+                    timeout=self._timeout,
+                    headers=self._access.headers,
+                    field_validation=self._field_validation,
+                )
+            return client
+
+    def client(self, name: str) -> ApiClient:
+        """An official client for a vendor: same credentials, guard, limits and metrics; urllib3's retries off.
+
+        It has connections of its own, and errors of its own (kubernetes.client.ApiException). A new one at each call;
+        `close` closes it.
+        """
+        from controllers.runtime.api.vendorclient import VendorClient
+
+        client = VendorClient(
+            self.config(name),
+            user_agent=self._user_agent(name),
+            credentials=self._credentials,
+            waits=self._waits,
+            metrics=self._metrics,
+            guard=self._check_guard,
+            limiter=self._bucket(name),
+            timeout=self._timeout,
+            headers=self._access.headers,
+        )
+        with self._lock:
+            self._clients.append(client)
+        return client
+
+    def config(self, name: str) -> Configuration:
+        """A copy of the official client's configuration, which the caller may change; its token stays fresh by itself.
+
+        Clients made from it are the caller's to close, and pass neither guard nor limits: prefer `client`.
+        """
+        configuration = copy.deepcopy(self._access.configuration)
+        configuration.retries = False  # else urllib3 obeys Retry-After by sleeping, whatever the timeout
+        configuration.connection_pool_maxsize = VENDOR_POOL_SIZE
+        configuration.keep_alive = True
+        proxy = self._transport.endpoint.proxy
+        if proxy is not None and proxy.tls and self._tls is not None:
+            configuration.proxy_ssl_context = self._tls.context()
+        credentials = self._credentials
+
+        def refresh(target: Configuration) -> None:
+            target.api_key["BearerToken"] = credentials.authorization()
+
+        try:
+            present = credentials.authorization()
+        except CredentialsUnavailable:
+            present = None  # it will be asked again at each request
+        if present == "":
+            return configuration  # the official client would send an empty header
+        configuration.api_key["BearerToken"] = ""
+        configuration.refresh_api_key_hook = refresh  # type: ignore[assignment]  # declared by its default, None
+        return configuration
+
+    def cluster_identity(self) -> str | None:
+        """The UID of the namespace kube-system, kept once read; None when the API server refuses it, or has none. Other
+        ApiErrors pass: they are no definite answer.
+
+        The request is made without a lock: a slow answer holds up this call alone. Callers that come before the first
+        answer each ask themselves.
+        """
+        with self._lock:
+            if self._identity is not None:
+                return self._identity
+        try:
+            namespace = self.rest("cluster-identity").get("/api/v1/namespaces/kube-system")
+        except (Forbidden, NotFound) as error:
+            if error.details.get("name") != "kube-system":
+                raise  # a proxy's word, say: it proves nothing about the namespace
+            with self._lock:
+                warned, self._identity_warned = self._identity_warned, True
+            if not warned:
+                log.warning(
+                    "The cluster's identity is unknown, so clusters of the same name cannot be told apart: %s. "
+                    "Add the rule: apiGroups [''], resources [namespaces], resourceNames [kube-system], "
+                    "verbs [get]",
+                    error,
+                )
+            return None
+        uid = (namespace.get("metadata") or {}).get("uid")
+        if not isinstance(uid, str) or not uid:
+            raise Unreachable("the answer for the namespace kube-system has no UID, so it is no API server's")
+        with self._lock:
+            self._identity = uid
+            return uid
+
+    def hurry(self) -> None:
+        """We are stopping: from now on an answer with Retry-After is raised at once. Requests go on."""
+        self._waits.hurry()
+
+    def close(self) -> None:
+        """End every wait, request and stream at once and close all connections. May be called twice."""
+        self._transport.close()
+        with self._lock:
+            clients, self._clients = self._clients, []
+        for client in clients:
+            client.close()  # type: ignore[no-untyped-call]  # the client ships no annotations for it
+        self._credentials.close()
+
+    def _check_guard(self, method: str, path: str) -> None:
+        if self.guard is not None:
+            self.guard(method, path)
+
+    def _on_certificate(self, certificate: bytes, key: bytes) -> None:
+        if self._certificates is not None and not self._waits.closed:
+            self._certificates.write(certificate, key)
+            if self._tls is not None:
+                self._tls.recheck()
+
+    def _bucket(self, name: str) -> TokenBucket | None:
+        qps, burst = self._limits
+        if qps <= 0:
+            return None
+        with self._lock:
+            return self._buckets.setdefault(name, TokenBucket(qps, burst, clock=self._clock))
+
+    def _user_agent(self, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"a client's name is part of its user agent: no blanks, ASCII only: {name!r}")
+        return f"{self._program} {name}"
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("kubernetes-cloud-provider")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,179 @@
+"""One connection to the API server, and how it is made: TCP, a proxy, TLS (stages 1 and 6).
+
+`transport.py` makes connections and keeps the idle ones; requests and streams write to them and read from them. Every
+blocking step of a connection ends in time, and within milliseconds when another thread calls `interrupt`: looking up
+the name, connecting, the proxy's answer, the TLS handshake, reads and writes. `lifetime.py` sees to both.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from typing import Final
+
+from controllers.runtime.api.dialing import dial
+from controllers.runtime.api.endpoint import Endpoint
+from controllers.runtime.api.http1 import ProtocolError, Reader
+from controllers.runtime.api.lifetime import Interrupted, Lifetime
+from controllers.runtime.api.tunnel import TLSInTLS, open_tunnel
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+
+__all__ = ["Connection", "Interrupted"]
+
+_NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+_WRITE_SIZE: Final = 1 << 20
+"""Bytes handed over at once; OpenSSL takes them all or none, so a large body goes in parts."""
+
+
+class Connection:
+    """One connection, used by one thread at a time; `interrupt` and `close` may come from any thread.
+
+    `deadline` (clock seconds) is the end of every write and read when set, else `timeout` bounds each single one.
+    """
+
+    __slots__ = (
+        "_life",
+        "_poll",
+        "_poll_write",
+        "_sock",
+        "_stream",
+        "_tls",
+        "context",
+        "idle_since",
+        "reader",
+        "requests",
+    )
+
+    def __init__(self, context: ssl.SSLContext | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._life = Lifetime(clock)
+        self._sock: socket.socket | None = None
+        self._tls: ssl.SSLSocket | TLSInTLS | None = None
+        self._stream: socket.socket | TLSInTLS | None = None
+        self._poll = select.poll()
+        self._poll_write = select.poll()
+        self.context = context
+        self.idle_since = 0.0
+        self.requests = 0
+        self.reader = Reader(self.recv)
+
+    @property
+    def deadline(self) -> float | None:
+        return self._life.deadline
+
+    @deadline.setter
+    def deadline(self, deadline: float | None) -> None:
+        self._life.deadline = deadline
+
+    @property
+    def timeout(self) -> float | None:
+        return self._life.timeout
+
+    @timeout.setter
+    def timeout(self, timeout: float | None) -> None:
+        self._life.timeout = timeout
+
+    @property
+    def interrupted(self) -> bool:
+        return self._life.interrupted
+
+    def open(self, endpoint: Endpoint, deadline: float) -> None:
+        """Connect within the deadline; raises OSError, ProtocolError (from a proxy) or Interrupted."""
+        proxy = endpoint.proxy
+        self.deadline = deadline
+        try:
+            sock = dial(self._life, proxy.host if proxy else endpoint.host, proxy.port if proxy else endpoint.port)
+            self._use(sock)
+            if proxy and proxy.tls:
+                self._secure(proxy.host.partition("%")[0].removesuffix("."))
+            if proxy and (endpoint.tls or proxy.scheme == "socks5"):
+                open_tunnel(self, endpoint, proxy)
+            if endpoint.tls:
+                self._secure(endpoint.server_name)
+        except BaseException as error:
+            self.close()
+            if self.interrupted and isinstance(error, (OSError, ProtocolError)):
+                raise Interrupted from error
+            raise
+
+    def send(self, data: bytes) -> None:
+        """Write everything. An OSError means that the peer cannot have got the whole of it."""
+        until = self._life.begin()
+        stream = self._ready()
+        view: bytes | memoryview = data
+        while view:
+            part = view if len(view) <= _WRITE_SIZE else memoryview(view)[:_WRITE_SIZE]
+            try:
+                sent = stream.send(part)
+            except _NOT_NOW as error:
+                self._wait_for(error, select.POLLOUT, until)
+                continue
+            if sent == len(view):
+                return
+            view = memoryview(view)[sent:]
+
+    def recv(self, size: int) -> bytes:
+        """Read up to `size` bytes, b"" at the end; raises OSError (TimeoutError at the deadline) or Interrupted."""
+        until = self._life.begin()
+        stream = self._ready()
+        if self._tls is None or not self._tls.pending():
+            self._life.wait(self._poll, until)  # first, for an answer takes longer than asking for it does
+        while True:
+            try:
+                data = stream.recv(size)
+            except _NOT_NOW as error:
+                self._wait_for(error, select.POLLIN, until)
+                continue
+            if not data and self._life.interrupted:
+                raise Interrupted
+            return data
+
+    def quiet(self) -> bool:
+        """Tell whether an idle connection is still usable: open, and the peer has sent nothing unasked."""
+        return self._stream is not None and not self._poll.poll(0)
+
+    def interrupt(self) -> None:
+        """End whatever the using thread waits for, at once; it gets Interrupted or an OSError. Never blocks."""
+        self._life.interrupt()
+
+    def close(self) -> None:
+        """Give the socket back; only the thread that uses the connection, or anyone when none does, may call this."""
+        self._stream = None
+        self._life.close()
+
+    def _ready(self) -> socket.socket | TLSInTLS:
+        if self._stream is None:
+            raise Interrupted
+        return self._stream
+
+    def _wait_for(self, error: OSError, usually: int, until: float | None) -> None:
+        """Wait for what the socket said that it needs; `usually` is what a plain one means."""
+        if isinstance(error, ssl.SSLWantReadError):
+            usually = select.POLLIN
+        elif isinstance(error, ssl.SSLWantWriteError):
+            usually = select.POLLOUT
+        self._life.wait(self._poll if usually == select.POLLIN else self._poll_write, until)
+
+    def _use(self, sock: socket.socket) -> None:
+        self._sock = self._stream = sock
+        self._poll.register(sock.fileno(), select.POLLIN)
+        self._poll_write.register(sock.fileno(), select.POLLOUT)
+
+    def _secure(self, server_name: str) -> None:
+        """Put TLS on top of what there is."""
+        assert self.context is not None
+        assert self._sock is not None
+        until = self._life.begin()
+        if isinstance(self._tls, ssl.SSLSocket):
+            secure: ssl.SSLSocket | TLSInTLS = TLSInTLS(self.context, self._tls, server_name)
+        else:
+            secure = self.context.wrap_socket(self._sock, server_hostname=server_name, do_handshake_on_connect=False)
+            self._life.keep(secure, instead_of=self._sock)
+            self._sock = secure
+        self._tls = self._stream = secure
+        while True:
+            try:
+                return secure.do_handshake()
+            except _NOT_NOW as error:
+                self._wait_for(error, select.POLLIN, until)

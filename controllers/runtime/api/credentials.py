@@ -1,0 +1,262 @@
+"""Who we are towards the API server, kept fresh: token files, credential plugins, auth providers (stages 1 and 6).
+
+`kubeconfig.py` picks the source; every request of `clients.py`, and of vendors' official clients, asks `Credentials`
+for the present Authorization header. Tokens never appear in a message, a log line or a repr.
+
+Follows https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from attrs import field, frozen
+
+from controllers.runtime.api.errors import ClientClosed, CredentialsUnavailable
+from controllers.runtime.api.ratelimit import Waits
+from controllers.runtime.api.secretfiles import SecretFile
+
+log = logging.getLogger(__name__)
+
+FETCH_TIMEOUT: Final = 60.0
+"""Seconds that a request waits for a credential plugin."""
+_FIRST_RETRY, _LAST_RETRY = 1.0, 30.0
+
+
+@frozen
+class Credential:
+    """What a source yields: an Authorization value or "", a certificate with its key or b"", and when it ends."""
+
+    authorization: str = field(default="", repr=False)
+    expires_at: float | None = None  # unix seconds
+    certificate: bytes = field(default=b"", repr=False)
+    key: bytes = field(default=b"", repr=False)
+
+
+class Source(Protocol):
+    """Where credentials come from. `fetch` may raise anything, which counts as "not available now"."""
+
+    slow: bool
+    """`fetch` may block for long, so it runs in a thread of its own."""
+    period: float
+    """Seconds after which to fetch again; infinite when only the expiry counts."""
+    pace: float
+    """Least seconds between two fetches that rejected credentials cause."""
+
+    def fetch(self) -> Credential: ...
+
+    def close(self) -> None:
+        """End a fetch under way; called once, at the end."""
+
+
+class Fixed:
+    """A credential that never changes."""
+
+    slow = False
+    period = float("inf")
+    pace = float("inf")
+
+    def __init__(self, authorization: str = "") -> None:
+        self._credential = Credential(authorization)
+
+    def fetch(self) -> Credential:
+        return self._credential
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+
+class TokenFile:
+    """A bearer token in a file that someone replaces before it expires, as the kubelet does."""
+
+    slow = False
+    period = 10.0
+    pace = 1.0
+
+    def __init__(self, path: str, fallback: str = "") -> None:
+        """`fallback` is the token to use while the file cannot be read, as in client-go; "" for none."""
+        self._path = path
+        self._fallback = fallback
+
+    def fetch(self) -> Credential:
+        """Read the file; raises CredentialsUnavailable while it is empty, missing or not a token."""
+        try:
+            return Credential(f"Bearer {self._read()}")
+        except CredentialsUnavailable:
+            if not self._fallback:
+                raise
+            return Credential(f"Bearer {self._fallback}")
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+    def _read(self) -> str:
+        try:
+            token = Path(self._path).read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it holds no ASCII text"
+            raise CredentialsUnavailable(f"token file {self._path}: {reason}") from None
+        if not token:
+            raise CredentialsUnavailable(f"token file {self._path} is empty; is it being replaced?")
+        if not token.isprintable() or " " in token:
+            raise CredentialsUnavailable(f"token file {self._path} holds more than one token")
+        return token
+
+
+class Loaded:
+    """An `auth-provider` of a kubeconfig (oidc, gcp), which the official client's loader refreshes."""
+
+    slow = True
+    period = 60.0
+    pace = 10.0
+
+    def __init__(self, load: Callable[[], str]) -> None:
+        """`load` returns the Authorization value, "" when there is none."""
+        self._load = load
+
+    def fetch(self) -> Credential:
+        authorization = self._load()
+        if not authorization:
+            raise CredentialsUnavailable("the kubeconfig's auth-provider gave no token")
+        return Credential(authorization)
+
+    def close(self) -> None:
+        """A refresh under way cannot be ended; its thread does not keep the process alive."""
+
+
+class Credentials:
+    """The present credential of a source; thread-safe. One thread fetches, the others go on with what is still good.
+
+    A fetch that fails leaves the former credential in use until it expires, and is tried again after 1 to 30 seconds.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        waits: Waits,
+        *,
+        on_certificate: Callable[[bytes, bytes], None] | None = None,
+        timeout: float = FETCH_TIMEOUT,
+    ) -> None:
+        self._source = source
+        self._waits = waits
+        self._clock = waits.clock
+        self._on_certificate = on_certificate
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._value: str | None = None
+        self._expires_at: float | None = None
+        self._error: str = ""
+        self._check_at = float("-inf")
+        self._fetched_at = float("-inf")
+        self._fetching = False
+        self._failures = 0
+
+    def authorization(self, cancelled: Callable[[], bool] | None = None) -> str:
+        """The Authorization header's value, or "" for none; raises CredentialsUnavailable.
+
+        Blocks only when there is no usable credential: until a plugin answers, 60 s at most, or until `cancelled`.
+        """
+        value = self._value
+        if value is not None and self._clock.monotonic() < self._check_at:
+            return value
+        with self._lock:
+            if not self._fetching and self._clock.monotonic() >= self._check_at:
+                if self._source.slow:
+                    self._start_fetching()
+                else:
+                    self._store(self._try_fetch())
+            if self._expires_at is not None and self._clock.monotonic() >= self._expires_at:
+                self._value = None
+            value, fetching = self._value, self._fetching
+        if value is None and fetching:
+            self._waits.until(
+                lambda: not self._fetching or (cancelled is not None and cancelled()),
+                self._timeout,
+            )
+            value = self._value
+        if value is None:
+            if self._waits.closed:
+                raise ClientClosed("the client is closed", sent=False)
+            raise CredentialsUnavailable(self._error or f"no credentials within {self._timeout:g} s")
+        return value
+
+    def rejected(self, authorization: str) -> None:
+        """The server answered 401 to this value: fetch again before the next request, if it was not already."""
+        with self._lock:
+            if authorization == self._value and self._source.pace != float("inf"):
+                again = self._fetched_at + self._source.pace
+                if again < self._check_at:
+                    self._check_at = again
+                if self._clock.monotonic() >= again:
+                    self._value = None
+
+    def close(self) -> None:
+        """End a fetch under way. May be called twice."""
+        self._source.close()
+
+    def _start_fetching(self) -> None:
+        """Have another thread fetch; where none can be started, that is a failure like any other."""
+        try:
+            threading.Thread(target=self._fetch, name="credentials", daemon=True).start()
+        except RuntimeError as error:
+            self._store(f"credentials: {error}")
+        else:
+            self._fetching = True  # the thread needs the lock, which we hold, to say that it is done
+
+    def _fetch(self) -> None:
+        found = self._try_fetch()
+        with self._lock:
+            self._store(found)
+            self._fetching = False
+        self._waits.wake()
+
+    def _try_fetch(self) -> Credential | str:
+        try:
+            found = self._source.fetch()
+            if found.certificate and self._on_certificate is not None:
+                self._on_certificate(found.certificate, found.key)
+        except CredentialsUnavailable as error:
+            return error.message
+        except Exception as error:  # noqa: BLE001 - auth libraries raise what they like; it is told and tried again
+            return f"credentials: {type(error).__name__}: {str(error)[:500]}"
+        return found
+
+    def _store(self, found: Credential | str) -> None:
+        now = self._fetched_at = self._clock.monotonic()
+        if isinstance(found, Credential):
+            if self._failures:
+                log.info("credentials are available again")
+            self._value, self._error, self._failures = found.authorization, "", 0
+            self._expires_at = None
+            keep = self._source.period
+            if found.expires_at is not None:
+                left = found.expires_at - self._clock.time()
+                self._expires_at = now + left
+                # Early enough to survive a slow plugin, late enough not to run it all the time.
+                keep = min(keep, max(1.0, left - min(60.0, left / 5)))
+            self._check_at = now + keep
+            return
+        self._error = found
+        if not self._failures:
+            log.warning("%s (%s)", found, "keeping the former ones" if self._value else "trying again")
+        self._check_at = now + min(_LAST_RETRY, _FIRST_RETRY * 2 ** min(self._failures, 10))
+        self._failures += 1
+
+
+class CertificateFiles:
+    """Where the TLS library finds the certificate and key that a plugin gave; empty until there is one."""
+
+    def __init__(self) -> None:
+        self._certificate, self._key = SecretFile(), SecretFile()
+        self.cert_file = self._certificate.path
+        self.key_file = self._key.path
+
+    def write(self, certificate: bytes, key: bytes) -> None:
+        """Replace both; each appears whole."""
+        self._key.write(key)
+        self._certificate.write(certificate)

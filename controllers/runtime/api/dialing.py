@@ -1,0 +1,124 @@
+"""From a host name to a connected socket: every address of the name, in a race (stages 1 and 6).
+
+`connection.py` asks for a socket; all waiting is done by its `Lifetime`.
+
+As Go's dialer and RFC 8305 ("happy eyeballs"), an address that does not answer costs a fraction of a second, not the
+whole timeout: after `HEAD_START` the next one is tried beside it, the families by turns, and the first to connect wins.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import threading
+from itertools import chain, zip_longest
+from typing import Any, Final
+
+from controllers.runtime.api.lifetime import Lifetime
+
+KEEPALIVE_SECONDS: Final = 30
+"""First TCP keep-alive probe and the interval of the next ones, as client-go's dialer."""
+
+HEAD_START: Final = 0.3
+"""Seconds that an address has for itself before the next one is tried beside it; the figure is Go's."""
+
+
+def dial(life: Lifetime, host: str, port: int) -> socket.socket:
+    """Connect to the first address of `host` that answers. Raises OSError (TimeoutError among them) or Interrupted."""
+    addresses = by_turns(resolve(life, host, port))
+    if not addresses:
+        raise OSError(f"{host} has no address")
+    until = life.begin()
+    racing: dict[int, socket.socket] = {}
+    poll = select.poll()
+    failure: OSError | None = None
+    try:
+        while racing or addresses:
+            if addresses:
+                sock = _start(life, addresses.pop(0))
+                if isinstance(sock, OSError):
+                    failure = failure or sock
+                    continue
+                racing[sock.fileno()] = sock
+                poll.register(sock.fileno(), select.POLLOUT)
+            for descriptor, _ in life.wait(poll, until, HEAD_START if addresses else None):
+                sock = racing.pop(descriptor)
+                poll.unregister(descriptor)
+                life.left(until)  # an interrupt ends it, too
+                code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if not code:
+                    return sock
+                life.drop(sock)
+                failure = failure or OSError(code, os.strerror(code))
+    finally:
+        for loser in racing.values():
+            life.drop(loser)
+    assert failure is not None  # no address is left, so each has failed
+    raise failure
+
+
+def by_turns(addresses: list[Any]) -> list[Any]:
+    """The addresses with their families by turns, beginning with the first one's; else in the resolver's order."""
+    if not addresses:
+        return []
+    first = [address for address in addresses if address[0] == addresses[0][0]]
+    others = [address for address in addresses if address[0] != addresses[0][0]]
+    return [address for address in chain.from_iterable(zip_longest(first, others)) if address is not None]
+
+
+def _start(life: Lifetime, address: Any) -> socket.socket | OSError:
+    """Begin to connect to one address, without waiting."""
+    family, kind, protocol, _, target = address
+    try:
+        sock = socket.socket(family, kind, protocol)
+    except OSError as error:  # no IPv6 on this machine, say
+        return error
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+            if hasattr(socket, option):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), KEEPALIVE_SECONDS)
+        # An interrupt is seen either by `keep`, right after this call, or, as the shutdown of a connecting socket
+        # wakes its poller, in the wait: there is no gap between the two.
+        code = sock.connect_ex(target)
+    except BaseException:
+        sock.close()
+        raise
+    life.keep(sock)
+    if code not in (0, errno.EINPROGRESS):
+        life.drop(sock)
+        return OSError(code, os.strerror(code))
+    return sock
+
+
+def resolve(life: Lifetime, host: str, port: int) -> list[Any]:
+    """Look the name up in a thread of its own: the resolver knows no deadline and cannot be interrupted."""
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        pass  # a name, not an address
+    until = life.begin()
+    found: list[Any] = []
+
+    def look_up() -> None:
+        try:
+            answer: Any = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label that is empty or too long
+            answer = error
+        life.tell(lambda: found.append(answer))
+
+    try:
+        threading.Thread(target=look_up, name=f"resolve-{host}", daemon=True).start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, f"cannot look up {host}: {error}") from error
+    try:
+        life.wait_for(lambda: bool(found), until)
+    except TimeoutError:
+        raise TimeoutError(f"timed out while looking up {host}") from None
+    if isinstance(found[0], Exception):
+        raise OSError(f"cannot look up {host}: {getattr(found[0], 'strerror', None) or found[0]}") from found[0]
+    return list(found[0])

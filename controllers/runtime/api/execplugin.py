@@ -1,0 +1,171 @@
+"""A kubeconfig user's credential plugin: a program that prints a token or a certificate (stages 1 and 6).
+
+`credentials.py` runs it in a thread of its own when credentials are needed, and tries again when it failed.
+
+The plugin gets no terminal, a process group of its own, and `RUN_LIMIT` seconds. What is still running then, or when we
+end, is killed with all its children. client-go and the official client wait without end.
+
+Follows https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from kubernetes.config.config_exception import ConfigException
+from kubernetes.config.exec_provider import ExecProvider
+from kubernetes.config.kube_config import ConfigNode
+
+from controllers.runtime.api.credentials import Credential
+from controllers.runtime.api.errors import CredentialsUnavailable
+
+RUN_LIMIT: Final = 30.0
+"""Seconds that a plugin may take: half of what a request waits for credentials, so that a second try may still help."""
+
+_TELLS: Final = 500
+_groups: Final[set[int]] = set()  # the process groups of all plugins that run now
+_EXTENSION: Final = "client.authentication.k8s.io/exec"
+
+
+class ExecPlugin:
+    """Runs the plugin; a source of `Credentials`."""
+
+    slow = True
+    period = float("inf")
+    pace = 10.0
+
+    def __init__(
+        self, settings: Mapping[str, Any], folder: str, cluster: Mapping[str, Any], *, limit: float = RUN_LIMIT
+    ) -> None:
+        """`settings` is the user's `exec`; the plugin runs in `folder` and may ask for `cluster`."""
+        self._settings = settings
+        self._folder = folder
+        self._cluster = cluster
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._running: subprocess.Popen[str] | None = None
+        self._closed = False
+
+    def fetch(self) -> Credential:
+        """Run the plugin to its end, or end it; raises CredentialsUnavailable with what it said."""
+        command = self._settings.get("command")
+        try:
+            # The official client's own run() waits without end; what precedes it serves.
+            provider = ExecProvider(  # type: ignore[no-untyped-call]  # the client ships no annotations for it
+                ConfigNode("exec", dict(self._settings)),  # type: ignore[no-untyped-call]  # likewise
+                self._folder,
+                ConfigNode("cluster", dict(self._cluster)),  # type: ignore[no-untyped-call]  # likewise
+            )
+            output = self._run(provider.args, {**provider.env, "KUBERNETES_EXEC_INFO": self._info()})
+        except (ConfigException, OSError) as error:
+            raise CredentialsUnavailable(f"credential plugin {command}: {str(error)[:_TELLS]}") from error
+        try:
+            document = json.loads(output)
+        except ValueError:
+            raise CredentialsUnavailable(f"credential plugin {command} printed no JSON") from None
+        if not isinstance(document, dict) or document.get("kind") != "ExecCredential":
+            raise CredentialsUnavailable(f"credential plugin {command} printed no ExecCredential")
+        if document.get("apiVersion") != self._settings.get("apiVersion"):
+            raise CredentialsUnavailable(
+                f"credential plugin {command} speaks {str(document.get('apiVersion'))[:_TELLS]}, "
+                f"the kubeconfig asks for {self._settings.get('apiVersion')}"
+            )
+        return read_status(document.get("status"), command)
+
+    def close(self) -> None:
+        """End a plugin that is running, and run none any more. From any thread; may be called twice."""
+        with self._lock:
+            self._closed = True
+            if self._running is not None:
+                _end_group(self._running.pid)
+
+    def _run(self, args: list[str], env: Mapping[str, str]) -> str:
+        with self._lock:
+            if self._closed:
+                raise ConfigException("the client is closed")
+            process = self._running = subprocess.Popen(
+                args,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=self._folder or None,
+                env=env,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+            _groups.add(process.pid)
+        try:
+            output, complaint = process.communicate(timeout=self._limit)
+        except subprocess.TimeoutExpired:
+            raise ConfigException(
+                f"not done after {self._limit:g} s; it was ended, with all its children. Does it wait for a terminal, "
+                "a browser or the network?"
+            ) from None
+        finally:
+            with self._lock:
+                self._running = None
+                if process.returncode is None:
+                    _end_group(process.pid)
+                _groups.discard(process.pid)
+            process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+        if self._closed:
+            raise ConfigException("the client is closed")
+        if process.returncode:
+            raise ConfigException(f"it ended with code {process.returncode}: {complaint.strip()}")
+        return output
+
+    def _info(self) -> str:
+        spec: dict[str, Any] = {"interactive": False}
+        if self._settings.get("provideClusterInfo"):
+            spec["cluster"] = cluster = dict(self._cluster)
+            for extension in cluster.get("extensions") or ():
+                if extension.get("name") == _EXTENSION:
+                    cluster["config"] = extension.get("extension")
+        return json.dumps({"apiVersion": self._settings.get("apiVersion"), "kind": "ExecCredential", "spec": spec})
+
+
+def end_plugins() -> None:
+    """End every plugin that is running, as the process ends at once. Takes no lock: signal handlers may call it."""
+    for group in tuple(_groups):
+        _end_group(group)
+
+
+def _end_group(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def read_status(status: Any, command: object) -> Credential:
+    """Check what a plugin printed; raises CredentialsUnavailable."""
+    if not isinstance(status, dict):
+        raise CredentialsUnavailable(f"credential plugin {command} answered without a status object")
+    token = status.get("token") or ""
+    certificate = status.get("clientCertificateData") or ""
+    key = status.get("clientKeyData") or ""
+    if not all(isinstance(text, str) for text in (token, certificate, key)):
+        raise CredentialsUnavailable(f"credential plugin {command} answered with a field that is no string")
+    if not token and not certificate:
+        raise CredentialsUnavailable(f"credential plugin {command} gave neither token nor certificate")
+    if bool(certificate) != bool(key):
+        raise CredentialsUnavailable(f"credential plugin {command} gave a certificate without key, or a key alone")
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise CredentialsUnavailable(f"credential plugin {command} gave a token that cannot be one")
+    expires_at: float | None = None
+    if expiry := status.get("expirationTimestamp"):
+        try:
+            expires_at = datetime.fromisoformat(str(expiry)).timestamp()
+        except ValueError:
+            raise CredentialsUnavailable(f"credential plugin {command}: expirationTimestamp is not a time") from None
+    return Credential(f"Bearer {token}" if token else "", expires_at, certificate.encode(), key.encode())

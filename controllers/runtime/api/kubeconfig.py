@@ -1,0 +1,386 @@
+"""Finds the API server and the credentials: --kubeconfig, --master, or the pod's service account (before stage 1).
+
+The command line's options come in; out goes an `Access`, from which `clients.py` makes every client. The official
+client's loader does the reading of what it reads well (basic auth, auth providers, TLS settings); what it reads once,
+swallows, leaves in temporary files, or reports without a name is read here: token files, exec plugins, inline data,
+missing and contradicting entries.
+
+Follows https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ and client-go's
+BuildConfigFromFlags: neither $KUBECONFIG nor ~/.kube/config is read unless it is named. As client-go: a `tokenFile`
+wins over a `token`, which serves while the file cannot be read; a server without a scheme (`host:port`) means https
+where there is a CA, a client certificate or insecure-skip-tls-verify, else http; `proxy-url` may be http, https or
+socks5 and wins over the environment and NO_PROXY; keys of `as-user-extra` are percent-encoded in header names.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+from attrs import field, frozen
+from kubernetes.client.configuration import Configuration
+from kubernetes.config.config_exception import ConfigException
+from kubernetes.config.incluster_config import (
+    SERVICE_CERT_FILENAME,
+    SERVICE_HOST_ENV_NAME,
+    SERVICE_PORT_ENV_NAME,
+    SERVICE_TOKEN_FILENAME,
+)
+from kubernetes.config.kube_config import load_kube_config_from_dict
+
+from controllers.runtime.api.credentials import Fixed, Loaded, Source, TokenFile
+from controllers.runtime.api.endpoint import Endpoint, Proxy
+from controllers.runtime.api.execplugin import ExecPlugin
+from controllers.runtime.api.proxies import from_environment, is_local
+from controllers.runtime.api.secretfiles import SecretFile
+from controllers.runtime.api.tls import TLSSettings
+
+log = logging.getLogger(__name__)
+
+_AUTH_PROVIDERS: Final = ("oidc", "gcp")
+
+
+class ConfigError(Exception):
+    """The options do not lead to a usable API server; the message names the culprit and the fix."""
+
+
+@frozen
+class Access:
+    """How to reach one API server. `configuration` is the official client's, without a way to refresh its token."""
+
+    configuration: Configuration
+    source: Source
+    headers: tuple[tuple[str, str], ...] = ()
+    """Impersonation headers of the kubeconfig's user."""
+    makes_certificates: bool = False
+    """The source may give client certificates (an exec plugin)."""
+    files: tuple[SecretFile, ...] = field(default=(), repr=False)
+    """Inline data that `configuration` names by path; they live as long as this object."""
+
+    def endpoint(self) -> Endpoint:
+        """Where to connect to; raises ConfigError for a URL that cannot be used."""
+        configuration = self.configuration
+        try:
+            return Endpoint.parse(
+                configuration.host, server_name=configuration.tls_server_name, proxy=configuration.proxy
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+
+    def tls(self) -> TLSSettings:
+        """The TLS settings, with the files as the configuration names them."""
+        configuration = self.configuration
+        return TLSSettings(
+            ca_file=configuration.ssl_ca_cert or "",
+            ca_data=configuration.ca_cert_data or b"",
+            cert_file=configuration.cert_file or "",
+            key_file=configuration.key_file or "",
+            verify=bool(configuration.verify_ssl),
+            check_hostname=configuration.assert_hostname is not False,
+            holds=self.files,
+        )
+
+
+def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] | None = None) -> Access:
+    """Find the API server; raises ConfigError. `master` replaces the server's URL, whatever else is given.
+
+    Without a kubeconfig the service account of the pod is used; `master` alone, outside of a pod or with http://, is
+    reached without credentials.
+    """
+    environ = os.environ if environ is None else environ
+    in_pod = bool(environ.get(SERVICE_HOST_ENV_NAME)) and not (master and master.startswith("http://"))
+    complete = master
+    if master:
+        try:
+            complete = server_url(master, tls=in_pod)
+            Endpoint.parse(complete)
+        except ValueError as error:
+            raise ConfigError(f"--master: {error}") from None
+    if kubeconfig:
+        access = _KubeConfig(kubeconfig).access(master)
+    elif in_pod:
+        access = _in_cluster(environ, complete)
+    elif complete:
+        access = Access(Configuration(host=complete.rstrip("/")), Fixed())
+        access.configuration.proxy = None
+    else:
+        named = environ.get("KUBECONFIG")
+        hint = f" ($KUBECONFIG={named} is read only when named: --kubeconfig={named})" if named else ""
+        raise ConfigError(
+            f"no API server to talk to: {SERVICE_HOST_ENV_NAME} is not set, so this is no pod; "
+            f"pass --kubeconfig or --master{hint}"
+        )
+    _settle_proxy(access, environ)
+    _warn(access, kubeconfig)
+    return access
+
+
+def server_url(server: str, *, tls: bool) -> str:
+    """Complete `host[:port]` to a URL: with https where `tls`, as client-go does where there is any TLS setting."""
+    return server if "://" in server else f"{'https' if tls else 'http'}://{server}"
+
+
+def _in_cluster(environ: Mapping[str, str], master: str | None) -> Access:
+    host, port = environ[SERVICE_HOST_ENV_NAME], environ.get(SERVICE_PORT_ENV_NAME)
+    if not port:
+        raise ConfigError(f"{SERVICE_HOST_ENV_NAME} is set but {SERVICE_PORT_ENV_NAME} is not; set both or neither")
+    for path in (SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME):
+        if not os.path.isfile(path):
+            raise ConfigError(
+                f"{path} is missing; mount the service account (automountServiceAccountToken: true), "
+                "or pass --kubeconfig"
+            )
+    configuration = Configuration(host=(master or f"https://{f'[{host}]' if ':' in host else host}:{port}").rstrip("/"))
+    configuration.ssl_ca_cert = SERVICE_CERT_FILENAME
+    return Access(configuration, TokenFile(SERVICE_TOKEN_FILENAME))
+
+
+def _settle_proxy(access: Access, environ: Mapping[str, str]) -> None:
+    """Decide once which proxy is used, so that our connections and the official client's agree."""
+    configuration = access.configuration
+    url = configuration.proxy or from_environment(access.endpoint(), environ)
+    try:
+        configuration.proxy = Proxy.parse(url).url if url else None
+    except ValueError as error:
+        raise ConfigError(f"HTTPS_PROXY or HTTP_PROXY: {error}") from None
+    configuration.no_proxy = ""
+
+
+def _warn(access: Access, kubeconfig: str | None) -> None:
+    """Say what is allowed, and dangerous."""
+    endpoint = access.endpoint()
+    if endpoint.tls and not access.configuration.verify_ssl:
+        log.warning(
+            "TLS verification is off for %s: anyone on the way can read and change everything. "
+            "Set certificate-authority instead of insecure-skip-tls-verify.",
+            endpoint.url,
+        )
+    secret = not isinstance(access.source, Fixed) or bool(access.source.fetch().authorization)
+    if secret and not endpoint.tls and not is_local(endpoint.host):
+        log.warning(
+            "The token or password goes to %s over plain HTTP: anyone on the way can read and use it. Use https.",
+            endpoint.url,
+        )
+    if kubeconfig:
+        try:
+            mode = os.stat(os.path.expanduser(kubeconfig)).st_mode
+        except OSError:
+            return  # it was read a moment ago, and is gone
+        if mode & stat.S_IROTH:
+            log.warning(
+                "The kubeconfig %s is readable by every user of this machine (mode %o). Run: chmod 600 %s",
+                kubeconfig,
+                stat.S_IMODE(mode),
+                kubeconfig,
+            )
+
+
+class _KubeConfig:
+    """One kubeconfig file and its current context."""
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.abspath(os.path.expanduser(path))
+        self._folder = os.path.dirname(self._path)
+        config = self._parse()
+        context_name = config.get("current-context")
+        if not context_name or not isinstance(context_name, str):
+            raise self._error(f"has no current-context; choose one of {self._names(config, 'contexts')}")
+        context = self._entry(config, "contexts", "context", context_name, "current-context")
+        self._where = f"context {context_name!r}"
+        self._cluster_name = self._text(context, "cluster", self._where)
+        self._cluster = self._entry(config, "clusters", "cluster", self._cluster_name, self._where)
+        self._user_name = str(context.get("user") or "")
+        self._user = self._entry(config, "users", "user", self._user_name, self._where) if self._user_name else {}
+
+    def access(self, master: str | None) -> Access:
+        """Read the current context into an Access; raises ConfigError."""
+        user = self._checked_user()
+        cluster = self._checked_cluster(master, certificate=any(key.startswith("client-certificate") for key in user))
+        files: list[SecretFile] = []
+        cluster_seen, user_seen = _in_files(cluster, files), _in_files(user, files)
+        # What the official loader reads once, or fails at without a word, it does not get to see.
+        hidden = ("exec", "tokenFile", "as", "as-uid", "as-groups", "as-user-extra")
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "current",
+            "contexts": [{"name": "current", "context": {"cluster": "current", "user": "current"}}],
+            "clusters": [{"name": "current", "cluster": cluster_seen}],
+            "users": [{"name": "current", "user": {k: v for k, v in user_seen.items() if k not in hidden}}],
+        }
+        configuration = self._official(document)
+        fixed = str(configuration.api_key.get("BearerToken") or "")
+        source: Source
+        if "auth-provider" in user:
+            source = Loaded(lambda: str(self._official(document).api_key.get("BearerToken") or ""))
+        elif "tokenFile" in user:
+            source = TokenFile(user["tokenFile"], user.get("token", ""))
+        elif "exec" in user and not fixed:
+            source = ExecPlugin(user["exec"], self._folder, cluster)
+        else:
+            source = Fixed(fixed)
+        configuration.refresh_api_key_hook = None
+        headers = _impersonation(user)
+        if not all(text.isascii() and text.isprintable() for header in headers for text in header):
+            raise self._error(f"user {self._user_name!r}: as, as-uid, as-groups, as-user-extra: only ASCII text")
+        return Access(configuration, source, headers, isinstance(source, ExecPlugin), tuple(files))
+
+    def _official(self, document: dict[str, Any]) -> Configuration:
+        configuration = Configuration()
+        configuration.proxy = None  # the environment's comes later
+        try:
+            load_kube_config_from_dict(  # type: ignore[no-untyped-call]  # the client ships no annotations for it
+                document, client_configuration=configuration, persist_config=False
+            )
+        except ConfigException as error:
+            raise self._error(f"{self._where}: {error}") from None
+        return configuration
+
+    def _checked_cluster(self, master: str | None, *, certificate: bool) -> dict[str, Any]:
+        where = f"cluster {self._cluster_name!r}"
+        cluster = self._cluster
+        if master:
+            cluster["server"] = master
+        has_tls = certificate or any(cluster.get(key) for key in _TLS_KEYS)
+        cluster["server"] = server = server_url(self._text(cluster, "server", where), tls=has_tls)
+        try:
+            Endpoint.parse(server, proxy=cluster.get("proxy-url"))
+        except ValueError as error:
+            raise self._error(f"{where}: {error}") from None
+        self._files(cluster, where, "certificate-authority")
+        if cluster.get("insecure-skip-tls-verify") and (
+            cluster.get("certificate-authority") or cluster.get("certificate-authority-data")
+        ):
+            raise self._error(f"{where} has both insecure-skip-tls-verify and a certificate authority; remove one")
+        return cluster
+
+    def _checked_user(self) -> dict[str, Any]:
+        where, user = f"user {self._user_name!r}", self._user
+        self._files(user, where, "client-certificate", "client-key", *(() if user.get("token") else ("tokenFile",)))
+        if "tokenFile" in user:
+            user["tokenFile"] = os.path.join(self._folder, os.path.expanduser(self._text(user, "tokenFile", where)))
+        has = [bool(user.get(f"client-{part}") or user.get(f"client-{part}-data")) for part in ("certificate", "key")]
+        if has[0] != has[1]:
+            present, absent = ("certificate", "key") if has[0] else ("key", "certificate")
+            raise self._error(f"{where} has a client {present} but no client-{absent}; give both")
+        if "token" in user:
+            user["token"] = token = self._text(user, "token", where).strip()
+            if not token.isascii() or not token.isprintable() or " " in token:
+                raise self._error(f"{where}: token is not a bearer token; correct it")
+        provider = user.get("auth-provider")
+        if provider is not None:
+            name = provider.get("name") if isinstance(provider, dict) else None
+            if name not in _AUTH_PROVIDERS:
+                raise self._error(f"{where}: auth-provider {name!r} is not supported; use an exec plugin or a token")
+        if "exec" in user:
+            self._check_exec(user, where)
+        return user
+
+    def _check_exec(self, user: dict[str, Any], where: str) -> None:
+        plugin = user["exec"]
+        if not isinstance(plugin, dict):
+            raise self._error(f"{where}: exec is not a mapping")
+        for key in ("command", "apiVersion"):
+            self._text(plugin, key, f"{where}: exec")
+        command = plugin["command"]
+        if os.path.dirname(command):
+            plugin["command"] = command = os.path.join(self._folder, command)
+        if shutil.which(command) is None:
+            hint = plugin.get("installHint")
+            raise self._error(f"{where}: no program {command!r} for exec; {hint or 'install it, or correct command'}")
+
+    def _files(self, entry: dict[str, Any], where: str, *keys: str) -> None:
+        """Make relative paths absolute, and check that each file is there and each inline twin decodes."""
+        for key in keys:
+            data = entry.get(f"{key}-data")
+            if data is not None:
+                try:
+                    base64.b64decode("".join(str(data).split()), validate=True)
+                except (binascii.Error, ValueError):
+                    raise self._error(f"{where}: {key}-data is not base64; remove it or encode it again") from None
+            if entry.get(key) and not data:
+                entry[key] = path = os.path.join(self._folder, os.path.expanduser(self._text(entry, key, where)))
+                if not os.path.isfile(path):
+                    raise self._error(f"{where}: {key} {path} is not a file; correct the path")
+
+    def _parse(self) -> dict[str, Any]:
+        try:
+            config = yaml.safe_load(Path(self._path).read_text("utf-8"))
+        except OSError as error:
+            raise self._error(f"{error.strerror or error}; correct --kubeconfig") from None
+        except UnicodeDecodeError:
+            raise self._error("is not a text file; correct --kubeconfig") from None
+        except yaml.YAMLError as error:
+            # Not the error's own text: it quotes the line, which may hold a secret.
+            mark = getattr(error, "problem_mark", None)
+            line = f" at line {mark.line + 1}" if mark is not None else ""
+            raise self._error(f"is not valid YAML{line}: {getattr(error, 'problem', '')}") from None
+        if not isinstance(config, dict):
+            raise self._error("is not a kubeconfig: it holds no mapping" if config else "is empty")
+        return config
+
+    def _entry(self, config: dict[str, Any], plural: str, single: str, name: str, where: str) -> dict[str, Any]:
+        entries = config.get(plural) or []
+        for entry in entries if isinstance(entries, list) else []:
+            if isinstance(entry, dict) and entry.get("name") == name:
+                content = entry.get(single) or {}
+                if not isinstance(content, dict):
+                    raise self._error(f"{single} {name!r} is not a mapping")
+                return {key: value for key, value in content.items() if value not in (None, "")}
+        raise self._error(
+            f"{where} names the {single} {name!r}, which is missing; there are {self._names(config, plural)}"
+        )
+
+    @staticmethod
+    def _names(config: dict[str, Any], plural: str) -> str:
+        entries = config.get(plural) or []
+        names = [str(e.get("name")) for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+        return ", ".join(names) or "none"
+
+    def _text(self, entry: dict[str, Any], key: str, where: str) -> str:
+        value = entry.get(key)
+        if not value or not isinstance(value, str):
+            raise self._error(f"{where} has no {key}; add it" if not value else f"{where}: {key} is not a string")
+        return value
+
+    def _error(self, text: str) -> ConfigError:
+        return ConfigError(f"kubeconfig {self._path}{'' if text.startswith(('is ', 'has ')) else ':'} {text}")
+
+
+def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The headers of `as`, `as-uid`, `as-groups` and `as-user-extra`, which the official loader ignores."""
+    headers = [(header, str(user[key])) for key, header in _AS_HEADERS if user.get(key)]
+    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
+    extra = cast("Mapping[str, list[str]]", user.get("as-user-extra") or {})
+    headers += [(f"Impersonate-Extra-{_escaped(key)}", str(value)) for key, values in extra.items() for value in values]
+    return tuple(headers)
+
+
+def _escaped(key: str) -> str:
+    """A key as part of a header's name: what must not stand there is percent-encoded, as the API server expects it."""
+    return "".join(
+        chr(byte) if chr(byte) in _TOKEN and byte != ord("%") else f"%{byte:02X}" for byte in str(key).encode()
+    )
+
+
+def _in_files(entry: Mapping[str, Any], files: list[SecretFile]) -> dict[str, Any]:
+    """The entry with the paths of `files`, which are added, in place of inline data."""
+    seen = dict(entry)
+    for key in ("certificate-authority", "client-certificate", "client-key"):
+        if data := seen.pop(f"{key}-data", None):
+            files.append(SecretFile(base64.b64decode("".join(str(data).split()))))
+            seen[key] = files[-1].path
+    return seen
+
+
+_TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_TLS_KEYS: Final = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify")
+_AS_HEADERS: Final = (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid"))

@@ -1,0 +1,276 @@
+"""One identity's requests to the API server (stages 1 and 6).
+
+Watches and reconcilers call in; requests go out through `transport.py`, authenticated by `credentials.py`, limited by
+`ratelimit.py`. Answers that are no success become exceptions of `errors.py`. `clients.py` makes the clients.
+
+What is repeated here, and nothing else: a request on a connection that proved dead while idle, where that is safe
+(`transport.py`); a request that the server did not apply and asked to repeat (429 with Retry-After); and a read
+answered 503 with Retry-After. Everything else is for the work queue to repeat.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from controllers.runtime.api.credentials import Credentials
+from controllers.runtime.api.errors import ApiError, ClientClosed, ServerError, from_status
+from controllers.runtime.api.http1 import Answer
+from controllers.runtime.api.linestream import LineStream
+from controllers.runtime.api.ratelimit import TokenBucket
+from controllers.runtime.api.reachability import NO_ANSWERS, Reachability
+from controllers.runtime.api.requestmetrics import RequestMetrics
+from controllers.runtime.api.transport import READS, Transport
+
+log = logging.getLogger(__name__)
+
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+DEFAULT_TIMEOUT: Final = 30.0
+DEFAULT_TRIES: Final = 3
+
+Guard = Callable[[str, str], None]
+"""Called with (method, path) for each write; raises to refuse it.
+
+It is asked before connecting, and again when the connection is ready, right before the bytes leave: looking up a name,
+connecting and the TLS handshake may take longer than the lease holds. So it is called more than once for one write.
+"""
+
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_PATH: Final = re.compile(r"/[!-~]*")
+_HEADER: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALIDATED: Final = frozenset(("POST", "PUT", "PATCH"))
+
+
+class Response:
+    """A complete answer. `headers` has lower-case names; `data` is the whole body."""
+
+    __slots__ = ("data", "headers", "status")
+
+    def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.data = data
+
+    def json(self) -> Any:
+        """Parse the body; raises ServerError when it is not JSON (a proxy's page, say)."""
+        try:
+            return json.loads(self.data)
+        except ValueError as error:
+            raise self._no_json() from error
+
+    def look(self) -> None:
+        """Raise as `json` does when the body is plainly no object, without parsing it: nobody needs its contents."""
+        data = self.data.strip()
+        if not (data.startswith(b"{") and data.endswith(b"}")):
+            raise self._no_json()
+
+    def _no_json(self) -> ServerError:
+        text = self.data[:200].decode("utf-8", "replace")
+        return ServerError(f"the answer is not JSON: {text!r}", status=self.status)
+
+
+class RestClient:
+    """Requests under one identity; thread-safe. Made by `ClientBuilder.rest`."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        credentials: Credentials,
+        *,
+        name: str,
+        user_agent: str,
+        metrics: RequestMetrics,
+        guard: Guard | None = None,
+        limiter: TokenBucket | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        tries: int = DEFAULT_TRIES,
+        headers: tuple[tuple[str, str], ...] = (),
+        field_validation: str | None = None,
+    ) -> None:
+        """`headers` go with every request; `field_validation` (Ignore, Warn, Strict) is a query parameter of writes."""
+        self.name = name
+        self.user_agent = user_agent
+        self._transport = transport
+        self._credentials = credentials
+        self._waits = transport.waits
+        self._clock = transport.clock
+        self._metrics = metrics
+        self._guard = guard
+        self._limiter = limiter
+        self._timeout = timeout
+        self._tries = tries
+        self._validation = f"fieldValidation={field_validation}" if field_validation else ""
+        lines = [("Host", transport.endpoint.authority), ("User-Agent", user_agent), *headers]
+        if transport.proxy_authorization:
+            lines.append(("Proxy-Authorization", transport.proxy_authorization))
+        for header, value in lines:
+            if not _HEADER.fullmatch(header):
+                raise ValueError(f"not the name of a header: {header!r}")
+            _refuse_line_breaks(header, value)
+        self._fixed = "".join(f"{header}: {value}\r\n" for header, value in lines)
+
+    @property
+    def reachability(self) -> Reachability:
+        """Whether the server answers, from all clients' requests: shared by every client of one ClientBuilder."""
+        return self._transport.reachability
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = None,
+    ) -> Response:
+        """Send one request and return its answer, read completely.
+
+        `body` is encoded as JSON unless it is bytes. `timeout` (seconds) bounds everything but the wait for the rate
+        limit: connecting, all tries and the waits between them. Raises the mapped ApiError for every status that is no
+        success, Unreachable when there was no complete answer, and whatever the guard raises.
+        """
+        payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
+        target = self._target(method, path, query)
+        write = method not in READS
+        guard = self._asker(method, path) if write else None
+        self._take_turn(method)
+        deadline = self._clock.monotonic() + (self._timeout if timeout is None else timeout)
+        tries = self._tries
+        while True:
+            authorization = self._authorization(method, path)
+            head = self._head(method, target, accept, authorization, content_type if body is not None else "", payload)
+            began = self._clock.monotonic()
+            try:
+                status, headers, data = self._transport.exchange(method, path, head + payload, deadline, guard)
+            except ApiError:
+                self._metrics.observe(method, "<error>", self._clock.monotonic() - began)
+                raise
+            self._metrics.observe(method, str(status), self._clock.monotonic() - began)
+            if 200 <= status < 300:
+                return Response(status, headers, data)
+            error = self._refused(method, path, status, headers, data, authorization)
+            tries -= 1
+            wait = error.retry_after
+            repeatable = status == 429 or (status == 503 and not write)
+            if not tries or wait is None or not repeatable or self._clock.monotonic() + wait >= deadline:
+                raise error
+            log.debug("%s; trying again in %g s", error, wait)
+            if not self._waits.pause(wait):
+                raise ClientClosed("the client is closed", method=method, path=path) if self._waits.closed else error
+
+    def get(self, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None) -> Any:
+        """GET and parse the JSON answer; raises as `request`."""
+        return self.request("GET", path, query=query, timeout=timeout).json()
+
+    def stream(
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        read_timeout: float,
+        accept: str = "application/json",
+    ) -> LineStream:
+        """Prepare a streamed GET (a watch) on a connection of its own; see LineStream. Sends nothing yet.
+
+        `read_timeout` is the longest silence in seconds; nothing is repeated here, whatever the server answers.
+        """
+        target = self._target("GET", path, query)
+        used = ""
+
+        def start(cancelled: Callable[[], bool]) -> bytes:
+            nonlocal used
+            self._take_turn("GET", cancelled)
+            used = self._authorization("GET", path, cancelled)
+            return self._head("GET", target, accept, used, "", b"")
+
+        def refuse(answer: Answer, body: bytes) -> ApiError:
+            return self._refused("GET", path, answer.status, answer.headers, body, used)
+
+        def opened(code: str, seconds: float) -> None:
+            self._metrics.observe("GET", code, seconds)
+
+        return LineStream(
+            self._transport,
+            start,
+            refuse,
+            opened,
+            path=path,
+            read_timeout=read_timeout,
+            open_timeout=min(read_timeout, self._timeout),
+        )
+
+    def _target(self, method: str, path: str, query: Mapping[str, str] | None) -> str:
+        if not _PATH.fullmatch(path):
+            raise ValueError(f"not an absolute, encoded path: {path!r}")
+        text = urlencode(query) if query else ""
+        if self._validation and method in _VALIDATED and "fieldValidation=" not in text:
+            text = f"{text}&{self._validation}" if text else self._validation
+        return f"{self._transport.target_prefix}{path}{'?' if text else ''}{text}"
+
+    def _asker(self, method: str, path: str) -> Callable[[], None] | None:
+        guard = self._guard
+        return None if guard is None else lambda: guard(method, path)
+
+    def _take_turn(self, method: str, cancelled: Callable[[], bool] | None = None) -> None:
+        if self._limiter is not None and (delay := self._limiter.reserve()):
+            self._metrics.limited(method, delay)
+            self._waits.pause(delay, cancelled, hurried=False)  # when closed meanwhile, sending says so
+
+    def _authorization(self, method: str, path: str, cancelled: Callable[[], bool] | None = None) -> str:
+        try:
+            return self._credentials.authorization(cancelled)
+        except ApiError as error:
+            error.method, error.path = method, path
+            raise
+
+    def _head(
+        self, method: str, target: str, accept: str, authorization: str, content_type: str, payload: bytes
+    ) -> bytes:
+        if not (method.isalpha() and _is_text(accept) and _is_text(authorization) and _is_text(content_type)):
+            if not method.isalpha():
+                raise ValueError(f"not a method: {method!r}")
+            for header, value in ("Accept", accept), ("Authorization", authorization), ("Content-Type", content_type):
+                _refuse_line_breaks(header, value)
+        text = f"{method} {target} HTTP/1.1\r\n{self._fixed}Accept: {accept}\r\n"
+        if authorization:
+            text += f"Authorization: {authorization}\r\n"
+        if content_type:
+            text += f"Content-Type: {content_type}\r\nContent-Length: {len(payload)}\r\n"
+        elif method not in READS:
+            text += "Content-Length: 0\r\n"
+        return (text + "\r\n").encode("latin-1")
+
+    def _refused(
+        self, method: str, path: str, status: int, headers: Mapping[str, str], data: bytes, authorization: str
+    ) -> ApiError:
+        if status == 401:
+            self._credentials.rejected(authorization)
+            self._transport.recheck_tls()
+        error = from_status(status, headers, data, method=method, path=path, now=self._clock.time())
+        if status in NO_ANSWERS:
+            error.recovery = self._transport.reachability.recovery
+        return error
+
+
+def _is_text(value: str) -> bool:
+    return value.isascii() and value.isprintable()
+
+
+def _refuse_line_breaks(header: str, value: str) -> None:
+    """Raise ValueError for what would be more than this one header; the value may be secret, so it is not told."""
+    if not _is_text(value):
+        raise ValueError(f"the value of the header {header} holds line breaks or characters that are not ASCII text")
+
+
+def _encode(body: object) -> bytes:
+    return _ENCODER.encode(body).encode()

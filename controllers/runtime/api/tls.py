@@ -1,0 +1,139 @@
+"""TLS settings that follow their files: CA bundle, client certificate and key (stages 1 and 6).
+
+The files are named by the official client's Configuration (read by `kubeconfig.py`); `transport.py` asks for the
+present context before it opens a connection. Rotated files are noticed within `CHECK_SECONDS`; connections made with
+the former ones are then no longer reused.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import threading
+from typing import Final
+
+from attrs import evolve, field, frozen
+
+from controllers.runtime.api.secretfiles import SecretFile
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS: Final = 5.0
+
+
+@frozen
+class TLSSettings:
+    """What a TLS context is made of. Empty `ca_file`: the system's trust store."""
+
+    ca_file: str = ""
+    ca_data: str | bytes = b""
+    cert_file: str = ""
+    key_file: str = ""
+    verify: bool = True
+    check_hostname: bool = True
+    cert_may_lack: bool = False
+    """The certificate is written later, or never: a credential plugin may give one."""
+    holds: tuple[SecretFile, ...] = field(default=(), repr=False)
+    """What must live as long as the paths are in use."""
+
+    def context(self) -> ssl.SSLContext:
+        """Read the files and make a context; raises OSError (ssl.SSLError among them) when one cannot be used."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        # As Go: a certificate in the bundle is an anchor, self-signed or not.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        else:
+            context.check_hostname = self.check_hostname
+            if self.ca_file:
+                context.load_verify_locations(cafile=self.ca_file)
+            if self.ca_data:
+                context.load_verify_locations(cadata=self.ca_data)
+            if not self.ca_file and not self.ca_data:
+                context.load_default_certs()
+        if self.cert_file and not (self.cert_may_lack and not os.path.getsize(self.cert_file)):
+            context.load_cert_chain(self.cert_file, self.key_file or None, password=_no_password)
+        return context
+
+    def optional_certificate(self) -> TLSSettings:
+        """The same settings, for a certificate that a credential plugin may or may not give."""
+        return evolve(self, cert_may_lack=True)
+
+    def describe(self, error: OSError) -> str:
+        """Say which files the error may be about."""
+        files = [path for path in (self.ca_file, self.cert_file, self.key_file) if path]
+        return f"{', '.join(files) or 'inline data'}: {error.strerror or error}; correct or replace them"
+
+    def fingerprint(self) -> tuple[tuple[int, int, int] | None, ...]:
+        """Something that changes whenever one of the files does; a missing file counts as None."""
+        return tuple(_stat(path) for path in (self.ca_file, self.cert_file, self.key_file))
+
+
+class TLSFiles:
+    """The present SSLContext of some settings; thread-safe.
+
+    While the files are unusable (a rotation is half done, say), the former context stays in use.
+    """
+
+    def __init__(self, settings: TLSSettings, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._context: ssl.SSLContext | None = None
+        self._fingerprint: object = None
+        self._check_at = float("-inf")
+        self._failing = False
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for a new connection; raises OSError only when none could ever be made."""
+        context = self._context
+        if context is not None and self._clock.monotonic() < self._check_at:
+            return context
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._context is None or now >= self._check_at:
+                self._refresh()
+                self._check_at = now + CHECK_SECONDS
+            assert self._context is not None
+            return self._context
+
+    def recheck(self) -> None:
+        """Look at the files again at the next call: a handshake failed, or the server did not accept us."""
+        self._check_at = float("-inf")
+
+    def _refresh(self) -> None:
+        fingerprint = self._settings.fingerprint()
+        if self._context is not None and fingerprint == self._fingerprint:
+            return
+        try:
+            context = self._settings.context()
+        except OSError as error:
+            if self._context is None:
+                raise
+            if not self._failing:
+                log.warning("TLS files changed but cannot be used yet, keeping the former ones: %s", error)
+            self._failing = True
+            return
+        if self._context is not None:
+            log.info("TLS files changed and were loaded again")
+        self._context, self._fingerprint, self._failing = context, fingerprint, False
+
+
+def _stat(path: str) -> tuple[int, int, int] | None:
+    if not path:
+        return None
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _no_password() -> str:
+    """Refuse an encrypted key: without this, OpenSSL would ask on the terminal and hang."""
+    raise ssl.SSLError("the client key is encrypted; use one without a passphrase")

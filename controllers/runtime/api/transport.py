@@ -1,0 +1,245 @@
+"""Requests over a pool of connections to one API server (stages 1 and 6).
+
+`clients.py` hands in complete requests and gets complete answers; `linestream.py` takes connections for watches. All
+identities share one Transport, so that as many connections exist as threads use them at the same time.
+
+The one repetition that happens here without the caller knowing: a connection that was idle turns out to be dead, and
+either the request cannot have reached the server, or it is a read and not a byte of an answer came.
+
+What one connection tells about the others: when an answer does not come in time, the path to the server may be broken
+without a sign (a load balancer that was replaced, say), so every connection that was idle since before that request is
+closed too. The next request finds a new path instead of running into the same hole.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from controllers.runtime.api.connection import Connection, Interrupted
+from controllers.runtime.api.endpoint import Endpoint
+from controllers.runtime.api.errors import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
+from controllers.runtime.api.http1 import ProtocolError
+from controllers.runtime.api.ratelimit import Waits
+from controllers.runtime.api.reachability import Reachability
+from controllers.runtime.api.tls import TLSFiles
+
+READS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
+"""Methods that may be repeated, whatever became of the first try."""
+
+MAX_IDLE: Final = 256
+"""Idle connections kept; beyond that many threads, surplus ones are closed."""
+
+IDLE_SECONDS: Final = 60.0
+"""An idle connection is not reused after this time: kube-apiserver closes it after 90 s, perhaps while we write."""
+
+
+class Transport:
+    """Exchanges requests for answers; thread-safe. After `close` every call, waiting ones too, raises ClientClosed."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        tls: TLSFiles | None = None,
+        *,
+        waits: Waits | None = None,
+        max_idle: int = MAX_IDLE,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self.endpoint = endpoint
+        self.waits = waits or Waits()
+        self.clock = self.waits.clock
+        self.reachability = Reachability(self.clock)
+        # Plain HTTP goes through a proxy by naming the whole URL; HTTPS through a tunnel.
+        proxy = endpoint.proxy
+        through = proxy if proxy and proxy.scheme != "socks5" and not endpoint.tls else None
+        self.target_prefix = (f"http://{endpoint.authority}" if through else "") + endpoint.base_path
+        self.proxy_authorization = through.authorization if through else ""
+        self._tls = tls
+        self._max_idle = max_idle
+        self._idle_seconds = idle_seconds
+        self._lock = threading.Lock()
+        self._idle: deque[Connection] = deque()  # the most recently used last
+        self._live: set[Connection] = set()
+
+    @property
+    def closed(self) -> bool:
+        return self.waits.closed
+
+    def connections(self) -> tuple[int, int]:
+        """How many connections there are, and how many of them are idle."""
+        with self._lock:
+            return len(self._live), len(self._idle)
+
+    def exchange(
+        self, method: str, path: str, data: bytes, deadline: float, guard: Callable[[], None] | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Send `data`, a complete request, and return status, headers (lower-case names) and body of its answer.
+
+        `path` is only for messages. `guard` is asked before connecting, and again each time a connection is ready,
+        right before the bytes leave; what it raises passes, and nothing is sent. Raises Unreachable, whose `sent` says
+        whether the request may have been applied.
+        """
+        began = self.clock.monotonic()
+        connection = self._take() or self._open(method, path, deadline, guard=guard)
+        while True:
+            sent = False
+            try:
+                if guard is not None:
+                    guard()
+                connection.deadline = deadline
+                connection.send(data)
+                sent = True
+                answer = connection.reader.answer(method)
+                body = answer.body()
+            except (OSError, ProtocolError, Interrupted) as error:
+                self.discard(connection)
+                if isinstance(error, ssl.SSLError):
+                    self.recheck_tls()
+                if isinstance(error, TimeoutError) and sent:
+                    self._discard_idle_since_before(began)
+                stale = connection.requests > 0 and not (sent and connection.reader.begun)
+                if stale and (not sent or method in READS) and not isinstance(error, (TimeoutError, Interrupted)):
+                    connection = self._open(method, path, deadline, guard=guard)
+                    continue
+                raise self.unreachable(error, sent=sent, method=method, path=path) from error
+            except BaseException:
+                self.discard(connection)
+                raise
+            self.reachability.answered(answer.status)
+            connection.requests += 1
+            if answer.keep_alive and not connection.reader.pending:
+                self._give_back(connection)
+            else:
+                self.discard(connection)
+            return answer.status, answer.headers, body
+
+    def connect(self, deadline: float, adopt: Callable[[Connection], None], *, method: str, path: str) -> Connection:
+        """Open a connection of the caller's own, for a stream; it ends with `discard`.
+
+        `adopt` gets it before it is connected, so that another thread can interrupt the connecting. Raises
+        Unreachable.
+        """
+        return self._open(method, path, deadline, adopt=adopt)
+
+    def discard(self, connection: Connection) -> None:
+        """Close a connection that no thread reads."""
+        with self._lock:
+            self._live.discard(connection)
+        connection.close()
+
+    def recheck_tls(self) -> None:
+        """The server did not accept our certificate, or we not its: look at the files at the next connection."""
+        if self._tls is not None:
+            self._tls.recheck()
+
+    def close(self) -> None:
+        """End every wait and exchange at once and close all connections. May be called twice."""
+        with self._lock:
+            self.waits.close()
+            idle, self._idle = self._idle, deque()
+            live, self._live = self._live, set()
+        for connection in live:
+            connection.interrupt()
+        for connection in idle:
+            connection.close()
+
+    def unreachable(self, error: Exception, *, sent: bool, method: str, path: str, answered: bool = False) -> ApiError:
+        """Say what a failure of a connection means to the caller of a request.
+
+        It is reported to `reachability`, unless the server had `answered` this request before.
+        """
+        if self.closed:
+            return ClientClosed("the client is closed", sent=sent, method=method, path=path)
+        where = self.endpoint.url
+        if isinstance(error, TimeoutError):
+            text = f"{where}: timed out waiting for the {'answer' if sent else 'connection'}"
+        elif isinstance(error, ssl.SSLError):
+            text = f"{where}: TLS: {getattr(error, 'verify_message', '') or error.reason or error}"
+        elif isinstance(error, OSError):
+            text = f"{where}: {error.strerror or error}"
+        else:
+            text = f"{where}: {error}" if str(error) else f"{where}: connection ended"
+        lost = Unreachable(text, sent=sent, method=method, path=path)
+        lost.recovery = self.reachability.recovery if answered else self.reachability.failed(text)
+        return lost
+
+    def _take(self) -> Connection | None:
+        now = self.clock.monotonic()
+        context = self._context_if_known()
+        while True:
+            with self._lock:
+                if self.closed or not self._idle:
+                    return None
+                connection = self._idle.pop()
+            idle = now - connection.idle_since
+            # Looked at however short it was idle: a server may close right after an answer, and a write that is sent
+            # into the closing connection fails without telling whether it was applied.
+            if idle < self._idle_seconds and connection.context is context and connection.quiet():
+                return connection
+            self.discard(connection)
+
+    def _context_if_known(self) -> ssl.SSLContext | None:
+        if self._tls is None:
+            return None
+        try:
+            return self._tls.context()
+        except OSError:
+            return None  # no context could ever be made, so there is no connection either; opening one tells why
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        deadline: float,
+        *,
+        adopt: Callable[[Connection], None] | None = None,
+        guard: Callable[[], None] | None = None,
+    ) -> Connection:
+        if guard is not None:
+            guard()
+        try:
+            context = self._tls.context() if self._tls is not None else None
+        except OSError as error:
+            raise CredentialsUnavailable(f"TLS files: {error}", method=method, path=path) from error
+        connection = Connection(context, self.clock)
+        with self._lock:
+            if self.closed:
+                raise ClientClosed("the client is closed", sent=False, method=method, path=path)
+            self._live.add(connection)
+        try:
+            if adopt is not None:
+                adopt(connection)
+            connection.open(self.endpoint, deadline)
+        except (OSError, ProtocolError, Interrupted) as error:
+            self.discard(connection)
+            if isinstance(error, ssl.SSLError):
+                self.recheck_tls()
+            raise self.unreachable(error, sent=False, method=method, path=path) from error
+        except BaseException:
+            self.discard(connection)
+            raise
+        return connection
+
+    def _discard_idle_since_before(self, moment: float) -> None:
+        with self._lock:
+            old = [connection for connection in self._idle if connection.idle_since <= moment]
+            self._idle = deque(connection for connection in self._idle if connection.idle_since > moment)
+        for connection in old:
+            self.discard(connection)
+
+    def _give_back(self, connection: Connection) -> None:
+        now = connection.idle_since = self.clock.monotonic()
+        surplus: list[Connection] = []
+        with self._lock:
+            if self.closed:
+                surplus.append(connection)
+            else:
+                self._idle.append(connection)
+                while len(self._idle) > self._max_idle or now - self._idle[0].idle_since >= self._idle_seconds:
+                    surplus.append(self._idle.popleft())
+        for old in surplus:
+            self.discard(old)

@@ -1,0 +1,54 @@
+"""What the API server holds, kept here (stages 1 and 2): list, watch, decode, store, tell.
+
+Comes in: the bytes of lists and watches, from the wing `api`.
+Goes out: a `Lister` of each kind, read without a copy, and calls of handlers: add, update(old, new), delete.
+
+Read first: `watch.py`, `store.py`, `informer.py`, `handlers.py`. Imports the wing `api` only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from controllers.runtime.cache import resources
+from controllers.runtime.cache.informer import InformerFactory, Registration
+from controllers.runtime.cache.resources import (
+    NODES,
+    MalformedObject,
+    Resource,
+    T,
+    is_newer,
+    key_of,
+    split_key,
+    uid_of,
+    version_of,
+)
+from controllers.runtime.cache.store import Lister
+from controllers.runtime.cache.waitinggauges import watch_waiting
+
+if TYPE_CHECKING:
+    from controllers.runtime.cache.resources import PERSISTENT_VOLUMES, SERVICES
+
+__all__ = [
+    "NODES",
+    "PERSISTENT_VOLUMES",
+    "SERVICES",
+    "InformerFactory",
+    "Lister",
+    "MalformedObject",
+    "Registration",
+    "Resource",
+    "T",
+    "is_newer",
+    "key_of",
+    "split_key",
+    "uid_of",
+    "version_of",
+    "watch_waiting",
+]
+
+
+def __getattr__(name: str) -> Resource[Any]:
+    """The kinds that not every program reads: made when they are first asked for."""
+    found: Resource[Any] = getattr(resources, name)
+    return found

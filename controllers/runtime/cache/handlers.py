@@ -1,0 +1,237 @@
+"""Delivery to one handler (stage 2 to 3): a queue and a thread of its own, so that a slow handler holds back nobody.
+
+The informer pushes changes under its lock, in the order in which the cache took them; the handler's thread calls the
+functions that `add_handler` was given, usually a controller's `triggers.py`. For each object a handler sees
+add, update*, delete, add, ... where `old` of an update is exactly the object that it saw last.
+
+A handler that hangs must not eat the memory: beyond 10,000 waiting events a change is merged into the one that waits
+for the same key. Add and update become an add, update and delete a delete, and an object that came and went meanwhile
+is not shown at all; a delete and the add of its successor stay two. The sequence stays as described, and holds no more.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic
+
+from controllers.runtime.cache.resources import T
+from controllers.runtime.cache.store import Change, ChangeKind
+from controllers.runtime.clock import Clock
+from controllers.runtime.metrics import Metrics
+
+__all__ = ["Delivery", "Handlers", "MERGE_ABOVE"]
+
+log = logging.getLogger(__name__)
+
+MERGE_ABOVE: Final = 10_000
+
+
+class Handlers(Generic[T]):
+    """The functions of one handler; each may be None. They get shared objects, which they must not change."""
+
+    __slots__ = ("add", "delete", "name", "update")
+
+    def __init__(
+        self,
+        name: str,
+        add: Callable[[T, bool], None] | None,
+        update: Callable[[T, T], None] | None,
+        delete: Callable[[T], None] | None,
+    ) -> None:
+        self.name = name
+        self.add = add
+        self.update = update
+        self.delete = delete
+
+
+class _Entry(Generic[T]):
+    """A waiting call. `kind` None marks the end of the initial adds. `before`: the delete in front of this add."""
+
+    __slots__ = ("before", "initial", "key", "kind", "new", "old")
+
+    def __init__(self, kind: ChangeKind | None, key: str, old: T | None, new: T | None, initial: bool) -> None:
+        self.kind = kind
+        self.key = key
+        self.old = old
+        self.new = new
+        self.initial = initial
+        self.before: _Entry[T] | None = None
+
+
+class Delivery(Generic[T]):
+    """The queue and the thread of one handler. All methods may be called from any thread.
+
+    `resync` is called from the handler's thread whenever `resync_period` seconds have passed since the last time and
+    nothing waits; it must push what is to be resynced. A period of 0 turns that off.
+
+    Metrics: `informer_handler_errors_total{resource,handler}`, and `informer_handler_pending{resource,handler}`, the
+    number of waiting events, read when scraped.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        handlers: Handlers[T],
+        resync: Callable[[Delivery[T]], None],
+        *,
+        resync_period: float,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self._resource = resource
+        self._handlers = handlers
+        self._resync = resync
+        self._period = resync_period
+        self._clock = clock
+        self._condition = threading.Condition(threading.Lock())
+        self._entries: OrderedDict[_Entry[T], None] = OrderedDict()  # in their order; any one can be taken out
+        self._tails: dict[str, _Entry[T]] = {}  # the last waiting entry of each object
+        self._synced = False
+        self._closed = False
+        self._merging = False
+        self._next_resync: float | None = None
+        self._errors = metrics.counter(
+            "informer_handler_errors_total", "Handler calls that raised.", ["resource", "handler"]
+        ).labels(resource, handlers.name)
+        self._pending = metrics.gauge(
+            "informer_handler_pending", "Events that wait for a handler.", ["resource", "handler"]
+        ).labels(resource, handlers.name)
+        self._pending.set_function(self._entries.__len__)
+        self._thread = threading.Thread(target=self._run, name=f"informer-{resource}-{handlers.name}"[:60], daemon=True)
+
+    @property
+    def name(self) -> str:
+        return self._handlers.name
+
+    @property
+    def synced(self) -> bool:
+        """Whether every object of the first state was delivered: the calls have returned."""
+        return self._synced
+
+    def pending(self) -> int:
+        """How many events wait."""
+        return len(self._entries)
+
+    def start(self) -> None:
+        """Start the thread; once."""
+        self._thread.start()
+
+    def push_initial(self, objects: Sequence[tuple[str, T]]) -> None:
+        """Push the first state as adds with initial=True, and a mark behind it. Called once, before any change."""
+        with self._condition:
+            for key, obj in objects:
+                self._append(_Entry(ChangeKind.ADD, key, None, obj, True))
+            self._append(_Entry(None, "", None, None, False))
+            self._condition.notify()
+
+    def push(self, changes: Sequence[Change[T]]) -> None:
+        """Push changes in their order."""
+        with self._condition:
+            for change in changes:
+                if len(self._entries) < MERGE_ABOVE or not self._merge(change):
+                    self._append(_Entry(change.kind, change.key, change.old, change.new, False))
+            self._condition.notify()
+
+    def close(self) -> None:
+        """Deliver nothing more: what waits is dropped, a call under way goes on. May be called twice."""
+        with self._condition:
+            self._closed = True
+            self._entries.clear()
+            self._tails.clear()
+            self._condition.notify_all()
+
+    def join(self, timeout: float | None) -> bool:
+        """Wait `timeout` real seconds for the thread's end; True when it has ended, or is the caller's own."""
+        if self._thread.ident is None or self._thread is threading.current_thread():
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _append(self, entry: _Entry[T]) -> None:
+        if self._closed:
+            return
+        self._entries[entry] = None
+        if entry.kind is not None:
+            tail = self._tails.get(entry.key)
+            if tail is not None and tail.kind is ChangeKind.DELETE:
+                entry.before = tail
+            self._tails[entry.key] = entry
+
+    def _merge(self, change: Change[T]) -> bool:
+        """Let the waiting add or update of the same object show the newer state instead."""
+        tail = self._tails.get(change.key)
+        if tail is None or tail.kind is ChangeKind.DELETE:
+            return False
+        if not self._merging:
+            self._merging = True
+            log.warning(
+                "%s: handler %s is %d events behind; further changes of the same objects are merged",
+                self._resource, self.name, len(self._entries),
+            )  # fmt: skip
+        if change.kind is ChangeKind.UPDATE:
+            tail.new = change.new
+        elif tail.kind is ChangeKind.UPDATE:
+            tail.kind, tail.old, tail.new = ChangeKind.DELETE, change.old, None
+        else:  # it came and went, and the handler never saw it
+            del self._entries[tail]
+            if tail.before is not None and tail.before in self._entries:
+                self._tails[change.key] = tail.before
+            else:
+                del self._tails[change.key]
+        return True
+
+    def _run(self) -> None:
+        while True:
+            entry = self._next()
+            if entry is None:
+                return
+            if entry.kind is None:
+                self._synced = True
+                self._schedule_resync()
+                continue
+            try:
+                self._call(entry)
+            except BaseException:  # a handler's SystemExit must not end the thread either
+                self._errors.inc()
+                log.exception(
+                    "%s: handler %s raised on %s of %s", self._resource, self.name, entry.kind.value, entry.key
+                )
+
+    def _next(self) -> _Entry[T] | None:
+        """The next entry; None when closed. Resyncs on the way, without holding the lock."""
+        while True:
+            with self._condition:
+                while not self._entries and not self._closed and not self._resync_due():
+                    left = None if self._next_resync is None else self._next_resync - self._clock.monotonic()
+                    self._clock.wait(self._condition, left)
+                if self._closed:
+                    return None
+                if self._entries:
+                    entry, _ = self._entries.popitem(last=False)
+                    if self._tails.get(entry.key) is entry:
+                        del self._tails[entry.key]
+                    self._merging = self._merging and bool(self._entries)
+                    return entry
+            self._schedule_resync()
+            self._resync(self)
+
+    def _resync_due(self) -> bool:
+        return self._next_resync is not None and self._clock.monotonic() >= self._next_resync
+
+    def _schedule_resync(self) -> None:
+        if self._period > 0:
+            self._next_resync = self._clock.monotonic() + self._period
+
+    def _call(self, entry: _Entry[T]) -> None:
+        handlers: Handlers[Any] = self._handlers
+        if entry.kind is ChangeKind.ADD:
+            if handlers.add is not None:
+                handlers.add(entry.new, entry.initial)
+        elif entry.kind is ChangeKind.UPDATE:
+            if handlers.update is not None:
+                handlers.update(entry.old, entry.new)
+        elif handlers.delete is not None:
+            handlers.delete(entry.old)

@@ -1,0 +1,371 @@
+"""Informers (stages 1 and 2): a thread per kind that keeps a cache equal to the server, and tells handlers the changes.
+
+A `ListWatch` (`watch.py`) yields signals, the cache (`store.py`) turns them into changes, and each handler gets them
+through a queue of its own (`handlers.py`). The cache changes and the queues fill under one lock, so a handler added at
+any time starts from one moment's state and misses nothing after it.
+
+Follows client-go's shared informer, and differs where it helps: a relist calls nobody about unchanged objects, an
+object recreated under its name is a delete and an add, and a slow handler's backlog is bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Generic, cast
+
+from attrs import frozen
+
+from cloudprovider.host import StopSignal
+from controllers.runtime.cache.handlers import Delivery, Handlers
+from controllers.runtime.cache.resources import Resource, T, key_of
+from controllers.runtime.cache.store import Cache, Change, ChangeKind, Lister
+from controllers.runtime.cache.watch import ListWatch
+from controllers.runtime.cache.watchtypes import Bookmark, Listed, Rest, Signal, Watched, WatchOptions
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.metrics import Metrics
+
+__all__ = ["DEFAULT_RESYNC", "Informer", "InformerFactory", "InformerHealth", "Registration"]
+
+log = logging.getLogger(__name__)
+
+DEFAULT_RESYNC: Final = 12 * 3600.0
+"""Seconds between two resyncs of a handler: --min-resync-period of the Go cloud-controller-manager."""
+
+_SYNC_POLL: Final = 0.02
+
+
+@frozen
+class InformerHealth:
+    """How one informer does. Times in seconds.
+
+    `silent_for` grows while neither list, event nor bookmark comes from the server (kube-apiserver sends a bookmark
+    about every minute), None before `start`. `quarantined` maps keys to what is wrong with the objects. `error` is the
+    last failure, "" while all is well.
+    """
+
+    resource: str
+    synced: bool
+    silent_for: float | None
+    quarantined: dict[str, str]
+    error: str
+
+
+class Registration(Generic[T]):
+    """One handler of one informer. All methods may be called from any thread, the handler's own included."""
+
+    def __init__(self, informer: Informer[T], delivery: Delivery[T]) -> None:
+        self._informer = informer
+        self._delivery = delivery
+
+    def has_synced(self) -> bool:
+        """Whether the handler has been called, and has returned, for every object of its first state."""
+        return self._delivery.synced
+
+    def pending(self) -> int:
+        """How many events wait for the handler."""
+        return self._delivery.pending()
+
+    def remove(self) -> None:
+        """Call the handler no more. A call under way goes on; what waits is dropped. May be called twice."""
+        self._informer._remove(self._delivery)
+
+
+class Informer(Generic[T]):
+    """The cache of one kind, kept true, and its handlers. Every method may be called from any thread.
+
+    Metrics: `informer_events_total{resource,type}`, `informer_stale_events_total{resource}`,
+    `informer_last_sync_timestamp_seconds{resource}` (unix time of the last word from the server), and those of
+    `watch.py`, `store.py` and `handlers.py`.
+    """
+
+    lister: Lister[T]
+    """Reads the cache; empty until `has_synced`."""
+
+    def __init__(
+        self,
+        rest: Rest,
+        resource: Resource[T],
+        *,
+        metrics: Metrics,
+        clock: Clock = SYSTEM_CLOCK,
+        resync_period: float = DEFAULT_RESYNC,
+        namespace: str | None = None,
+        options: WatchOptions | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.resource = resource
+        self._metrics = metrics
+        self._clock = clock
+        self._resync_period = resync_period
+        self._cache = Cache(resource, metrics)
+        self.lister = Lister(self._cache)
+        self._source = ListWatch(
+            rest,
+            resource,
+            self._cache.read,
+            lambda: self._cache.version,
+            metrics=metrics,
+            clock=clock,
+            namespace=namespace,
+            options=options,
+            rng=rng,
+            read_line=self._cache.read_line,
+            read_anew=partial(self._cache.read, anew=True),
+        )
+        self._lock = threading.Lock()  # taken before a Delivery's and the cache's, never after
+        self._deliveries: list[Delivery[T]] = []
+        self._synced = False
+        self._started: float | None = None
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=f"informer-{resource.plural}", daemon=True)
+        events = metrics.counter("informer_events_total", "Watch events received.", ["resource", "type"])
+        self._events = {kind: events.labels(resource.plural, kind) for kind in ("ADDED", "MODIFIED", "DELETED")}
+        self._bookmarks = events.labels(resource.plural, "BOOKMARK")
+        self._stale = metrics.counter(
+            "informer_stale_events_total", "Watch events that repeated what was known.", ["resource"]
+        ).labels(resource.plural)
+        metrics.gauge(
+            "informer_last_sync_timestamp_seconds", "Unix time of the last word from the server.", ["resource"]
+        ).labels(resource.plural).set_function(self._last_sync)
+
+    # Life
+
+    def start(self) -> None:
+        """Start listing and watching. Nothing happens when started already; RuntimeError after `stop`."""
+        with self._lock:
+            if self._stopped:
+                raise RuntimeError(f"the informer of {self.resource.plural} was stopped")
+            if self._started is None:
+                self._thread.start()  # first: where the system has no thread left, a later call tries again
+                self._started = self._clock.monotonic()
+
+    def request_stop(self) -> None:
+        """Begin to stop, without waiting: the watch ends, waiting events are dropped. May be called twice."""
+        with self._lock:
+            self._stopped = True
+            deliveries = list(self._deliveries)
+        self._source.stop()
+        for delivery in deliveries:
+            delivery.close()
+
+    def stop(self, timeout: float = 1.0) -> bool:
+        """Stop and wait at most `timeout` real seconds; False when a handler's call is still under way then.
+
+        The cache stays readable. May be called twice, and from a handler (whose own thread is not waited for).
+        """
+        self.request_stop()
+        deadline = time.monotonic() + timeout
+        ended = True
+        if self._started is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+            ended = not self._thread.is_alive()
+        with self._lock:
+            deliveries = list(self._deliveries)
+        for delivery in deliveries:
+            ended = delivery.join(max(0.0, deadline - time.monotonic())) and ended
+        return ended
+
+    def has_synced(self) -> bool:
+        """Whether the cache holds a complete list. A handler's own view: `Registration.has_synced`."""
+        return self._synced
+
+    def health(self) -> InformerHealth:
+        """How it does, for health checks."""
+        started = self._started
+        silent = None if started is None else self._clock.monotonic() - max(started, self._source.heard)
+        return InformerHealth(
+            self.resource.plural, self._synced, silent, self._cache.quarantine.problems(), self._source.error
+        )
+
+    # Handlers
+
+    def add_handler(
+        self,
+        on_add: Callable[[T, bool], None] | None = None,
+        on_update: Callable[[T, T], None] | None = None,
+        on_delete: Callable[[T], None] | None = None,
+        *,
+        resync_period: float | None = None,
+        name: str | None = None,
+    ) -> Registration[T]:
+        """Add a handler, at any time.
+
+        `on_add(object, initial)` (`initial`: it was there at the handler's start), `on_update(old, new)`,
+        `on_delete(last known state)` are called one after another in a thread of the handler's own. One that raises
+        costs that call alone: it is logged and counted. Every `resync_period` seconds (None: the informer's; 0: never)
+        each object is passed to on_update as both old and new. `name` shows in metrics and logs.
+
+        The objects are shared with everyone: never change one. RuntimeError after `stop`.
+        """
+        handlers = Handlers(name or _name_of(on_add, on_update, on_delete), on_add, on_update, on_delete)
+        period = self._resync_period if resync_period is None else resync_period
+        with self._lock:
+            if self._stopped:
+                raise RuntimeError(f"the informer of {self.resource.plural} was stopped")
+            delivery = Delivery(
+                self.resource.plural,
+                handlers,
+                self._resync,
+                resync_period=period,
+                metrics=self._metrics,
+                clock=self._clock,
+            )
+            delivery.start()  # first: where the system has no thread left, nothing is registered
+            self._deliveries.append(delivery)
+            if self._synced:
+                delivery.push_initial([(key_of(obj), obj) for obj in self._cache.objects()])
+        return Registration(self, delivery)
+
+    def _remove(self, delivery: Delivery[T]) -> None:
+        with self._lock:
+            if delivery in self._deliveries:
+                self._deliveries.remove(delivery)
+        delivery.close()
+
+    def _resync(self, delivery: Delivery[T]) -> None:
+        """Push every object to one handler as an update of itself; called from its thread."""
+        with self._lock:
+            if delivery in self._deliveries:
+                delivery.push([Change(ChangeKind.UPDATE, key_of(obj), obj, obj) for obj in self._cache.objects()])
+
+    # The thread
+
+    def _run(self) -> None:
+        while not self._stopped:
+            try:
+                for signal in self._source.signals():
+                    self._take(signal)
+                return
+            except Exception:
+                # A fault of ours, or of a credential plugin: whatever it was, a list makes the cache right again.
+                delay = self._source.relist("internal")
+                log.exception("%s: informer failed, listing again in %.1f s", self.resource.plural, delay)
+                self._source.wait(delay)
+
+    def _take(self, signal: Signal[T]) -> None:
+        if isinstance(signal, Watched):
+            self._events[signal.event].inc()
+            with self._lock:
+                changes = self._cache.apply(signal.event, signal.item)
+                if changes:
+                    self._push(changes)
+            if changes is None:
+                self._stale.inc()
+        elif isinstance(signal, Bookmark):
+            self._bookmarks.inc()
+            self._cache.advance(signal.version)
+        else:
+            self._take_list(signal)
+
+    def _take_list(self, listed: Listed[T]) -> None:
+        with self._lock:
+            changes = self._cache.replace(listed.items, listed.version, restored=listed.cause == "restored")
+            if self._synced:
+                self._push(changes)
+            else:
+                initial = [(change.key, cast(T, change.new)) for change in changes]
+                for delivery in self._deliveries:
+                    delivery.push_initial(initial)
+                self._synced = True
+        if listed.cause == "start":
+            log.info("%s: listed %d objects at version %s", self.resource.plural, len(self._cache), listed.version)
+        else:
+            log.info(
+                "%s: listed again (%s): %d objects, %d changes",
+                self.resource.plural, listed.cause, len(self._cache), len(changes),
+            )  # fmt: skip
+
+    def _push(self, changes: list[Change[T]]) -> None:
+        for delivery in self._deliveries:
+            delivery.push(changes)
+
+    def _last_sync(self) -> float:
+        if not self._synced:
+            return 0.0
+        return self._clock.time() - (self._clock.monotonic() - self._source.heard)
+
+
+class InformerFactory:
+    """One informer per kind, shared by all who ask. Thread-safe."""
+
+    def __init__(
+        self,
+        rest: Rest,
+        *,
+        metrics: Metrics,
+        clock: Clock = SYSTEM_CLOCK,
+        resync_period: float = DEFAULT_RESYNC,
+        options: WatchOptions | None = None,
+    ) -> None:
+        self._rest = rest
+        self._metrics = metrics
+        self._clock = clock
+        self._resync_period = resync_period
+        self._options = options
+        self._lock = threading.Lock()
+        self._informers: dict[tuple[str, str], Informer[Any]] = {}
+
+    def informer(self, resource: Resource[T]) -> Informer[T]:
+        """The informer of that kind, the same one at each call. `start` (again) before it does anything."""
+        with self._lock:
+            found = self._informers.get((resource.prefix, resource.plural))
+            if found is None:
+                found = Informer(
+                    self._rest,
+                    resource,
+                    metrics=self._metrics,
+                    clock=self._clock,
+                    resync_period=self._resync_period,
+                    options=self._options,
+                )
+                self._informers[resource.prefix, resource.plural] = found
+            return cast("Informer[T]", found)
+
+    def start(self) -> None:
+        """Start the informers asked for so far; call again after asking for more."""
+        for informer in self._all():
+            informer.start()
+
+    def has_synced(self) -> bool:
+        """Whether every informer asked for holds a complete list."""
+        return all(informer.has_synced() for informer in self._all())
+
+    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
+        """Wait until `has_synced`; False when `stop` was set, or `timeout` seconds passed, before that."""
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        while not self.has_synced():
+            if stop.wait(_SYNC_POLL) or (deadline is not None and self._clock.monotonic() >= deadline):
+                return False
+        return True
+
+    def stop(self, timeout: float = 1.0) -> bool:
+        """Stop all at once and wait at most `timeout` real seconds; False when a handler was still busy then."""
+        informers = self._all()
+        for informer in informers:
+            informer.request_stop()
+        deadline = time.monotonic() + timeout
+        ended = [informer.stop(max(0.0, deadline - time.monotonic())) for informer in informers]
+        return all(ended)
+
+    def health(self) -> list[InformerHealth]:
+        """How each informer does."""
+        return [informer.health() for informer in self._all()]
+
+    def _all(self) -> list[Informer[Any]]:
+        with self._lock:
+            return list(self._informers.values())
+
+
+def _name_of(*functions: Callable[..., None] | None) -> str:
+    """A name for a handler: where its first function is defined."""
+    for function in functions:
+        if function is not None:
+            module = getattr(function, "__module__", "") or ""
+            name = getattr(function, "__qualname__", type(function).__qualname__)
+            return f"{module.rpartition('.')[2]}.{name}".replace(".<locals>", "")
+    return "none"

@@ -1,0 +1,112 @@
+"""How long one list-watch loop waits after a failure, and what it says about it (stage 1).
+
+`watch.py` reports each failure here and waits here. Delays start at 0.8 s, double up to 30 s, and vary between half and
+full. A server that gives no answer of its own (refused, reset, timed out; 502, 503 or 504 from what stands before it)
+is asked again after 4 s at most: such a try is cheap, and somebody has to notice the end of the outage. The first
+answer that anybody in the process gets ends the wait of all (`reachability.py`). When the server answers again, but
+with another error, as one that has just started does, the delays start over.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from typing import Final
+
+from controllers.runtime.api import NO_ANSWERS, CredentialsUnavailable, Gone, Recovery, ServerError, Unreachable
+from controllers.runtime.cache.listing import is_too_large
+from controllers.runtime.cache.watchtypes import WatchOptions
+from controllers.runtime.clock import Clock, ClockEvent, wait_for
+
+__all__ = ["Retries"]
+
+log = logging.getLogger(__name__)
+
+_MOMENT: Final = 0.8
+
+
+class Retries:
+    """The failures of one loop in a row. One thread uses it; `wake` and `error` are for any thread."""
+
+    def __init__(self, what: str, options: WatchOptions, clock: Clock, rng: random.Random, stop: ClockEvent) -> None:
+        self.failures = 0
+        self.error = ""
+        self._what = what
+        self._options = options
+        self._clock = clock
+        self._rng = rng
+        self._stop = stop
+        self._condition = threading.Condition(threading.Lock())
+        self._lost = False
+        self._away = False
+        self._recovery: Recovery | None = None  # the one that `wake` hangs on
+
+    @property
+    def was_away(self) -> bool:
+        """Whether the server gave no answer to a try and the next one failed too: so not just a cut connection.
+
+        Holds until something works, as a server that has just started refuses some tries with an answer (403, say).
+        """
+        return self._away
+
+    def start_over(self) -> None:
+        """Something worked: the next failure is the first."""
+        self.failures = 0
+        self._lost = self._away = False
+
+    def delay(self, error: Exception | None = None) -> float:
+        """Count a failure and return the seconds to wait after it."""
+        options = self._options
+        lost = error is not None and _is_lost(error)
+        self._away = self._away or self._lost
+        if self._lost and not lost:
+            self.failures = 0
+        self._lost = lost
+        longest = options.longest_unanswered if lost else options.longest_delay
+        # The exponent is bounded so that a year of failures stays a number.
+        longest = min(longest, options.first_delay * 2.0 ** min(self.failures, 32))
+        self.failures += 1
+        delay = longest * self._rng.uniform(0.5, 1.0)
+        retry_after: float | None = getattr(error, "retry_after", None)
+        return delay if retry_after is None else max(delay, min(retry_after, options.longest_retry_after))
+
+    def complain(self, phase: str, error: Exception, *, waits: bool = True, told: bool = True) -> float:
+        """Count a failure, tell about it ever more rarely, and return the delay (0.0 unless it `waits`)."""
+        delay = self.delay(error)
+        if not waits:
+            delay = 0.0
+        self.error = f"{phase}: {error}"
+        n = self.failures
+        expected = isinstance(error, Gone) and n == 1
+        level = logging.DEBUG if n & (n - 1) or not told else logging.INFO if expected else logging.WARNING
+        log.log(level, "%s: %s failed (attempt %d), retrying in %.1f s: %s", self._what, phase, n, delay, error)
+        return delay
+
+    def pause(self, seconds: float, error: Exception | None = None) -> None:
+        """Wait, until stopped, or until the server answers again where the error says that it did not."""
+        recovery: Recovery | None = getattr(error, "recovery", None)
+        if recovery is None or getattr(error, "retry_after", None) is not None:
+            self._stop.wait(seconds)
+            return
+        if recovery is not self._recovery:
+            self._recovery = recovery
+            recovery.then(self.wake)
+        end = self._clock.monotonic() + seconds
+        with self._condition:
+            wait_for(self._clock, self._condition, lambda: self._stop.is_set() or recovery.done(), seconds)
+        if recovery.done():  # a moment of its own for each, lest all come at once
+            moment = _MOMENT * self._rng.random()
+            self._stop.wait(min(max(0.0, end - self._clock.monotonic()), moment))
+
+    def wake(self) -> None:
+        """Look again whether to wait. From any thread."""
+        with self._condition:
+            self._condition.notify_all()
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether the server itself gave no answer."""
+    if isinstance(error, ServerError):
+        return error.status in NO_ANSWERS and error.retry_after is None and not is_too_large(error)
+    return isinstance(error, Unreachable) and not isinstance(error, CredentialsUnavailable)

@@ -1,0 +1,350 @@
+"""The cache of one kind (stage 2): what the server holds, as far as lists and watches have told.
+
+`watch.py` brings raw objects and lines, which `Cache.read` and `Cache.read_line` turn into items; the informer applies
+lists and events of items here and gets back the changes that its handlers are to see. Controllers and providers read
+through a `Lister`. There is no I/O and no thread in this module.
+
+Three rules keep the cache true whatever comes over the wire:
+
+- Versions only go forward. An event that repeats an older state (a replay after a reconnect, a replica that lags)
+  changes nothing. The exception is a server restored from a backup (`history.py`): its list replaces everything.
+- One malformed object costs itself alone: it goes into quarantine, the version that was known before it stays visible,
+  and it leaves quarantine with its next well-formed version, or with its deletion.
+- An object with another UID is another object: first the old one is deleted, then the new one is added.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+from collections.abc import Iterable, Sequence, Set
+from typing import Any, Final, Generic
+
+from attrs import frozen
+
+from controllers.runtime.cache.fastdecoding import SlimReader
+from controllers.runtime.cache.resources import (
+    ApiObject,
+    MalformedObject,
+    Resource,
+    T,
+    is_newer,
+    key_of,
+    uid_of,
+    version_of,
+)
+from controllers.runtime.cache.trimming import LAST_APPLIED, Compactor
+from controllers.runtime.metrics import Metrics
+
+__all__ = [
+    "ADDED",
+    "DELETED",
+    "EVENT_TYPES",
+    "MODIFIED",
+    "Cache",
+    "Change",
+    "ChangeKind",
+    "Item",
+    "Lister",
+    "Quarantine",
+]
+
+log = logging.getLogger(__name__)
+
+ADDED: Final = "ADDED"
+MODIFIED: Final = "MODIFIED"
+DELETED: Final = "DELETED"
+EVENT_TYPES: Final = frozenset({ADDED, MODIFIED, DELETED})
+
+
+@frozen
+class Item(Generic[T]):
+    """One object off the wire. `obj` is None where it is malformed, and `problem` then says why.
+
+    `key` is "" where not even a name could be read; `uid` and `version` are "" where they are missing.
+    """
+
+    key: str
+    uid: str
+    version: str
+    obj: T | None
+    problem: str = ""
+
+
+class ChangeKind(enum.Enum):
+    """What a handler is told."""
+
+    ADD = "add"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@frozen
+class Change(Generic[T]):
+    """One step of one object: ADD has only `new`, DELETE only `old` (the last known state), UPDATE both."""
+
+    kind: ChangeKind
+    key: str
+    old: T | None
+    new: T | None
+
+
+class Lister(Generic[T]):
+    """Reads a cache. Thread-safe; answers from memory, never waits. The objects are shared: never change one."""
+
+    def __init__(self, cache: Cache[T]) -> None:
+        self._cache = cache
+
+    def get(self, key: str) -> T | None:
+        """The object with this key ("name" or "namespace/name"), or None."""
+        return self._cache.get(key)
+
+    def list(self) -> list[T]:
+        """All objects at one moment, in no particular order, in a list of the caller's own."""
+        return self._cache.objects()
+
+    def keys(self) -> Sequence[str]:
+        """The keys of all objects at one moment."""
+        return self._cache.keys()
+
+    def __len__(self) -> int:
+        return len(self._cache)
+
+
+class Quarantine:
+    """The objects whose newest version is malformed: counted, logged once each, shown in health. One thread writes.
+
+    Metrics: the gauge `informer_quarantined_objects{resource}` (now), the counter
+    `informer_malformed_objects_total{resource}` (every malformed version that came).
+    """
+
+    def __init__(self, resource: str, metrics: Metrics) -> None:
+        self._resource = resource
+        self._problems: dict[str, str] = {}
+        self._unnamed_logged = False
+        self._now = metrics.gauge(
+            "informer_quarantined_objects", "Objects whose newest version could not be parsed.", ["resource"]
+        ).labels(resource)
+        self._seen = metrics.counter(
+            "informer_malformed_objects_total", "Object versions that could not be parsed.", ["resource"]
+        ).labels(resource)
+        self._now.set(0)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._problems
+
+    def problems(self) -> dict[str, str]:
+        """Key to problem, of all objects held now; a copy."""
+        return dict(self._problems)
+
+    def hold(self, key: str, problem: str) -> None:
+        """Take in an object, or another malformed version of one held already. Without a key it is counted only."""
+        self._seen.inc()
+        if not key:
+            if not self._unnamed_logged:
+                self._unnamed_logged = True
+                log.error("%s: an object without a name came from the API server: %s", self._resource, problem)
+            return
+        if key not in self._problems:
+            log.error(
+                "%s %s is malformed and set aside until it is repaired; its last good version stays in use: %s",
+                self._resource, key, problem,
+            )  # fmt: skip
+        self._problems[key] = problem
+        self._now.set(len(self._problems))
+
+    def release(self, key: str, why: str) -> None:
+        """Let an object go: it is well again, or deleted. Nothing happens where it is not held."""
+        if self._problems.pop(key, None) is not None:
+            log.info("%s %s leaves quarantine: %s", self._resource, key, why)
+            self._now.set(len(self._problems))
+
+    def keep_only(self, keys: Set[str]) -> None:
+        """Release all that a list did not show: they are deleted."""
+        for key in self._problems.keys() - keys:
+            self.release(key, "deleted")
+
+
+class Cache(Generic[T]):
+    """The objects of one kind by key. One thread writes (`replace`, `apply`, `advance`), any thread reads."""
+
+    def __init__(self, resource: Resource[T], metrics: Metrics) -> None:
+        self.quarantine = Quarantine(resource.plural, metrics)
+        self._resource = resource
+        self._objects: dict[str, T] = {}
+        self._version = ""
+        self._lock = threading.Lock()
+        self._compactor = Compactor()
+        self._slim = None if resource.left_out is None else SlimReader(resource.model, resource.left_out)
+
+    @property
+    def version(self) -> str:
+        """The newest resourceVersion that a list, an event or a bookmark has shown; "" before the first list."""
+        return self._version
+
+    def get(self, key: str) -> T | None:
+        with self._lock:
+            return self._objects.get(key)
+
+    def objects(self) -> list[T]:
+        with self._lock:
+            return list(self._objects.values())
+
+    def keys(self) -> list[str]:
+        with self._lock:
+            return list(self._objects)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def read(self, raw: Any, *, anew: bool = False) -> Item[T]:
+        """Turn a raw object into an item; never raises. Consumes `raw`. For the writing thread.
+
+        An object that is cached at this very version is not parsed again, unless `anew`: the item holds the cached one.
+        """
+        metadata = raw.get("metadata") if isinstance(raw, dict) else None
+        if not isinstance(metadata, dict):
+            return Item("", "", "", None, "no metadata")
+        name, namespace = _text(metadata, "name"), _text(metadata, "namespace")
+        uid, version = _text(metadata, "uid"), _text(metadata, "resourceVersion")
+        if not name or (self._resource.namespaced and not namespace):
+            return Item("", uid, version, None, "metadata lacks a name or a namespace")
+        key = f"{namespace}/{name}" if self._resource.namespaced else name
+        known = self._objects.get(key)
+        if known is not None and not anew and version and version_of(known) == version and uid_of(known) == uid:
+            return Item(key, uid, version, known)
+        try:
+            obj = self._resource.parse(raw)
+        except MalformedObject as error:
+            return Item(key, uid, version, None, str(error))
+        self._compactor.compact(obj)
+        return Item(key_of(obj), uid, version, obj)
+
+    def read_line(self, line: bytes) -> tuple[str, Item[T]] | None:
+        """Turn a watch line into (type, item) the quick way; None where it takes `read_watch_line` and `read`.
+
+        Never raises. For the writing thread.
+        """
+        found = self._slim.event(line) if self._slim is not None else None
+        if found is None:
+            return None
+        event, obj = found
+        meta = obj.metadata
+        if event not in EVENT_TYPES or meta is None or not meta.name or not meta.resource_version:
+            return None
+        if obj.kind != self._resource.kind or obj.api_version != self._resource.api_version:
+            return None
+        if meta.annotations:
+            meta.annotations.pop(LAST_APPLIED, None)
+        self._compactor.compact_sets(obj)
+        return event, Item(key_of(obj), meta.uid or "", meta.resource_version, obj)
+
+    def replace(self, items: Iterable[Item[T]], version: str, *, restored: bool = False) -> list[Change[T]]:
+        """Make the cache equal to a complete list, which stood at `version`; returns what changed.
+
+        What the list lacks was deleted while nobody watched. A malformed item counts as present: its object keeps its
+        last good version, unless the UID says that it is another object. Versions may go back where the server was
+        `restored` from a backup; then each object that is still there is an update, whatever its version.
+        """
+        latest: dict[str, Item[T]] = {}
+        for item in items:
+            if not item.key:
+                self.quarantine.hold("", item.problem)
+                continue
+            twin = latest.get(item.key)
+            if twin is None or is_newer(twin.version, item.version) is not True:
+                latest[item.key] = item
+        objects: dict[str, T] = {}
+        changes = [Change(ChangeKind.DELETE, key, old, None) for key, old in self._objects.items() if key not in latest]
+        for key, item in latest.items():
+            old = self._objects.get(key)
+            if item.obj is None:
+                self.quarantine.hold(key, item.problem)
+                if old is not None and _is_another(old, item):
+                    changes.append(Change(ChangeKind.DELETE, key, old, None))
+                elif old is not None:
+                    objects[key] = old
+                continue
+            self.quarantine.release(key, "well-formed again")
+            new = item.obj
+            same = old is not None and not _is_another(old, item)
+            if old is not None and same and not restored and is_newer(item.version, version_of(old)) is False:
+                new = old  # the same version, or one older than an event has shown
+            objects[key] = new
+            changes += _steps(key, old, new)
+        self.quarantine.keep_only(latest.keys())
+        with self._lock:
+            self._objects = objects
+        self._version = version
+        return changes
+
+    def apply(self, event: str, item: Item[T]) -> list[Change[T]] | None:
+        """Apply one watch event (ADDED, MODIFIED or DELETED) of an item that has a key; returns what changed.
+
+        None means that the event was stale, a repetition of what is known already.
+        """
+        old = self._objects.get(item.key)
+        if self._is_stale(event, item, old):
+            return None
+        self.advance(item.version)
+        if event == DELETED:
+            self.quarantine.release(item.key, "deleted")
+            if old is None:
+                return []
+            self._put(item.key, None)
+            last = item.obj if item.obj is not None and item.uid == uid_of(old) else old
+            return [Change(ChangeKind.DELETE, item.key, last, None)]
+        if item.obj is None:
+            self.quarantine.hold(item.key, item.problem)
+            if old is None or not _is_another(old, item):
+                return []
+            self._put(item.key, None)
+            return [Change(ChangeKind.DELETE, item.key, old, None)]
+        self.quarantine.release(item.key, "well-formed again")
+        self._put(item.key, item.obj)
+        return _steps(item.key, old, item.obj)
+
+    def advance(self, version: str) -> None:
+        """Note that the server has shown everything up to this version (a bookmark says so). Never goes back."""
+        if version and is_newer(version, self._version) is not False:
+            self._version = version
+
+    def _is_stale(self, event: str, item: Item[T], old: T | None) -> bool:
+        """Whether an event tells nothing new.
+
+        A watch shows each change once, in order, so an event no newer than all that was shown is a repetition. The
+        one exception: a deletion counts as long as the very object is cached at no later a version.
+        """
+        if event == DELETED and old is not None and uid_of(old) == item.uid:
+            return is_newer(version_of(old), item.version) is True
+        if old is not None and uid_of(old) == item.uid and is_newer(item.version, version_of(old)) is False:
+            return True
+        return bool(item.version) and is_newer(item.version, self._version) is False
+
+    def _put(self, key: str, obj: T | None) -> None:
+        with self._lock:
+            if obj is None:
+                del self._objects[key]
+            else:
+                self._objects[key] = obj
+
+
+def _steps(key: str, old: T | None, new: T) -> list[Change[T]]:
+    if old is new:
+        return []
+    if old is None:
+        return [Change(ChangeKind.ADD, key, None, new)]
+    if uid_of(old) == uid_of(new):
+        return [Change(ChangeKind.UPDATE, key, old, new)]
+    return [Change(ChangeKind.DELETE, key, old, None), Change(ChangeKind.ADD, key, None, new)]
+
+
+def _is_another(old: ApiObject, item: Item[Any]) -> bool:
+    """Whether the item is another object of that name. A malformed one without a legible UID never is."""
+    return uid_of(old) != item.uid and (item.obj is not None or bool(item.uid))
+
+
+def _text(metadata: dict[str, Any], field: str) -> str:
+    value = metadata.get(field)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,137 @@
+"""What of an object is kept in memory (between stages 1 and 2): raw JSON is cut down before it is parsed, and the
+parsed model is compacted before it is cached.
+
+What is dropped, because no controller of ours reads it and a provider has no use for it:
+
+- every kind: `metadata.managedFields`, and the annotation in which kubectl keeps a copy of the whole object;
+- nodes: `status.images`, `volumesInUse`, `volumesAttached`, `config`, `runtimeHandlers`, `features`,
+  `declaredFeatures`, and `spec.configSource`.
+
+All else stays: labels, annotations, spec, addresses, conditions with their times, capacity, allocatable, nodeInfo.
+Nothing is lost on the server by this, as objects are only ever patched, never written back whole.
+
+Measured (a node of 11.6 KB with 50 images; Python 3.11): 20.6 KB per cached node after trimming alone, 8.4 KB once
+compacted, so 42 MB for 5,000 nodes. Cutting the images out of the bytes before `json.loads` was tried too: the search
+cost what the decoder saved (29 us against 28). Watch lines of nodes therefore take the way of `fastdecoding.py`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+__all__ = ["LAST_APPLIED", "NODE_LEFT_OUT", "Compactor", "trim_metadata", "trim_node"]
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+NODE_LEFT_OUT: Final = {
+    "metadata": ("managedFields",),
+    "status": (
+        "images",
+        "volumesInUse",
+        "volumesAttached",
+        "config",
+        "runtimeHandlers",
+        "features",
+        "declaredFeatures",
+    ),
+    "spec": ("configSource",),
+}
+"""What `trim_node` drops, by part; besides, kubectl's annotation."""
+
+_LONGEST_SHARED: Final = 128
+_MOST_SHARED: Final = 8192
+_MOST_FIELD_SETS: Final = 8
+_PLAIN: Final = frozenset({type(None), bool, int, float, datetime})
+_LEAVES: Final = _PLAIN | {str, dict}
+
+
+def trim_metadata(raw: dict[str, Any]) -> None:
+    """Drop managedFields and kubectl's copy of the object, in place. The default for every kind."""
+    metadata = raw["metadata"]
+    metadata.pop("managedFields", None)
+    annotations = metadata.get("annotations")
+    if annotations:
+        annotations.pop(LAST_APPLIED, None)
+
+
+def trim_node(raw: dict[str, Any]) -> None:
+    """Drop what is most of a Node's size and nobody's input, in place."""
+    trim_metadata(raw)
+    for part in ("status", "spec"):
+        fields = raw.get(part)
+        if fields:
+            for field in NODE_LEFT_OUT[part]:
+                fields.pop(field, None)
+
+
+class Compactor:
+    """Makes parsed models small by sharing what is equal in many of them. One per informer; one thread at a time.
+
+    Two things are shared: equal strings (label keys and values, condition reasons, versions), and the sets in which
+    pydantic records for each model which fields were given, of which few differ and which take more room than the
+    values. Both tables are bounded: a full one is emptied and fills again with what is common. Models look and compare
+    as before.
+    """
+
+    def __init__(self) -> None:
+        self._strings: dict[str, str] = {}
+        self._field_sets: dict[type, list[set[str]]] = {}
+
+    def compact(self, model: object) -> None:
+        """Compact this model and all below it, in place, before anybody else has seen it."""
+        if len(self._strings) > _MOST_SHARED:
+            self._strings.clear()
+        self._walk(model)
+
+    def compact_sets(self, model: Any) -> None:
+        """The same for a model whose parser shares equal strings (`fastdecoding.py`): only the sets are left to do."""
+        values = model.__dict__
+        for name in self._share_fields(model):
+            value = values[name]
+            kind = value.__class__
+            if kind is list:
+                for item in value:
+                    if hasattr(item, "__pydantic_fields_set__"):
+                        self.compact_sets(item)
+            elif kind not in _LEAVES and hasattr(value, "__pydantic_fields_set__"):
+                self.compact_sets(value)
+
+    def _walk(self, model: Any) -> None:
+        given = self._share_fields(model)
+        share = self._strings.setdefault
+        values = model.__dict__
+        for name in given:  # what was not given is None
+            value = values[name]
+            kind = value.__class__
+            if kind is str:
+                if len(value) <= _LONGEST_SHARED:
+                    values[name] = share(value, value)
+            elif kind in _PLAIN:
+                continue
+            elif kind is dict:
+                values[name] = {share(key, key): self._compacted(item) for key, item in value.items()}
+            elif kind is list:
+                values[name] = [self._compacted(item) for item in value]
+            elif hasattr(value, "__pydantic_fields_set__"):
+                self._walk(value)
+
+    def _share_fields(self, model: Any) -> set[str]:
+        given: set[str] = model.__pydantic_fields_set__
+        known = self._field_sets.setdefault(model.__class__, [])
+        for same in known:
+            if same == given:
+                # Past pydantic's __setattr__, which would validate a field of that name.
+                object.__setattr__(model, "__pydantic_fields_set__", same)
+                return same
+        if len(known) >= _MOST_FIELD_SETS:
+            known.clear()
+        known.append(given)
+        return given
+
+    def _compacted(self, item: Any) -> Any:
+        if item.__class__ is str:
+            return self._strings.setdefault(item, item) if len(item) <= _LONGEST_SHARED else item
+        if hasattr(item, "__pydantic_fields_set__"):
+            self._walk(item)
+        return item

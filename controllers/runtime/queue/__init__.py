@@ -1,0 +1,32 @@
+"""Keys on their way to a reconcile, and what becomes of them after it (stages 3 and 4).
+
+Comes in: keys from triggers, each with a priority.
+Goes out: calls of reconcile functions on worker threads, one at a time for each key; their `Result` or exception is
+turned into "done", "again after so long" or "set aside" in one place, `outcomes.py`.
+
+Read first: `workqueue.py`, `worker.py`, `outcomes.py`. Imports the wing `api` only, for what a failure means.
+"""
+
+from controllers.runtime.queue.core import ShutDown
+from controllers.runtime.queue.failurelog import seconds_text
+from controllers.runtime.queue.items import Backoff
+from controllers.runtime.queue.outcomes import DONE, Parked, Result, TerminalError
+from controllers.runtime.queue.progress import bounded
+from controllers.runtime.queue.turns import TurnLanes
+from controllers.runtime.queue.worker import BatchWorker, Worker
+from controllers.runtime.queue.workqueue import WorkQueue
+
+__all__ = [
+    "Backoff",
+    "BatchWorker",
+    "DONE",
+    "Parked",
+    "Result",
+    "ShutDown",
+    "TerminalError",
+    "TurnLanes",
+    "WorkQueue",
+    "Worker",
+    "bounded",
+    "seconds_text",
+]

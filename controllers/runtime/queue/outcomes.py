@@ -1,0 +1,299 @@
+"""Stage 4, its decision: what becomes of a key after its run. The only place that requeues on behalf of a reconcile.
+
+A reconcile function takes a key, does one unit of work and returns, or raises; :class:`Settler` reads from that what
+to tell the queue:
+
+===================================  ================================================  ==================
+the run ended with                   then                                              label ``result``
+===================================  ================================================  ==================
+None or ``DONE``                     backoff forgotten                                 success
+``Result(requeue_after=s)``          backoff forgotten, again in s seconds             requeue_after
+exception with `retry_after` over 0  again in that many seconds, at least, and         retry_after
+                                     an ApiError no sooner than with backoff
+``TerminalError``                    backoff forgotten, not again                      terminal
+``Parked``                           closed until its future ends, then backoff        parked
+any other exception                  again with backoff, or soon after an outage ends  error
+===================================  ================================================  ==================
+"""
+
+import logging
+import math
+import random
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Generic, ParamSpec, Protocol, TypeGuard, TypeVar
+
+from attrs import field, frozen
+
+from cloudprovider.errors import CloudProviderError
+from controllers.runtime import cleaning
+from controllers.runtime.api import ApiError
+from controllers.runtime.clock import Clock
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.queue.failurelog import FailureLog, seconds_text
+from controllers.runtime.queue.stranded import Stranded
+from controllers.runtime.queue.workqueue import WorkQueue
+
+__all__ = ["DONE", "Aborted", "Parked", "Recall", "Result", "Settler", "TerminalError", "aborted", "one_line"]
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+P = ParamSpec("P")
+
+_RESULTS = ("success", "requeue_after", "retry_after", "terminal", "parked", "error")
+_EXPECTED = (ApiError, CloudProviderError, OSError)
+_LONGEST_TEXT = 1000
+
+LEAST_WAIT = 1.0
+"""Seconds that a key waits at least when an error names a time."""
+SPREAD = 0.1
+"""The share of a named time that is added at most, by chance."""
+
+
+def _seconds(instance: object, attribute: object, value: float | None) -> None:
+    if value is not None and not _is_delay(value):
+        raise ValueError(f"requeue_after must be a number of seconds from 0, or None, got {value!r}")
+
+
+@frozen
+class Result:
+    """What a reconcile that succeeded returns. `requeue_after` (seconds) has the key run again without an event."""
+
+    requeue_after: float | None = field(default=None, validator=_seconds)
+
+
+DONE = Result()
+
+
+class TerminalError(Exception):
+    """Trying again cannot help: the key is given up until its next event. Logged and counted as an error."""
+
+
+class Parked(Exception):
+    """The work on the key goes on elsewhere, in a call that nobody waits for any more.
+
+    `until` ends, in whatever way, when that call does. Before, no worker gets the key; after, it is tried again.
+    """
+
+    def __init__(self, until: Future[Any], message: str = "") -> None:
+        super().__init__(message or "the work goes on in a call that has not ended")
+        self.until = until
+
+
+class Aborted(Exception):
+    """A run ended with something that is meant to end a thread or the process (SystemExit and its like)."""
+
+
+class Recall(Protocol):
+    """Whoever knows when a key that failed may come back before its time: the cloud answers again, say."""
+
+    def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
+        """The work known as `token` failed and waits for its back-off, which `bring_back()` ends.
+
+        Returns seconds after which it shall come back at the latest; None leaves it to its back-off.
+        """
+
+    def settled(self, token: Hashable) -> None:
+        """It waits no longer, or not for this."""
+
+
+class Settler(Generic[K]):
+    """Runs reconciles and settles what comes of them. Thread-safe.
+
+    `on_error(key, error)` is called for every exception, Parked and TerminalError among them, while the key is still
+    closed to others; what it raises is logged. Exceptions of the classes in `expected` (besides ApiError,
+    CloudProviderError, TerminalError and OSError) are logged without their stack; others with it, as they look like
+    mistakes in the code. What fails again and again is told in few lines (`failurelog.py`), where `noun` says what the
+    keys are. `recall` may bring keys back before their back-off ends.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue[K],
+        *,
+        on_error: Callable[[K, Exception], None] | None,
+        expected: tuple[type[Exception], ...] = (),
+        metrics: Metrics,
+        clock: Clock,
+        noun: str = "key",
+        recall: Recall | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._queue = queue
+        self._chance = chance
+        self._name = queue.name
+        self._on_error = on_error
+        self._failures: FailureLog[K] = FailureLog(queue.name, logger, clock=clock, noun=noun)
+        self._recall = recall
+        self._stranded: Stranded[K] = Stranded(queue)
+        self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *expected)
+        self._clock = clock
+        self.last_settled = clock.monotonic()
+        runs = metrics.counter("controller_reconcile_total", "Reconciles by their result.", ["name", "result"])
+        self._runs = {result: runs.labels(self._name, result) for result in _RESULTS}
+        self._errors = metrics.counter(
+            "controller_reconcile_errors_total",
+            "Reconciles that failed: with backoff, or for good.",
+            ["name"],
+        ).labels(self._name)
+        self._parked = metrics.gauge(
+            "controller_parked_keys", "Keys whose cloud call is overdue and has not ended yet.", ["name"]
+        ).labels(self._name)
+
+    def run(self, key: K, reconcile: Callable[P, Result | None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Run the reconcile of a key that the queue handed out, and settle it.
+
+        Raises only what is no Exception (SystemExit, KeyboardInterrupt, ...), after the key is settled as failed.
+        """
+        outcome: object
+        try:
+            outcome = reconcile(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it costs this key and no other
+            outcome = error
+        except BaseException as error:
+            self.settle(key, aborted(error))
+            raise
+        self.settle(key, DONE if outcome is None else outcome)
+
+    def settle(self, key: K, outcome: object, *, stack: bool = True) -> None:
+        """Requeue, count, log and report, then tell the queue that the key is done. Call it once per key handed out.
+
+        `outcome` is a Result or an exception; `stack` False leaves the stack of an unexpected one out of the log.
+        """
+        parked = isinstance(outcome, Parked)
+        try:
+            if isinstance(outcome, Result):
+                self._succeeded(key, outcome)
+            elif isinstance(outcome, Exception):
+                self._failed(key, outcome, stack)
+            else:
+                error = TypeError(f"reconcile must return a Result or None, not {one_line(repr(outcome))}")
+                self._failed(key, error, stack)
+        except Exception:
+            logger.exception("%s: settling %s failed; the key is tried again", self._name, key)
+            self._queue.add_rate_limited(key)
+            parked = False
+        finally:
+            self.last_settled = self._clock.monotonic()
+            if not parked:
+                self._queue.done(key)
+
+    def _succeeded(self, key: K, result: Result) -> None:
+        self._queue.forget(key)
+        self._failures.succeeded(key)
+        self._stranded.discard(key)
+        if self._recall is not None:
+            self._recall.settled((self._name, key))
+        if result.requeue_after is None:
+            self._runs["success"].inc()
+        else:
+            self._queue.add_after(key, result.requeue_after)
+            self._runs["requeue_after"].inc()
+
+    def _failed(self, key: K, error: Exception, stack: bool) -> None:
+        """Requeue the key first, then count, log and report: nothing that happens there may lose it."""
+        level, result = logging.WARNING, "error"
+        delay: float | None = None
+        if isinstance(error, Parked):
+            self._queue.park(key)
+            result, fate = "parked", "parked until its call ends"
+        elif isinstance(error, TerminalError):
+            self._queue.forget(key)
+            level, result, fate = logging.ERROR, "terminal", "not tried again before its next event"
+        elif (delay := _retry_after(error)) is not None:
+            delay = self._as_asked(key, error, delay)
+            level, result, fate = logging.INFO, "retry_after", f"retrying in {seconds_text(delay)} as asked"
+        else:
+            delay = self._back_off(key, error)
+            fate = f"retrying in {seconds_text(delay)}"
+        if self._queue.shutting_down and result != "parked":
+            fate = "not tried again, as this controller stops"
+        try:
+            self._runs[result].inc()
+            if result in ("error", "terminal"):
+                self._errors.inc()
+            if self._recall is not None and result != "error":
+                self._recall.settled((self._name, key))
+            expected = result == "retry_after" or isinstance(error, self.expected)
+            self._tell(level if expected else logging.ERROR, key, fate, delay, error, expected, stack)
+            self._report(key, error)
+        finally:
+            if isinstance(error, Parked):
+                error.until.add_done_callback(lambda _: self._unpark(key, error))
+                self._parked.inc()
+
+    def _as_asked(self, key: K, error: Exception, asked: float) -> float:
+        """Requeue the key for the time that was named for it, and return the seconds until it can run.
+
+        No sooner than that, nor than a second, and a tenth of it spreads those who were told the same. An API server
+        that names the same time again and again is busy, so against it the key backs off all the same; a provider that
+        does waits for something in the cloud, and is asked at its own pace.
+        """
+        delay = max(asked, LEAST_WAIT) * (1.0 + SPREAD * self._chance())
+        if isinstance(error, ApiError):
+            return self._queue.add_rate_limited(key, least=delay)
+        self._queue.add_after(key, delay)
+        return delay
+
+    def _back_off(self, key: K, error: Exception) -> float:
+        """Requeue the key, and return the seconds until it can run."""
+        self._queue.add_rate_limited(key)
+        self._stranded.add(key, error)
+        if self._recall is not None:
+            soon = self._recall.failed((self._name, key), error, partial(self._queue.hasten, key))
+            if soon is not None:
+                self._queue.add_after(key, soon)
+        return self._queue.next_run(key)
+
+    def _unpark(self, key: K, error: Parked) -> None:
+        """The call of a parked key ended. Runs in the thread that ended it."""
+        self._parked.dec()
+        try:
+            self._back_off(key, error)
+        finally:
+            self._queue.done(key)
+        logger.debug("%s: %s: the overdue call has ended, the key is tried again", self._name, key)
+
+    def _tell(
+        self, level: int, key: K, fate: str, delay: float | None, error: Exception, expected: bool, stack: bool
+    ) -> None:
+        fields = {} if delay is None else {"retry_in": round(delay, 3)}
+        words = one_line(error)
+        self._failures.failed(key, fate, error, words, level=level, stack=stack and not expected, fields=fields)
+        if expected and stack and logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s: %s: the stack of this failure", self._name, key, exc_info=error)
+
+    def _report(self, key: K, error: Exception) -> None:
+        if self._on_error is not None:
+            try:
+                self._on_error(key, error)
+            except Exception:
+                logger.exception("%s: %s: reporting its failure failed", self._name, key)
+
+
+def one_line(value: object) -> str:
+    """The text of an exception or another object for a log: one line, of bounded length, even if ``str`` raises."""
+    try:
+        text = " ".join(str(value)[: 4 * _LONGEST_TEXT].split())
+    except Exception as error:  # noqa: BLE001 - foreign classes; their text is only for the log
+        text = f"<its text raised {type(error).__name__}>"
+    return cleaning.one_line(text, _LONGEST_TEXT)  # before it is cut: half a secret is recognised by nobody
+
+
+def aborted(error: BaseException) -> Aborted:
+    """What a BaseException is to its key: one more failure."""
+    wrapped = Aborted(f"the run ended with {type(error).__name__}: {one_line(error)}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _retry_after(error: Exception) -> float | None:
+    """The delay that an exception asks for. One of 0 names no time, and would have the key run in a circle."""
+    value: object = getattr(error, "retry_after", None)
+    return float(value) if _is_delay(value) and value > 0 else None
+
+
+def _is_delay(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

@@ -1,0 +1,196 @@
+"""Threads of stages 4 and 5: as many as the work needs, none of which goes missing unnoticed.
+
+Used by ``worker.py``. The threads are daemons: a vendor's call that never returns must not keep the process alive.
+"""
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from prometheus_client import Counter
+
+from controllers.runtime.clock import Clock, ClockEvent, wait_for
+from controllers.runtime.queue.workqueue import ShutDown
+
+__all__ = ["IDLE_SECONDS", "LoopThreads"]
+
+logger = logging.getLogger(__name__)
+
+W = TypeVar("W")
+
+IDLE_SECONDS: Final = 15.0
+"""Threads of which none was needed for so long end. It is looked at as often, so they live twice as long at most."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 5.0
+_LAST_CHANCES = 3
+
+
+class LoopThreads(Generic[W]):
+    """Up to `count` threads that each `take` a piece of work and `work` on it, until `take` raises ShutDown.
+
+    `take(timeout)` waits for the next piece; None says that none came in that time. One thread always waits there, or
+    all `count` are at work: whoever leaves with a piece sees to that, before it begins. So no piece waits for a thread
+    that is not there, and nothing but the source of the work need ever wake one. Threads that were one too many for a
+    while end.
+
+    A thread whose loop raises, be it SystemExit, is logged, counted in `restarts` and goes on: at once after a clean
+    time, after pauses growing to 5 s when it happens again and again. Should one end all the same, `missing` tells. The
+    methods may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        take: Callable[[float | None], W | None],
+        work: Callable[[W], object],
+        *,
+        clock: Clock,
+        restarts: Counter,
+    ) -> None:
+        if count < 1:
+            raise ValueError(f"{name}: at least 1 thread is needed, got {count}")
+        self.name = name
+        self.count = count
+        self._take = take
+        self._work = work
+        self._clock = clock
+        self._restarts = restarts
+        self._stopping = ClockEvent(clock)
+        self._changed = threading.Condition(threading.Lock())
+        self._numbers = itertools.count()
+        self._started = False
+        self._over = False  # nothing more will come
+        self._alive = 0  # those about to start among them
+        self._lost = 0  # ended without being allowed to
+        self._waiting = 0  # threads in `take`, or on their way there
+        self._least = 0  # of them, the fewest since the last look
+        self._surplus = 0  # threads that may end
+        self._look_at = 0.0
+        self._refused = False  # the system had no further thread the last time
+
+    def start(self) -> None:
+        """Start the first thread. Raises RuntimeError when called twice, or when the system has no thread left."""
+        with self._changed:
+            if self._started:
+                raise RuntimeError(f"{self.name} was started before")
+            self._started = True
+            self._look_at = self._clock.monotonic() + IDLE_SECONDS
+            self._alive = self._waiting = 1
+        try:
+            self._begin()
+        except (RuntimeError, MemoryError):
+            with self._changed:
+                self._alive = self._waiting = 0
+                self._lost = self.count
+            raise
+
+    def stopping(self) -> None:
+        """Say that the work is about to end: a thread that fails from now on gets few further chances."""
+        self._stopping.set()
+
+    def wait_ended(self, timeout: float | None) -> bool:
+        """Wait until all threads have ended; return whether they have."""
+        with self._changed:
+            return wait_for(self._clock, self._changed, lambda: self._alive == 0, timeout)
+
+    def missing(self) -> int:
+        """Threads that could be running and never will."""
+        with self._changed:
+            return self._lost
+
+    def threads(self) -> int:
+        """Threads that there are."""
+        with self._changed:
+            return self._alive
+
+    def _begin(self) -> None:
+        threading.Thread(target=self._run, name=f"{self.name}-{next(self._numbers)}", daemon=True).start()
+
+    def _run(self) -> None:
+        allowed = False
+        failures = 0
+        try:
+            while True:
+                began = self._clock.monotonic()
+                try:
+                    self._loop()
+                    allowed = True
+                    return
+                except BaseException:
+                    self._restarts.inc()
+                    logger.critical("%s: a thread's loop broke off and is entered again", self.name, exc_info=True)
+                failures = failures + 1 if self._clock.monotonic() - began < _LONGEST_PAUSE else 1
+                pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures - 2, 16)) if failures > 1 else 0.0
+                if self._stopping.wait(pause) and failures > _LAST_CHANCES:
+                    return
+                with self._changed:
+                    self._waiting += 1
+        finally:
+            with self._changed:
+                self._alive -= 1
+                self._lost += not allowed
+                self._changed.notify_all()
+
+    def _loop(self) -> None:
+        """Work until nothing more comes, or this thread is one too many. It counts as one that waits already."""
+        while True:
+            with self._changed:
+                timeout = None if self._waiting == 1 else IDLE_SECONDS  # the last one has no reason to look up
+            try:
+                piece = self._take(timeout)
+            except ShutDown:
+                with self._changed:
+                    self._over = True
+                    self._waiting -= 1
+                return
+            except BaseException:
+                self._leave_waiting()
+                raise
+            if piece is not None:
+                self._leave_waiting()
+                self._work(piece)
+                del piece  # a thread that waits holds on to nothing
+                with self._changed:
+                    self._waiting += 1
+            if self._too_many():
+                return
+
+    def _leave_waiting(self) -> None:
+        """The calling thread no longer waits for work: another one shall, if there may be another one."""
+        with self._changed:
+            self._waiting -= 1
+            self._least = min(self._least, self._waiting)
+            if self._waiting or self._over or self._alive >= self.count - self._lost:
+                return
+            self._alive += 1
+            self._waiting += 1
+        try:
+            self._begin()
+            self._refused = False
+        except (
+            RuntimeError,
+            MemoryError,
+        ) as error:  # the system has no thread left; the next piece of work tries again
+            with self._changed:
+                self._alive -= 1
+                self._waiting -= 1
+                first, self._refused = not self._refused, True
+            if first:
+                logger.error("%s: work waits, as a further thread could not be started: %s", self.name, error)
+
+    def _too_many(self) -> bool:
+        """Whether the calling thread, which counts as one that waits, is to end; then it counts no more."""
+        with self._changed:
+            now = self._clock.monotonic()
+            if now >= self._look_at:
+                self._surplus = self._least - 1
+                self._least = self._waiting
+                self._look_at = now + IDLE_SECONDS
+            if self._surplus < 1 or self._waiting < 2:
+                return False
+            self._surplus -= 1
+            self._waiting -= 1
+            self._least = min(self._least, self._waiting)
+            return True

@@ -1,0 +1,287 @@
+"""Stage 4: threads that take keys off a queue (3) and run reconciles; ``outcomes.py`` decides what becomes of a key.
+
+:class:`Worker` runs ``reconcile(key)``. :class:`BatchWorker` puts a fetch before it: keys are taken in batches, the
+cloud is asked once for each batch (5), and ``reconcile(key, answer)`` runs for each key as its answer comes.
+"""
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+from prometheus_client import Counter
+
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.queue.batchanswers import Answers, Batch
+from controllers.runtime.queue.outcomes import (
+    DONE,
+    Aborted,
+    Parked,
+    Recall,
+    Result,
+    Settler,
+    TerminalError,
+    aborted,
+    one_line,
+)
+from controllers.runtime.queue.progress import Progress
+from controllers.runtime.queue.threads import LoopThreads
+from controllers.runtime.queue.workqueue import Running, WorkQueue
+
+__all__ = [
+    "DONE",
+    "Aborted",
+    "BatchWorker",
+    "NotAnswered",
+    "Parked",
+    "Result",
+    "TerminalError",
+    "Worker",
+]
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+A = TypeVar("A")
+
+STALL_AFTER = 180.0
+"""Seconds after which a key that is still worked on, or that nobody takes, makes a controller unhealthy. Waits for the
+cloud do not count, as their deadlines are the gateway's (`progress.py`); six times the 30 s of an API request do."""
+
+
+class NotAnswered(Exception):
+    """A fetch function returned without having delivered an answer for the key."""
+
+
+class _Working(Generic[K]):
+    """What both workers share: their threads' life and how it is seen from outside."""
+
+    def __init__(self, queue: WorkQueue[K], settler: Settler[K], stall_after: float, clock: Clock) -> None:
+        self._queue = queue
+        self._settler = settler
+        self._stall_after = stall_after
+        self._progress = Progress(clock)
+        self._clock = clock
+        self._pools: list[LoopThreads[Any]] = []
+        self._started = False
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start the threads. Raises RuntimeError when called twice or after `stop`."""
+        if self._started or self._stopped:
+            raise RuntimeError(f"the worker of {self._queue.name} was started or stopped before")
+        self._started = True
+        self._settler.last_settled = self._clock.monotonic()
+        for pool in self._pools:
+            pool.start()
+
+    def stop(self, timeout: float) -> bool:
+        """Shut the queue down, let the keys that wait be worked on, and wait `timeout` seconds at most for the end.
+
+        Returns whether all is done and every thread ended; otherwise the rest of the keys is dropped and the threads
+        end when their present call does. Parked keys are not waited for. May be called again, and from many threads.
+        """
+        self._stopped = True
+        deadline = self._clock.monotonic() + timeout
+        self._queue.shut_down(drain=self._started)
+        for pool in self._pools:
+            pool.stopping()
+        drained = self._queue.wait_drained(timeout)
+        if not drained:
+            seconds, key = self._queue.oldest_running()
+            logger.warning(
+                "%s: the work did not end within %.3g s; %s is worked on since %.3g s, %d keys wait",
+                self._queue.name,
+                timeout,
+                key,
+                seconds,
+                len(self._queue),
+            )
+            self._queue.shut_down(drain=False)
+        self._end_of_keys()
+        # Drained, they end of themselves; all the same they get a moment in which to do so.
+        left = max(deadline - self._clock.monotonic(), 1.0 if drained else 0.0)
+        ended = [pool.wait_ended(left) for pool in self._pools if self._started]
+        return drained and all(ended)
+
+    def last_progress(self) -> float:
+        """The time (`clock.monotonic`) of the last key settled, or now if there is nothing to do."""
+        if self._queue.oldest_running().key is None and not len(self._queue):
+            return self._clock.monotonic()
+        return self._settler.last_settled
+
+    def oldest_running(self) -> Running:
+        """(seconds, key) of the key that has been worked on for the longest time, parked ones aside; (0.0, None)."""
+        return self._queue.oldest_running()
+
+    def health(self) -> tuple[str, bool, str]:
+        """(name of the queue, healthy, detail for people). A worker not started, or stopped, is healthy."""
+        name = self._queue.name
+        if not self._started or self._stopped:
+            return name, True, "stopped" if self._stopped else "not started"
+        missing = sum(pool.missing() for pool in self._pools)
+        if missing:
+            return name, False, f"{missing} of {sum(pool.count for pool in self._pools)} threads are gone"
+        busy, what = self._progress.longest()
+        if busy > self._stall_after:
+            return name, False, f"{what} has been worked on for {busy:.0f} s, waits for the cloud aside"
+        waits = self._queue.oldest_waiting()
+        idle = self._clock.monotonic() - self._settler.last_settled
+        if min(waits, idle) > self._stall_after and not self._progress.active():
+            return name, False, f"{len(self._queue)} keys wait, and none was finished for {idle:.0f} s"
+        seconds = self._queue.oldest_running().seconds
+        parked = len(self._queue.parked())
+        return name, True, f"{len(self._queue)} keys wait, the longest run takes {seconds:.1f} s, {parked} parked"
+
+    def _end_of_keys(self) -> None:
+        """The queue is shut down and drained, or its drain given up."""
+
+
+class Worker(_Working[K]):
+    """Up to `threads` threads that run ``reconcile(key)`` for the keys of a queue; never two at once for one key.
+
+    For `on_error`, `expected`, `noun` and `recall` see `settling.Settler`. `stall_after` (seconds) is when `health`
+    turns bad.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue[K],
+        reconcile: Callable[[K], Result | None],
+        *,
+        threads: int,
+        on_error: Callable[[K, Exception], None] | None = None,
+        expected: tuple[type[Exception], ...] = (),
+        stall_after: float = STALL_AFTER,
+        noun: str = "key",
+        recall: Recall | None = None,
+        metrics: Metrics,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        settler = Settler(
+            queue, on_error=on_error, expected=expected, metrics=metrics, clock=clock, noun=noun, recall=recall
+        )
+        super().__init__(queue, settler, stall_after, clock)
+        self._reconcile = reconcile
+        restarts = _restarts(metrics).labels(queue.name)
+        self._pools = [LoopThreads(queue.name, threads, queue.get, self._work, clock=clock, restarts=restarts)]
+
+    def _work(self, key: K) -> None:
+        self._settler.run(key, self._run, key)
+
+    def _run(self, key: K) -> Result | None:
+        with self._progress.work(key):  # over before the key is settled: parked, it is nobody's work
+            return self._reconcile(key)
+
+
+class BatchWorker(_Working[K], Generic[K, A]):
+    """Fetchers that ask for batches of keys, and threads that run ``reconcile(key, answer)`` for each answer.
+
+    Threads of both kinds start with the work and end without it (`threads.py`).
+    `fetchers` threads take up to `max_batch` keys (waiting `linger` seconds for the batch to fill) and call
+    ``fetch(keys, deliver)``. Fetch calls ``deliver(key, answer)`` once for each key, as the answers come, from any
+    thread; an exception is an answer too. Keys that have none when fetch returns or raises are settled as failed. Each
+    answer goes to one of `threads` threads. While `max_answers` answers wait for them (default: twice a batch or
+    the threads, whichever is more), no further batch is begun.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue[K],
+        fetch: Callable[[Sequence[K], Callable[[K, A | Exception], None]], None],
+        reconcile: Callable[[K, A | Exception], Result | None],
+        *,
+        max_batch: int,
+        linger: float,
+        fetchers: int,
+        threads: int,
+        max_answers: int | None = None,
+        on_error: Callable[[K, Exception], None] | None = None,
+        expected: tuple[type[Exception], ...] = (),
+        stall_after: float = STALL_AFTER,
+        noun: str = "key",
+        recall: Recall | None = None,
+        metrics: Metrics,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if max_batch < 1 or not linger >= 0:
+            raise ValueError(f"{queue.name}: max_batch must be at least 1 and linger at least 0")
+        if max_answers is None:
+            max_answers = 2 * max(max_batch, threads)
+        elif max_answers < 1:
+            raise ValueError(f"{queue.name}: max_answers must be at least 1")
+        expected = (NotAnswered, *expected)
+        settler = Settler(
+            queue, on_error=on_error, expected=expected, metrics=metrics, clock=clock, noun=noun, recall=recall
+        )
+        super().__init__(queue, settler, stall_after, clock)
+        self._fetch = fetch
+        self._reconcile = reconcile
+        self._max_batch = max_batch
+        self._linger = linger
+        self._answers: Answers[K, A | Exception] = Answers(max_answers, clock)
+        name = queue.name
+        self._strays = metrics.counter(
+            "controller_stray_answers_total",
+            "Answers of a fetch that were dropped: delivered twice, late, or for a key not asked for.",
+            ["name", "kind"],
+        )
+        metrics.gauge(
+            "controller_answers_waiting", "Answers of the cloud that wait for a reconcile thread.", ["name"]
+        ).labels(name).set_function(self._answers.__len__)
+        restarts = _restarts(metrics).labels(name)
+        self._pools = [
+            LoopThreads(f"{name}-fetch", fetchers, self._batch, self._ask_for, clock=clock, restarts=restarts),
+            LoopThreads(name, threads, self._answers.take, self._work, clock=clock, restarts=restarts),
+        ]
+
+    def _batch(self, timeout: float | None) -> list[K] | None:
+        self._answers.wait_room()
+        return self._queue.get_many(self._max_batch, self._linger, timeout) or None
+
+    def _ask_for(self, keys: Sequence[K]) -> None:
+        name = self._queue.name
+        batch = Batch(name, keys, self._answers, lambda kind: self._strays.labels(name, kind).inc())
+        try:
+            with self._progress.work(f"a batch of {len(keys)} keys ({keys[0]}, ...)"):
+                self._fetch(tuple(keys), batch.deliver)
+        except Exception as error:
+            missing = batch.close()
+            logger.warning(
+                "%s: the fetch of %d keys broke off before %d of them were answered: %s: %s",
+                name,
+                len(keys),
+                len(missing),
+                type(error).__name__,
+                one_line(error),
+                exc_info=not isinstance(error, self._settler.expected),
+            )
+            self._settle_unanswered(missing, error)
+        except BaseException as error:
+            self._settle_unanswered(batch.close(), aborted(error))
+            raise
+        else:
+            self._settle_unanswered(batch.close(), NotAnswered("the fetch returned without an answer for it"))
+
+    def _settle_unanswered(self, keys: Sequence[K], error: Exception) -> None:
+        for key in keys:
+            self._settler.settle(key, error, stack=False)
+
+    def _work(self, pair: tuple[K, A | Exception]) -> None:
+        key, answer = pair
+        self._settler.run(key, self._run, key, answer)
+
+    def _run(self, key: K, answer: A | Exception) -> Result | None:
+        with self._progress.work(key):
+            return self._reconcile(key, answer)
+
+    def _end_of_keys(self) -> None:
+        self._answers.close()
+
+
+def _restarts(metrics: Metrics) -> Counter:
+    return metrics.counter(
+        "controller_worker_restarts_total",
+        "Worker threads whose loop broke off unexpectedly and was entered again.",
+        ["name"],
+    )

@@ -1,0 +1,231 @@
+"""Stage 3: the queue of keys between events and reconciles. Filled by triggers, emptied by workers.
+
+The semantics are those of client-go's ``util/workqueue`` (queue, delaying queue and rate limiting queue in one):
+
+- A key waits at most once, however often it is added, and is worked on by one worker at a time. A key added while it
+  is worked on runs once more after ``done``.
+- ``add_after`` keeps one time per key, the earliest. That time is independent of plain adds.
+- ``add_rate_limited`` delays a key by its own exponential backoff until ``forget``.
+- After ``shut_down`` nothing is taken in. Draining, the keys that wait are still handed out and delayed ones dropped.
+
+What is added to it:
+
+- A *floor*: a key starts no sooner than `floor` seconds after its last run ended, whoever adds it. Backoff alone does
+  not stop a stream of updates from hammering a failing key (kubernetes#75285).
+- *Priorities*, higher ones first, of which none starves (see ``workqueue_items.Lanes``).
+- *Parking*: a key whose work goes on elsewhere stays closed to other workers, and holds nobody back at shutdown.
+- ``get_many`` gathers a batch.
+
+There is one lock and no thread: keys whose delay or floor has ended are moved by whoever calls next, or by a thread
+that waits in ``get`` (see ``waiters.py``).
+"""
+
+import logging
+import math
+from collections.abc import Hashable
+from typing import TypeVar
+
+from controllers.runtime.clock import wait_for
+from controllers.runtime.queue.core import QueueCore, ShutDown
+from controllers.runtime.queue.items import FAIR_SHARE, Backoff, Running
+
+__all__ = ["FAIR_SHARE", "Backoff", "Running", "ShutDown", "WorkQueue"]
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+
+class WorkQueue(QueueCore[K]):
+    """A queue of hashable keys. Every method may be called from any thread; only ``get*`` and ``wait_drained`` wait.
+
+    `name` is the ``name`` label of its metrics, `floor` is in seconds, and `chance` returns numbers from 0 to 1 for the
+    jitter. `lanes` decide whose turn it is: with ``TurnLanes`` groups of keys take turns.
+    """
+
+    # ---- putting keys in ----
+
+    def add(self, key: K, priority: int = 0) -> None:
+        """Have the key run as soon as a worker is free. Of several priorities asked for, the highest counts."""
+        with self._lock:
+            if self._closed:
+                return
+            now = self._catch_up()
+            self._mark(self._item(key), priority, now, now)
+
+    def add_after(self, key: K, delay: float, priority: int | None = None) -> None:
+        """Have the key run in `delay` seconds, or at the time already set for it if that is earlier.
+
+        Without a priority, a key that is being worked on keeps the one of this run and another one gets 0. Raises
+        ValueError for a delay that is no finite number.
+        """
+        if not math.isfinite(delay):
+            raise ValueError(f"queue {self.name}: the delay of {key!r} is {delay}")
+        with self._lock:
+            if not self._closed:
+                now = self._catch_up()
+                self._add_after(self._item(key), delay, priority, now)
+
+    def add_rate_limited(self, key: K, priority: int | None = None, *, least: float = 0.0) -> float:
+        """Have the key run after its backoff, `least` seconds at least; count a failure; return the delay."""
+        with self._lock:
+            now = self._catch_up()
+            item = self._item(key)
+            delay = max(least, self._backoff.delay(item.failures, self._chance()))
+            if not self._closed:
+                item.failures += 1
+                self._add_after(item, delay, priority, now)
+            return delay
+
+    def forget(self, key: K) -> None:
+        """End the key's backoff: its next failure counts as the first. Says nothing about whether it runs."""
+        with self._lock:
+            item = self._items.get(key)
+            if item is not None and item.failures:
+                now = self._catch_up()
+                item.failures = 0
+                self._release(item, now)
+
+    def hasten(self, key: K) -> bool:
+        """End the key's delay now, as if its time had come; False when it has none."""
+        with self._lock:
+            now = self._catch_up()
+            item = self._items.get(key)
+            if self._closed or item is None or not self._timers.end_delay(item):
+                return False
+            self._mark(item, item.due_priority, now, now)
+            return True
+
+    def next_run(self, key: K) -> float:
+        """The seconds until the key can run again: its delay, or its floor if that is longer. inf: it need not run."""
+        with self._lock:
+            now = self._catch_up()
+            item = self._items.get(key)
+            if item is None or not (item.dirty or item.due is not None):
+                return math.inf
+            due = now if item.dirty or item.due is None else item.due
+            return max(due, now + self._floor if item.running else item.free_at) - now
+
+    def num_requeues(self, key: K) -> int:
+        """How often the key was added rate limited since it was last forgotten."""
+        with self._lock:
+            item = self._items.get(key)
+            return 0 if item is None else item.failures
+
+    # ---- taking keys out ----
+
+    def get(self, timeout: float | None = None) -> K | None:
+        """Hand out the next key; None when none came within `timeout` seconds (None: wait without end).
+
+        The caller must call ``done`` for it in the end. Raises ShutDown when there is nothing more to come.
+        """
+        with self._lock:
+            deadline = None if timeout is None else self._now() + timeout
+            key = self._take(self._now()) if self._await(deadline, batch=False) else None
+            self._pass_on()
+            return key
+
+    def get_many(self, max_batch: int, linger: float, timeout: float | None = None) -> list[K]:
+        """Hand out 1 to `max_batch` keys; [] when none came within `timeout` seconds (None: wait without end).
+
+        Waits for the batch to fill until the key that has waited longest has done so for `linger` seconds. One caller
+        gathers at a time and the others leave it what comes, so that batches are few and full. ``done`` must be called
+        for each key. Raises ShutDown when there is nothing more to come, ValueError for a batch below 1.
+        """
+        if max_batch < 1:
+            raise ValueError(f"queue {self.name}: max_batch must be at least 1, got {max_batch}")
+        with self._lock:
+            deadline = None if timeout is None else self._now() + timeout
+            keys: list[K] = []
+            while not keys and self._await(deadline, batch=True):
+                if linger > 0 and self._lanes.size < max_batch and not self._closed:
+                    self._gather(max_batch, linger)
+                now = self._now()
+                # None are left where a plain get took them during the gathering.
+                keys = [self._take(now) for _ in range(min(max_batch, self._lanes.size))]
+            self._pass_on()
+            return keys
+
+    def done(self, key: K) -> None:
+        """End the work on a key that was handed out. Raises ValueError for a key that is not being worked on."""
+        with self._lock:
+            item = self._running.pop(key, None)
+            if item is None:
+                raise ValueError(f"queue {self.name}: done({key!r}), which is not being worked on")
+            now = self._catch_up()
+            self._stats.worked.observe(now - item.started)
+            item.running = False
+            if item.parked:
+                item.parked = False
+                self._parked -= 1
+            elif self._lanes.ended(key):
+                self._waiters.wake(self._lanes.size)
+            if self._floor and not self._closed:
+                self._timers.cool(item, now + self._floor)
+            if item.dirty:
+                self._place(item, now)
+            else:
+                self._release(item, now)
+            self._work_ended()
+
+    def park(self, key: K) -> None:
+        """Say that no worker here is busy with a handed out key any more, though its work goes on elsewhere.
+
+        It is still handed to nobody before ``done``, but a draining queue, ``wait_drained`` and ``oldest_running``
+        regard it no longer. Parking it again does nothing. Raises ValueError for a key that is not being worked on.
+        """
+        with self._lock:
+            item = self._running.get(key)
+            if item is None:
+                raise ValueError(f"queue {self.name}: park({key!r}), which is not being worked on")
+            if not item.parked:
+                item.parked = True
+                self._parked += 1
+                if self._lanes.ended(key):
+                    self._waiters.wake(self._lanes.size)
+                self._work_ended()
+
+    # ---- the end ----
+
+    def shut_down(self, drain: bool = True) -> None:
+        """Take nothing in any more and drop delayed keys.
+
+        With `drain` the keys that wait are handed out first, without regard to the floor, and a key added during its
+        work runs again; otherwise they are dropped too. May be called again, also to stop draining.
+        """
+        with self._lock:
+            self._catch_up()
+            self._closed = True
+            dropped = self._timers.delayed
+            self._timers.clear()
+            if not drain:
+                dropped += self._dirty
+                self._dirty = 0
+                self._lanes.clear()
+            for item in self._items.values():
+                item.due, item.ticket = None, 0
+                if not drain:
+                    item.dirty = False
+                elif item.frozen:
+                    self._lanes.push(item)
+                item.frozen = False
+            if dropped:
+                logger.info("queue %s: shut down; %d waiting or delayed keys dropped", self.name, dropped)
+            self._waiters.wake_all()
+            self._drained.notify_all()
+
+    @property
+    def shutting_down(self) -> bool:
+        return self._closed
+
+    def wait_drained(self, timeout: float | None = None) -> bool:
+        """Wait until no key waits for a worker or is being worked on, parked ones aside; return whether that holds.
+
+        Keys delayed or under their floor don't count, so before ``shut_down`` it only says that nothing is to do now.
+        """
+        with self._lock:
+            self._drainers += 1
+            try:
+                return wait_for(self._clock, self._drained, self._is_drained, timeout)
+            finally:
+                self._drainers -= 1

@@ -1,0 +1,42 @@
+"""What we change in the cluster (stage 6): minimal patches, and Events for people.
+
+Comes in: patches that the controllers' pure `changes.py` made, and what happened to an object.
+Goes out: PATCH requests that a conflict makes anew (`patches.py`); Events, counted and combined, written beside the
+work (`events.py`, `eventwriter.py`).
+
+Read first: `patches.py`, `events.py`. Imports the wing `api` only.
+"""
+
+from controllers.runtime.write.correlation import Reference
+from controllers.runtime.write.events import EventRecorder
+from controllers.runtime.write.patches import (
+    ObjectReplaced,
+    Patch,
+    addresses_replaced,
+    apply,
+    changed,
+    combined,
+    condition_set,
+    finalizer_added,
+    finalizer_removed,
+    patch,
+    taints_changed,
+    to_json,
+)
+
+__all__ = [
+    "EventRecorder",
+    "ObjectReplaced",
+    "Patch",
+    "Reference",
+    "addresses_replaced",
+    "apply",
+    "changed",
+    "combined",
+    "condition_set",
+    "finalizer_added",
+    "finalizer_removed",
+    "patch",
+    "taints_changed",
+    "to_json",
+]

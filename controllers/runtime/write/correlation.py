@@ -1,0 +1,251 @@
+"""Which Events are worth a write: counting repeated ones, combining similar ones, limiting talkative objects (stage 6).
+
+`events.py` hands in what happened, in order, and writes the `Entry` that comes back. No I/O, no clock; one thread at a
+time. The rules and their figures are those of client-go's EventCorrelator (tools/record/events_cache.go):
+
+- the same event again (object, type, reason, message) raises the count of the stored one;
+- ten messages that differ for the same object, type and reason, less than ten minutes apart: from the tenth on, one
+  Event stands for all, with the latest message behind a prefix;
+- 25 writes at once per object and type, then one every five minutes.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final
+
+from attrs import define, field, frozen
+
+from controllers.runtime.write.eventmemory import EventMemory, Share
+
+COMBINED_PREFIX: Final = "(combined from similar events): "
+SIMILAR_LIMIT: Final = 10
+SIMILAR_SECONDS: Final = 600.0
+BURST: Final = 25
+REFILL_PER_SECOND: Final = 1 / 300
+MAX_MESSAGE: Final = 1024
+
+_MODEL_PREFIX: Final = re.compile(r"^(?:Core|Events)?V\d+(?:(?:alpha|beta)\d+)?(?=[A-Z])")
+_API_VERSIONS: Final[Mapping[str, str]] = {"Lease": "coordination.k8s.io/v1"}
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+@frozen
+class Reference:
+    """The object that an Event is about. `kubectl describe` finds an object's Events by these, the UID included."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    api_version: str = "v1"
+    resource_version: str = ""
+    field_path: str = ""
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What tells objects apart; the version does not."""
+        return (self.kind, self.namespace, self.name, self.uid, self.api_version, self.field_path)
+
+    def to_json(self) -> dict[str, str]:
+        fields = {
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+            "apiVersion": self.api_version,
+            "resourceVersion": self.resource_version,
+            "fieldPath": self.field_path,
+        }
+        return {key: value for key, value in fields.items() if value}
+
+
+def reference(obj: Any) -> Reference:
+    """Make the reference to an object: a model of the official client, raw JSON, V1ObjectReference, or a Reference.
+
+    Models of list items lack kind and apiVersion; they are told by the class. Raises ValueError where a kind or a name
+    is missing.
+    """
+    if isinstance(obj, Reference):
+        return obj
+    if isinstance(obj, Mapping):
+        meta = obj.get("metadata") or {}
+        found = Reference(
+            kind=obj.get("kind") or "",
+            name=meta.get("name") or "",
+            namespace=meta.get("namespace") or "",
+            uid=meta.get("uid") or "",
+            api_version=obj.get("apiVersion") or "v1",
+            resource_version=meta.get("resourceVersion") or "",
+        )
+    else:
+        meta = getattr(obj, "metadata", None)
+        named = obj if meta is None else meta  # V1ObjectReference holds name and UID itself
+        kind = getattr(obj, "kind", None) or _MODEL_PREFIX.sub("", type(obj).__name__)
+        found = Reference(
+            kind=kind,
+            name=getattr(named, "name", None) or "",
+            namespace=getattr(named, "namespace", None) or "",
+            uid=getattr(named, "uid", None) or "",
+            api_version=getattr(obj, "api_version", None) or _API_VERSIONS.get(kind, "v1"),
+            resource_version=getattr(named, "resource_version", None) or "",
+            field_path=getattr(obj, "field_path", None) or "",
+        )
+    if not found.kind or not found.name:
+        raise ValueError(f"an Event needs an object with a kind and a name, got {type(obj).__name__}")
+    return found
+
+
+@define(eq=False)
+class Happening:
+    """Something that a controller reported, `count` times since it was last taken from the queue."""
+
+    ref: Reference
+    type: str
+    reason: str
+    message: str
+    first_at: float  # unix seconds: what people read
+    last_at: float
+    count: int = 1
+    at: float = 0.0  # monotonic seconds: what periods are measured with, whatever becomes of the wall clock
+    key: tuple[Hashable, ...] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.key = (self.ref.identity, self.type, self.reason, self.message)
+
+
+@define(eq=False)
+class Entry:
+    """One Event in the cluster, or about to be there. `exists`, `tries` and `not_before` belong to who writes it."""
+
+    key: Hashable
+    ref: Reference
+    type: str
+    reason: str
+    message: str
+    name: str
+    first_at: float
+    last_at: float
+    count: int = 0
+    exists: bool = False
+    dirty: bool = False
+    tries: int = 0
+    not_before: float = 0.0
+
+    @property
+    def namespace(self) -> str:
+        """Where the Event lives: with its object, or in "default" for objects without a namespace."""
+        return self.ref.namespace or "default"
+
+    def body(self, component: str, host: str) -> dict[str, Any]:
+        """The whole Event (core/v1), for its creation."""
+        event: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "involvedObject": self.ref.to_json(),
+            "type": self.type,
+            "reason": self.reason,
+            "message": self.message,
+            "count": self.count,
+            "firstTimestamp": timestamp(self.first_at),
+            "lastTimestamp": timestamp(self.last_at),
+            "source": {"component": component},
+            "reportingComponent": component,
+        }
+        if host:
+            event["source"]["host"] = event["reportingInstance"] = host
+        return event
+
+    def change(self) -> dict[str, Any]:
+        """What a repetition changes, as JSON merge patch. It says the total, so sending it twice does no harm."""
+        return {"count": self.count, "lastTimestamp": timestamp(self.last_at), "message": self.message}
+
+
+class Correlator:
+    """What was written lately, as far as `memory` reaches; without one it has one of its own."""
+
+    def __init__(
+        self,
+        *,
+        memory: EventMemory | None = None,
+        burst: int = BURST,
+        refill_per_second: float = REFILL_PER_SECOND,
+        unique: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self._burst = burst
+        self._refill = refill_per_second
+        self._unique = unique
+        memory = memory or EventMemory()
+        self._entries: Share[Entry] = Share(memory, "event")
+        self._similar: Share[tuple[set[int], float]] = Share(memory, "group")
+        self._budgets: Share[tuple[float, float]] = Share(memory, "budget")
+        self._last_stamp = 0
+
+    def observe(self, happening: Happening) -> Entry | None:
+        """Count something that happened; the entry to write now, or None when its object has used up its writes.
+
+        What is not written is still counted, and its number appears with the next write.
+        """
+        key, message = self._combine(happening)
+        entry = self._entries.get(key)
+        if entry is None:
+            name = self._name(happening)
+            entry = Entry(
+                key,
+                happening.ref,
+                happening.type,
+                happening.reason,
+                message,
+                name,
+                happening.first_at,
+                happening.last_at,
+            )
+            self._entries.put(key, entry)
+        entry.message = message
+        entry.count += happening.count
+        entry.last_at = happening.last_at
+        if not self._afford(happening):
+            return None
+        entry.dirty = True
+        return entry
+
+    def forget(self, entry: Entry) -> None:
+        """The Event could not be stored: the next one of its kind starts anew."""
+        if self._entries.get(entry.key) is entry:
+            self._entries.drop(entry.key)
+
+    def _combine(self, happening: Happening) -> tuple[Hashable, str]:
+        group = (happening.ref.identity, happening.type, happening.reason)
+        known = self._similar.get(group)
+        now = happening.at
+        messages = known[0] if known is not None and now - known[1] <= SIMILAR_SECONDS else set()
+        messages.add(hash(happening.message))  # only their number counts
+        self._similar.put(group, (messages, now))
+        if len(messages) < SIMILAR_LIMIT:
+            return happening.key, happening.message
+        messages.pop()
+        return group, (COMBINED_PREFIX + happening.message)[:MAX_MESSAGE]
+
+    def _afford(self, happening: Happening) -> bool:
+        owner = (happening.ref.identity, happening.type)
+        now = happening.at
+        tokens, filled_at = self._budgets.get(owner) or (float(self._burst), now)
+        tokens = min(float(self._burst), tokens + (now - filled_at) * self._refill)
+        affordable = tokens >= 1
+        self._budgets.put(owner, (tokens - 1 if affordable else tokens, now))
+        return affordable
+
+    def _name(self, happening: Happening) -> str:
+        """`<object>.<time>`, as kubectl's users know it; something unique where that would be no valid name."""
+        self._last_stamp = max(self._last_stamp + 1, int(happening.last_at * 1e9))
+        name = f"{happening.ref.name}.{self._last_stamp:x}"
+        return name if len(name) <= 253 and _SUBDOMAIN.fullmatch(name) else self._unique()
+
+
+def timestamp(at: float) -> str:
+    """RFC 3339 with whole seconds, as metav1.Time."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

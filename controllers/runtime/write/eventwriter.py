@@ -1,0 +1,347 @@
+"""One writer of Events (stage 6): a queue, a thread while there is work, and what is done about writes that fail.
+
+`events.py` puts in what was reported, `correlation.py` counts and combines it, and here Event objects are created
+and patched. An Event that has to wait for its right holds up no other; one that meets a server in trouble holds up all.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Final
+from urllib.parse import quote
+
+from controllers.runtime.api import (
+    MERGE_PATCH,
+    METADATA_ONLY,
+    AlreadyExists,
+    ApiError,
+    ClientClosed,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Recovery,
+    RestClient,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from controllers.runtime.clock import Clock, wait_for
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.write.correlation import Correlator, Entry, Happening
+
+__all__ = ["FORBIDDEN_TRIES", "IDLE_SECONDS", "MAX_TRIES", "Counts", "Lane"]
+
+log = logging.getLogger(__name__)
+
+MAX_TRIES: Final = 12
+"""Tries of one Event that the server answers with an error, or not at all; as client-go's broadcaster."""
+FORBIDDEN_TRIES: Final = 6
+"""A freshly started API server answers 403 for a moment, until it has read its roles: no reason to lose an Event. So
+that is tried again, by itself and holding up no other, until a write has succeeded; after that a 403 (a quota, a
+missing right) costs the Event at once, as with client-go."""
+IDLE_SECONDS: Final = 30.0
+"""A writer's thread ends after so long without an Event, and starts with the next one."""
+REQUEST_TIMEOUT: Final = 10.0
+_FIRST_PAUSE, _LAST_PAUSE, _STOPPING_PAUSE = 0.5, 10.0, 0.1
+
+_TRANSIENT: Final = (Unauthorized, TooManyRequests, ServerError, Unreachable, Conflict)
+_LATER: Final = "retries"
+_FORBIDDEN: Final = "forbidden"
+_LOG_SECONDS: Final = 60.0
+
+
+class Lane:
+    """One writer thread with its queue and memory. Every object belongs to one lane, so its Events keep their order."""
+
+    def __init__(
+        self,
+        rest: RestClient,
+        component: str,
+        host: str,
+        *,
+        clock: Clock,
+        counts: Counts,
+        capacity: int,
+        correlator: Correlator,
+        jitter: Callable[[], float],
+        name: str,
+    ) -> None:
+        self._rest = rest
+        self._component = component
+        self._host = host
+        self._clock = clock
+        self._counts = counts
+        self._capacity = capacity
+        self._correlator = correlator
+        self._jitter = jitter
+        self._name = name
+        self._condition = threading.Condition(threading.Lock())
+        self._inbox: deque[Happening] = deque()
+        self._waiting: dict[tuple[Hashable, ...], Happening] = {}
+        self._again: deque[Entry] = deque()
+        self._thread: threading.Thread | None = None
+        self._busy = False
+        self._closed = False
+        self._ended = False
+        self._failures = 0
+        self._resume_at = float("-inf")
+        self._turn = False
+        self._proved = False  # a write succeeded since the server last gave no proper answer
+        self._recovery: Recovery | None = None
+
+    def put(self, happening: Happening) -> str:
+        """Queue something; "" or the reason why it was dropped."""
+        key = happening.key
+        with self._condition:
+            if self._closed:
+                return "stopped"
+            same = self._waiting.get(key)
+            if same is not None:  # not yet written: one write will tell of both
+                same.count += 1
+                same.last_at, same.at = happening.last_at, happening.at
+                self._counts.merged.inc()
+                return ""
+            if len(self._inbox) + len(self._again) >= self._capacity:
+                return "queue_full"
+            self._waiting[key] = happening
+            self._inbox.append(happening)
+            if self._thread is None:
+                self._start()
+            elif not self._busy:
+                self._condition.notify_all()
+            return ""
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # no thread is left in the system; the next Event tries again
+            log.error("%s: Events wait, as their thread could not be started: %s", self._component, error)
+            return
+        self._thread = thread
+
+    def wait_idle(self, timeout: float) -> bool:
+        with self._condition:
+            return wait_for(self._clock, self._condition, lambda: self._ended or self._idle(), max(0.0, timeout))
+
+    def close(self) -> None:
+        with self._condition:
+            self._closed = True
+            self._resume_at = min(self._resume_at, self._clock.monotonic() + _STOPPING_PAUSE)
+            self._condition.notify_all()
+
+    def end(self) -> int:
+        """End the thread; returns how many Events are left unwritten."""
+        with self._condition:
+            left = len(self._inbox) + len(self._again) + (1 if self._busy else 0)
+            self._ended = True
+            self._inbox.clear()
+            self._waiting.clear()
+            self._again.clear()
+            self._condition.notify_all()
+            thread, busy = self._thread, self._busy
+        if thread is not None and not busy:
+            thread.join()
+        return left
+
+    def _idle(self) -> bool:
+        return not (self._inbox or self._again or self._busy)
+
+    def _run(self) -> None:
+        while (work := self._take()) is not None:
+            entry = None
+            try:
+                entry = work if isinstance(work, Entry) else self._observe(work)
+                if entry is not None and entry.dirty:
+                    self._write(entry)
+            except Exception as error:  # noqa: BLE001 - the guard's refusal, or a fault of ours: it costs one Event
+                self._counts.drop("refused", f"{type(error).__name__}: {error}")
+                if entry is not None:
+                    entry.dirty = False
+                    self._correlator.forget(entry)
+            finally:
+                with self._condition:
+                    self._busy = False
+                    if self._idle():
+                        self._condition.notify_all()
+
+    def _take(self) -> Happening | Entry | None:
+        """Wait for work; None when it is time to end. New Events and repeated writes take turns."""
+        with self._condition:
+            idle_at = self._clock.monotonic() + IDLE_SECONDS
+            while True:
+                if self._ended:
+                    return None
+                now = self._clock.monotonic()
+                due = next((entry for entry in self._again if self._closed or entry.not_before <= now), None)
+                if self._resume_at <= now and (self._inbox or due is not None):
+                    break
+                if not self._inbox and not self._again:
+                    if now >= idle_at:
+                        self._thread = None
+                        return None
+                    self._clock.wait(self._condition, idle_at - now)
+                else:
+                    next_at = now if self._inbox else min(entry.not_before for entry in self._again)
+                    self._clock.wait(self._condition, max(self._resume_at, next_at) - now)
+                    idle_at = self._clock.monotonic() + IDLE_SECONDS
+            self._busy = True
+            self._turn = not self._turn
+            if due is not None and (self._turn or not self._inbox):
+                self._again.remove(due)
+                return due
+            happening = self._inbox.popleft()
+            self._waiting.pop(happening.key, None)
+            return happening
+
+    def _observe(self, happening: Happening) -> Entry | None:
+        entry = self._correlator.observe(happening)
+        if entry is None:
+            self._counts.drop("rate_limited", f"{happening.reason} about {happening.ref.kind} {happening.ref.name}")
+        return entry
+
+    def _write(self, entry: Entry) -> None:
+        try:
+            self._send(entry)
+        except ApiError as error:
+            reason = _drop_reason(error)
+            tries = {_LATER: MAX_TRIES, _FORBIDDEN: 0 if self._proved else FORBIDDEN_TRIES}.get(reason, 0)
+            if tries:
+                entry.tries += 1
+                if reason == _FORBIDDEN:
+                    entry.not_before = self._clock.monotonic() + self._pause(entry.tries - 1)
+                else:
+                    self._proved = False
+                    self._slow_down(error)
+                if entry.tries < tries and self._put_back(entry):
+                    log.debug("%s: will be tried again: %s", self._component, error)
+                    return
+            entry.dirty = False
+            self._correlator.forget(entry)
+            self._counts.drop(reason, f"{entry.reason} about {entry.ref.kind} {entry.ref.name}: {error}")
+            return
+        entry.dirty = False
+        entry.tries = 0
+        entry.not_before = 0.0
+        self._failures = 0
+        self._proved = True
+
+    def _send(self, entry: Entry) -> None:
+        path = f"/api/v1/namespaces/{quote(entry.namespace, safe='')}/events"
+        if entry.exists:
+            try:
+                self._rest.request(
+                    "PATCH",
+                    f"{path}/{quote(entry.name, safe='')}",
+                    body=entry.change(),
+                    content_type=MERGE_PATCH,
+                    accept=METADATA_ONLY,
+                    timeout=REQUEST_TIMEOUT,
+                )
+                self._counts.patched.inc()
+                return
+            except NotFound:
+                entry.exists = False  # expired, an hour after its last change by default
+        try:
+            body = entry.body(self._component, self._host)
+            self._rest.request("POST", path, body=body, accept=METADATA_ONLY, timeout=REQUEST_TIMEOUT)
+            self._counts.created.inc()
+            entry.exists = True
+        except AlreadyExists:
+            if not entry.tries:
+                raise
+            # Names are not reused, so an earlier try was applied and its answer lost; the count may have grown since.
+            entry.exists = True
+            self._send(entry)
+
+    def _pause(self, failures: int) -> float:
+        return min(_LAST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, 10)) * (0.5 + self._jitter() / 2)
+
+    def _slow_down(self, error: ApiError) -> None:
+        pause = self._pause(self._failures)
+        if error.retry_after is not None:
+            pause = max(pause, min(error.retry_after, 60.0))
+        self._failures += 1
+        with self._condition:
+            if self._closed:
+                pause = min(pause, _STOPPING_PAUSE)
+            self._resume_at = self._clock.monotonic() + pause
+        recovery = error.recovery
+        if recovery is None or error.retry_after is not None:
+            return
+        if recovery is not self._recovery or recovery.done():  # done: the server came back while we got here
+            self._recovery = recovery
+            recovery.then(self._resume)
+
+    def _resume(self) -> None:
+        """The server answers again."""
+        with self._condition:
+            self._failures = 0
+            self._resume_at = self._clock.monotonic()
+            self._condition.notify_all()
+
+    def _put_back(self, entry: Entry) -> bool:
+        with self._condition:
+            if self._ended:
+                return False
+            if all(other is not entry for other in self._again):
+                self._again.append(entry)
+            return True
+
+
+def _drop_reason(error: ApiError) -> str:
+    if isinstance(error, ClientClosed):
+        return "stopped"
+    if isinstance(error, _TRANSIENT):
+        return _LATER
+    if isinstance(error, NotFound) or error.has_cause("NamespaceTerminating"):
+        return "namespace"
+    return _FORBIDDEN if isinstance(error, Forbidden) else "rejected"
+
+
+class Counts:
+    """The recorder's metrics, and a log of drops that does not drown the rest: one line a minute for each reason."""
+
+    def __init__(self, metrics: Metrics, component: str, clock: Clock) -> None:
+        writes = metrics.counter(
+            "event_recorder_writes_total", "Events written, by operation.", ("component", "operation")
+        )
+        self.created = writes.labels(component=component, operation="create")
+        self.patched = writes.labels(component=component, operation="patch")
+        self.merged = metrics.counter(
+            "event_recorder_merged_total",
+            "Events that were told by the write of an equal one still waiting.",
+            ("component",),
+        ).labels(component=component)
+        self._dropped = metrics.counter(
+            "event_recorder_dropped_total", "Events that were not written, by reason.", ("component", "reason")
+        )
+        self._component = component
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._silent: dict[str, tuple[float, int]] = {}
+
+    def drop(self, reason: str, what: str, number: int = 1) -> None:
+        self._dropped.labels(component=self._component, reason=reason).inc(number)
+        now = self._clock.monotonic()
+        with self._lock:
+            until, more = self._silent.get(reason, (float("-inf"), 0))
+            if now < until:
+                self._silent[reason] = (until, more + number)
+                return
+            self._silent[reason] = (now + _LOG_SECONDS, 0)
+        level = logging.INFO if reason in ("rate_limited", "namespace") else logging.WARNING
+        hint = "; needs the rule: apiGroups [''], resources [events], verbs [create, patch]"
+        log.log(
+            level,
+            "%s: %d Event(s) dropped (%s): %s%s",
+            self._component,
+            more + number,
+            reason,
+            what,
+            hint if reason == "forbidden" else "",
+        )
