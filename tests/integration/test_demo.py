@@ -24,6 +24,11 @@ ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "examples" / "demo.py"
 
 
+def _takes_interrupts() -> None:
+    """A shell has its background jobs ignore SIGINT, and so their children: this test may run in one."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def demo(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The demo with its temporary files under tmp_path, so that its manager can be found by its command line."""
@@ -34,6 +39,7 @@ def demo(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         stdin=subprocess.DEVNULL,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
+        preexec_fn=_takes_interrupts,
     )
     try:
         yield process

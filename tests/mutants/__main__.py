@@ -33,7 +33,7 @@ TARGETS |= {
     name: (f"controllers/runtime/{name}.py", tuple(
         f"tests/unit/runtime/test_workqueue{part}.py" for part in ("", "_model", "_threads", "_metrics")
     ))
-    for name in ("workqueue", "workqueue_core")
+    for name in ("queue/workqueue", "queue/core")
 }  # fmt: skip
 
 
