@@ -5,12 +5,12 @@ A vendor subclasses `Interface` and the capabilities that its cloud has (`Instan
 through the entry-point group `cloudprovider.providers`. `helpers` and `wellknown` are for use on both sides.
 
 Importing this package registers nothing, starts nothing, and leaves the official Kubernetes client
-unimported.
+unimported. It fails when another package named `controllers` or `cloudprovider` stands in the way (`importnames.py`).
 """
 
 from __future__ import annotations
 
-from cloudprovider import helpers, wellknown
+from cloudprovider import helpers, importnames, wellknown
 from cloudprovider.call import Call, call_scope, current_call
 from cloudprovider.errors import (
     CallCancelled,
@@ -121,3 +121,5 @@ __all__ = [
     "helpers",
     "wellknown",
 ]
+
+importnames.check()

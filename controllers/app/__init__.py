@@ -1,7 +1,6 @@
 """The manager as a program and as a library: `main` for a vendor's main.py, the pieces for other programs.
 
-Names are loaded when they are first used: `main` must be able to check that `cloudprovider` is this distribution's
-before anything imports it.
+Names are loaded when they are first used, so that `main` answers --help without importing the rest.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Stage: before the first one. Data comes from argv; checked options go to the reg
 the manager. Exit codes: 0 after a signal and for --help and --version, 2 for bad flags (all of them listed, nothing
 touched), 1 for everything else. What cannot be started is told in a sentence, not in a traceback.
 
-Nothing of `cloudprovider` is imported before it is known to be ours (`identity.py`), and nothing heavy before the flags
-are known to be good, so that --help answers at once.
+Nothing heavy is imported before the flags are known to be good, so that --help answers at once.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from controllers.app import identity, logs
+import importlib_metadata
+
+from controllers.app import logs
 from controllers.app.catalog import CATALOG, ControllerEntry
 from controllers.app.config import Outcome, parse, table
 from controllers.app.goflags import BOOL, VERSION, Flag
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+DISTRIBUTION = "kubernetes-cloud-provider"
 PROGRAM = "cloud-controller-manager"
 BAD_FLAGS = 2
 _COLLECT_AFTER = 100_000  # allocations
@@ -70,10 +72,6 @@ def main(
     if outcome.version != "false":
         print(_version(outcome.version))
         return 0
-    try:
-        identity.check_import_names()
-    except identity.ShadowedPackage as error:
-        return _say(program, str(error))
     problems = (*outcome.problems, *_provider_problems(outcome))
     if problems or outcome.options is None:
         _list_problems(program, problems, sys.stderr)
@@ -220,18 +218,16 @@ def _list_problems(program: str, problems: Sequence[str], to: TextIO) -> None:
     print(f"Every flag: {program} --help", file=to)
 
 
-def _say(program: str, message: str) -> int:
-    print(f"{program}: {message}", file=sys.stderr)
-    return FAILED
-
-
 def _program(path: str) -> str:
     name = os.path.basename(path)
     return PROGRAM if name in ("", "-c", "-m", "__main__.py") else name
 
 
 def _version(form: str) -> str:
-    version = identity.version()
+    try:
+        version = importlib_metadata.version(DISTRIBUTION)
+    except importlib_metadata.PackageNotFoundError:  # run from a source tree that is not installed
+        version = "unknown"
     if form == "raw":
-        return f"distribution={identity.DISTRIBUTION} version={version} python={sys.version.split()[0]}"
+        return f"distribution={DISTRIBUTION} version={version} python={sys.version.split()[0]}"
     return f"{PROGRAM} {version}"

@@ -14,7 +14,6 @@ from controllers.app import cli
 from controllers.app.catalog import CATALOG, NodeFlags
 from controllers.app.cli import help_text, main
 from controllers.app.config import table
-from controllers.app.identity import ShadowedPackage
 from controllers.app.options import ManagerOptions
 from controllers.cloudcalls import CloudCallOptions
 from controllers.node import CloudNodeOptions
@@ -80,18 +79,6 @@ def test_a_registered_provider_and_a_default_are_accepted(capsys: pytest.Capture
     assert code == 2
     assert "1 problem with the flags" in err
     assert "--leader-elect: leader election does not exist" in err
-
-
-def test_a_shadowed_package_is_told_before_it_is_imported(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def shadowed() -> None:
-        raise ShadowedPackage("import 'cloudprovider' finds /elsewhere")
-
-    monkeypatch.setattr("controllers.app.identity.check_import_names", shadowed)
-    code, _, err = ran(capsys, "--cloud-provider=fake", "--leader-elect=false")
-    assert code == 1
-    assert "finds /elsewhere" in err
 
 
 def test_the_console_script_ends_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
