@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Generic, TypeVar, cast
 
 import attrs
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_DECODED = 4096  # texts of each kind, whose records are kept
 Address = tuple[str, str]
 """(type, address), as in ("InternalIP", "10.0.0.1")."""
 
@@ -62,6 +64,7 @@ def record_kind(name: str, cls: type[T], *, index: Callable[[T], str] | None = N
             attrs.asdict(cast("attrs.AttrsInstance", value), value_serializer=_plain), separators=(",", ":")
         )
 
+    @lru_cache(_DECODED)  # records are frozen, and a call about a thousand nodes reads a thousand of them
     def decode(text: str) -> T:
         return cls(**json.loads(text))
 
