@@ -31,7 +31,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 TARGETS |= {
     name: (f"controllers/runtime/{name}.py", tuple(
-        f"tests/unit/runtime/test_workqueue{part}.py" for part in ("", "_model", "_threads", "_metrics")
+        f"tests/unit/runtime/queue/test_workqueue{part}.py" for part in ("", "_model", "_threads", "_metrics")
     ))
     for name in ("queue/workqueue", "queue/core")
 }  # fmt: skip

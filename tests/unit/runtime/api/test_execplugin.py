@@ -82,7 +82,7 @@ class TestHanging:
         code = f"""
 import os, threading, time
 from controllers.app.process import exit_at_once
-from controllers.runtime.execplugin import ExecPlugin
+from controllers.runtime.api.execplugin import ExecPlugin
 threading.Thread(target=ExecPlugin({settings!r}, {str(tmp_path)!r}, {{}}, limit=600).fetch, daemon=True).start()
 while not os.path.exists({str(tmp_path / "pids")!r}):
     time.sleep(0.01)

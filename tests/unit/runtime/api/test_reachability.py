@@ -9,8 +9,8 @@ import pytest
 from controllers.runtime.api import ApiError, Unreachable
 from controllers.runtime.api.reachability import OUTAGE, Reachability
 from tests.support.clock import FakeClock
+from tests.unit.runtime.api.test_clients import builder_for
 from tests.unit.runtime.loopback import Peer, Server
-from tests.unit.runtime.test_clients import builder_for
 
 
 class TestReachability:

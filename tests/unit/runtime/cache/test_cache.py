@@ -14,7 +14,7 @@ from controllers.runtime.cache import NODES, Lister, uid_of, version_of
 from controllers.runtime.cache.resources import Raw
 from controllers.runtime.cache.store import Cache, Change, ChangeKind
 from controllers.runtime.metrics import Metrics
-from tests.unit.runtime.informers import malformed, raw_node
+from tests.unit.runtime.cache.informers import malformed, raw_node
 
 
 def make() -> Cache[V1Node]:

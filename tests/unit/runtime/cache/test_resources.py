@@ -19,7 +19,7 @@ from controllers.runtime.cache.resources import EVENTS, LEASES, NAMESPACES, PERS
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.trimming import LAST_APPLIED, Compactor, trim_node
 from controllers.runtime.metrics import Metrics
-from tests.unit.runtime.informers import raw_node
+from tests.unit.runtime.cache.informers import raw_node
 
 
 def big_node(i: int) -> Raw:

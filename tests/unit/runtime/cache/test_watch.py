@@ -16,7 +16,7 @@ from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.cache.watchtypes import Bookmark, Listed, Watched, WatchOptions
 from controllers.runtime.metrics import Metrics
-from tests.unit.runtime.informers import (
+from tests.unit.runtime.cache.informers import (
     End,
     ScriptedLines,
     ScriptedRest,

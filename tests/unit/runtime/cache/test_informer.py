@@ -19,7 +19,7 @@ from controllers.runtime.cache.watchtypes import Lines, WatchOptions
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
-from tests.unit.runtime.informers import WAIT, Body, bookmark, event, malformed, page, raw_node
+from tests.unit.runtime.cache.informers import WAIT, Body, bookmark, event, malformed, page, raw_node
 
 
 class Feed:

@@ -23,8 +23,8 @@ from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.tls import TLSSettings
 from controllers.runtime.api.transport import Transport
 from tests.support.clock import FakeClock
+from tests.unit.runtime.api.test_transport import GET, PATCH, send, transport_to
 from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_none, shut_down, wait_until
-from tests.unit.runtime.test_transport import GET, PATCH, send, transport_to
 
 
 @pytest.fixture
@@ -117,9 +117,9 @@ class TestTricklingPeers:
 _CHILD = """
 import sys, time
 from kubernetes.client.configuration import Configuration
-from controllers.runtime.clients import ClientBuilder
-from controllers.runtime.credentials import Fixed
-from controllers.runtime.kubeconfig import Access
+from controllers.runtime.api.clients import ClientBuilder
+from controllers.runtime.api.credentials import Fixed
+from controllers.runtime.api.kubeconfig import Access
 
 what, url, ca_file = sys.argv[1:]
 configuration = Configuration(host=url)
