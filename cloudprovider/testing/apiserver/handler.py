@@ -14,16 +14,14 @@ import socketserver
 import struct
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cloudprovider.testing.apiserver import errors
 from cloudprovider.testing.apiserver.api import API, BODY_LIMIT, Answer, Request, Wrong, failure
 from cloudprovider.testing.apiserver.errors import StatusError
 from cloudprovider.testing.apiserver.faults import Action, Fault
+from cloudprovider.testing.apiserver.listener import Listener
 from cloudprovider.testing.apiserver.watchstream import WatchStream, error_line
-
-if TYPE_CHECKING:
-    from cloudprovider.testing.apiserver.listener import Listener
 
 _LOG: Final = logging.getLogger("cloudprovider.testing.apiserver")
 _LINE_LIMIT: Final = 64 * 1024

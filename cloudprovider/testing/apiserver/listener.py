@@ -1,6 +1,6 @@
 """The listening socket and its connections: the stdlib's ThreadingHTTPServer, made stoppable in every state.
 
-Started and stopped by `server`; each connection runs a `Handler` in a thread of its own.
+Started and stopped by `server`, which also says what handles a connection; each one has a thread of its own.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import socket
 import ssl
 import threading
 from http.server import ThreadingHTTPServer
+from socketserver import BaseRequestHandler
 from typing import Any, Final
 
 from cloudprovider.testing.apiserver.api import API
 from cloudprovider.testing.apiserver.faults import Action, Faults
-from cloudprovider.testing.apiserver.handler import Handler
 
 _LOG: Final = logging.getLogger("cloudprovider.testing.apiserver")
 _HANDSHAKE_TIMEOUT: Final = 10.0
@@ -28,7 +28,9 @@ class Listener(ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 256
 
-    def __init__(self, port: int, api: API, faults: Faults, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, port: int, api: API, faults: Faults, tls: ssl.SSLContext | None, handler: type[BaseRequestHandler]
+    ) -> None:
         self.api = api
         self.faults = faults
         self.stopping = threading.Event()
@@ -36,7 +38,7 @@ class Listener(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._open: dict[int, socket.socket] = {}
         self._workers: set[threading.Thread] = set()
-        super().__init__(("127.0.0.1", port), Handler)
+        super().__init__(("127.0.0.1", port), handler)
         self._thread = threading.Thread(target=self._accept, name="apiserver-accept", daemon=True)
 
     def server_bind(self) -> None:

@@ -20,6 +20,7 @@ from cloudprovider.testing.apiserver.api import API
 from cloudprovider.testing.apiserver.decoding import MERGE, Options
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.faults import Faults
+from cloudprovider.testing.apiserver.handler import Handler
 from cloudprovider.testing.apiserver.kinds import Kind
 from cloudprovider.testing.apiserver.listener import Listener
 from cloudprovider.testing.apiserver.operations import Operations
@@ -91,7 +92,7 @@ class EmbeddedAPIServer:
     def start(self) -> EmbeddedAPIServer:
         """Listen and serve; returns once connections are accepted. Raises OSError when the port is taken."""
         if self._listener is None:
-            self._listener = Listener(self._port, self.api, self.faults, self._tls)
+            self._listener = Listener(self._port, self.api, self.faults, self._tls, Handler)
             self._port = self._listener.port
             self._listener.begin()
         return self
