@@ -1,39 +1,47 @@
-# Two commands: `make run` shows it live, `make test` proves it. Both do all the set-up on a fresh machine.
+# `make help` lists the commands. Each of them does all the set-up that it needs on a fresh machine.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYTEST_WORKERS ?= 3
 
-.PHONY: run test lint format bench mutants envtest lock clean
+.DEFAULT_GOAL := help
+.PHONY: help run test coverage lint format bench mutants envtest lock clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Only `make run KUBECONFIG=...` names a cluster: one exported in the shell must not be written to by accident.
-run: $(READY)  ## a small cluster whose nodes are initialised before your eyes; KUBECONFIG=... uses a real one
+run: $(READY)  ## show nodes being initialised in a small local cluster; KUBECONFIG=... uses a real one
 	@$(BIN)/python examples/demo.py $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)")
 
-test: $(READY) envtest  ## unit, embedded API server, and the real kube-apiserver where Go or KUBEBUILDER_ASSETS is there
+test: $(READY) envtest  ## all tests: unit, embedded API server, real kube-apiserver (needs Go or KUBEBUILDER_ASSETS)
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-lint: $(READY)
+coverage: $(READY)  ## unit tests; fails if they execute less than the limit in pyproject.toml
+	$(BIN)/coverage run -m pytest tests/unit $(PYTEST_ARGS)
+	$(BIN)/coverage report
+
+lint: $(READY)  ## check style, types and import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(READY)
+format: $(READY)  ## repair the style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) envtest  ## the figures under docs/benchmarks.md, over the real API server
+bench: $(READY) envtest  ## measure beside the Go manager and write the tables of docs/benchmarks.md
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
-mutants: $(READY)  ## change one thing at a time in the modules that decide, and print what their unit tests miss
+mutants: $(READY)  ## change one thing at a time in the modules that decide, and print what the unit tests miss
 	$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)
 
-envtest: $(READY)  ## build kube-apiserver and etcd once, into the user's cache (three minutes)
+envtest: $(READY)  ## build kube-apiserver and etcd once, into your cache folder (three minutes)
 	@$(BIN)/python -m tests.envtest
 
-lock: $(READY)  ## refresh the locked development set
+lock: $(READY)  ## upgrade the locked development dependencies
 	$(BIN)/uv pip compile --universal --generate-hashes --no-header --upgrade --extra dev pyproject.toml -o requirements-dev.txt -q
 
 $(READY): requirements-dev.txt pyproject.toml
@@ -43,5 +51,5 @@ $(READY): requirements-dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
-clean:
+clean:  ## remove .venv and build results
 	rm -rf $(VENV) build dist
