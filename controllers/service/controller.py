@@ -148,7 +148,6 @@ class ServiceController:
             side,
             targets.current,
             records,
-            queue,
             self._recorder,
             sync,
             Removal(api, side, records, self._recorder),

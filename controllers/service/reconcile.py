@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.queue import WorkQueue
     from controllers.runtime.write import EventRecorder
     from controllers.service.cloudside import CloudSide
     from controllers.service.cluster import ServiceAPI
@@ -62,7 +61,6 @@ class ServiceReconciler:
         cloud: CloudSide,
         targets: Callable[[], Targets],
         records: Records,
-        queue: WorkQueue[str],
         recorder: EventRecorder,
         sync: NodeSync,
         removal: Removal,
@@ -79,7 +77,6 @@ class ServiceReconciler:
         self._cloud = cloud
         self._targets = targets
         self._records = records
-        self._queue = queue
         self._recorder = recorder
         self._sync = sync
         self._removal = removal
@@ -95,13 +92,14 @@ class ServiceReconciler:
     def reconcile(self, key: str) -> Result:
         """Close the gap for one Service. Raises what the cloud or the API server answered, or CacheBehind."""
         service, record = self._services.get(key), self._records.get(key)
+        result = DONE
         try:
             if record is not None and (service is None or uid_of(service) != record.uid):
                 self._removal.of_former(key, record)
                 record = None
             if service is not None and changes.keeps(service):
                 if record is None or not is_behind_release(service, record):  # else its event brings it again
-                    self._keep(key, service, record)
+                    result = self._keep(key, service, record)
             elif service is not None:
                 self._removal.of_service(key, service, record)
         except TooEarly as pause:
@@ -109,11 +107,12 @@ class ServiceReconciler:
         except ServiceGone as gone:
             log.debug("%s; its event is on the way, and brings what is left to do", gone)
         self._sync.finished(key)
-        return DONE
+        return result
 
     # ---- a load balancer that shall be
 
-    def _keep(self, key: str, service: V1Service, record: Record | None) -> None:
+    def _keep(self, key: str, service: V1Service, record: Record | None) -> Result:
+        restore_in = math.inf
         wanted = changes.fingerprint(service, self._scope())
         if record is None:
             record = self._records.put(key, self._recall(service, wanted))
@@ -136,17 +135,16 @@ class ServiceReconciler:
                 service = self._api.write(key, service, changes.begun(service, keep_note=True))
                 self._write_applied(key, service, record)
             elif record.nodes:
-                self._restore(key, service, record)
-        self._wake(key, paced)
+                restore_in = self._restore(key, service, record)
+        return self._next(key, min(paced or math.inf, restore_in))
 
-    def _wake(self, key: str, paced: float) -> None:
-        """Have it looked at again when its time comes."""
-        record, now = self._records.get(key), self._clock.monotonic()
-        time = now + paced if paced else math.inf
+    def _next(self, key: str, seconds: float) -> Result:
+        """Have it looked at again after so long, or when its time comes."""
+        record = self._records.get(key)
         if record is not None and record.spec:
-            time = min(time, record.due, record.ensure_due, record.restore_at or math.inf)
-        if time < math.inf:
-            self._queue.add_after(key, max(0.0, time - now), DRIFT)
+            time = min(record.due, record.ensure_due, record.restore_at or math.inf)
+            seconds = min(seconds, max(0.0, time - self._clock.monotonic()))
+        return Result(requeue_after=seconds, priority=DRIFT) if seconds < math.inf else DONE
 
     def _paced(self, key: str, service: V1Service, record: Record, wanted: str) -> tuple[float, Record]:
         """Seconds until a change of the Service is acted upon: 0.0, unless it is changed again and again."""
@@ -325,17 +323,16 @@ class ServiceReconciler:
         done = evolve(record, version=version_of(written), unwritten=False, new_status=False)
         self._records.put(key, evolve(done, restored=False, restore_at=0.0))
 
-    def _restore(self, key: str, service: V1Service, record: Record) -> None:
+    def _restore(self, key: str, service: V1Service, record: Record) -> float:
         """Put back what somebody removed. Finalizer and address at once, but ever more slowly if they are removed again
-        and again; the note later, and once: whoever insists gets their way."""
-        now = self._clock.monotonic()
+        and again; the note later, and once: whoever insists gets their way. Returns the seconds until the first two
+        may be put back again, inf if they are there."""
+        left, now = math.inf, self._clock.monotonic()
         held = has_load_balancer_finalizer(service)
         emptied = bool(changes.ingress(record.status)) and not changes.ingress(changes.status_of(service))
         if emptied or not held:
-            left = pacing.RESTORED.left(record.held, now)
-            if left:
-                self._queue.add_after(key, left, DRIFT)
-            else:
+            left = pacing.RESTORED.left(record.held, now) or math.inf
+            if left == math.inf:
                 what = "address" if held else "finalizer and address" if emptied else "finalizer"
                 log.warning("Service %s: somebody removed its %s; put back", key, what)
                 service = self._api.write(key, service, changes.begun(service, keep_note=True))
@@ -352,6 +349,7 @@ class ServiceReconciler:
         elif record.restore_at <= now:
             written = self._api.write(key, service, changes.applied(service, None, note))
             self._records.put(key, evolve(record, version=version_of(written), restored=True, restore_at=0.0))
+        return left
 
     # ---- when
 

@@ -1,4 +1,5 @@
-"""Stage 4, its decision: what becomes of a key after its run. The only place that requeues on behalf of a reconcile.
+"""Stage 4, its decision: what becomes of a key after its run. The only place that requeues on behalf of a reconcile:
+one that wants its key to run again says so in its `Result`. Events and other keys' work add keys themselves.
 
 A reconcile function takes a key, does one unit of work and returns, or raises; :class:`Settler` reads from that what
 to tell the queue:
@@ -7,7 +8,8 @@ to tell the queue:
 the run ended with                   then                                              label ``result``
 ===================================  ================================================  ==================
 None or ``DONE``                     backoff forgotten                                 success
-``Result(requeue_after=s)``          backoff forgotten, again in s seconds             requeue_after
+``Result(requeue_after=s)``          backoff forgotten, again in s seconds, with       requeue_after
+                                     `priority`, or that of this run if it is None
 exception with `retry_after` over 0  again in that many seconds, at least, and         retry_after
                                      an ApiError no sooner than with backoff
 ``TerminalError``                    backoff forgotten, not again                      terminal
@@ -59,9 +61,11 @@ def _seconds(instance: object, attribute: object, value: float | None) -> None:
 
 @frozen
 class Result:
-    """What a reconcile that succeeded returns. `requeue_after` (seconds) has the key run again without an event."""
+    """What a reconcile that succeeded returns. `requeue_after` (seconds) has the key run again without an event, with
+    `priority`; None keeps the priority of this run."""
 
     requeue_after: float | None = field(default=None, validator=_seconds)
+    priority: int | None = None
 
 
 DONE = Result()
@@ -127,7 +131,7 @@ class Settler(Generic[K]):
         self._on_error = on_error
         self._failures: FailureLog[K] = FailureLog(queue.name, logger, clock=clock, noun=noun)
         self._recall = recall
-        self._stranded: Stranded[K] = Stranded(queue)
+        self._stranded: Stranded[K] = Stranded(self._return)
         self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *expected)
         self._clock = clock
         self.last_settled = clock.monotonic()
@@ -189,7 +193,7 @@ class Settler(Generic[K]):
         if result.requeue_after is None:
             self._runs["success"].inc()
         else:
-            self._queue.add_after(key, result.requeue_after)
+            self._queue.add_after(key, result.requeue_after, result.priority)
             self._runs["requeue_after"].inc()
 
     def _failed(self, key: K, error: Exception, stack: bool) -> None:
@@ -246,6 +250,11 @@ class Settler(Generic[K]):
             if soon is not None:
                 self._queue.add_after(key, soon)
         return self._queue.next_run(key)
+
+    def _return(self, key: K, delay: float) -> None:
+        """The API server answers again: end the back-off of a key that failed without it."""
+        self._queue.forget(key)
+        self._queue.add_after(key, delay)
 
     def _unpark(self, key: K, error: Parked) -> None:
         """The call of a parked key ended. Runs in the thread that ended it."""

@@ -1,7 +1,7 @@
 """Stage 4: the keys that failed because the API server gave no answer. They return when it answers again.
 
-`outcomes.py` brings keys with their errors. During an outage each key backs off, a minute in the end; without this it
-would wait for as long after the outage is over.
+`outcomes.py` brings keys with their errors, and requeues those that return. During an outage each key backs off, a
+minute in the end; without this it would wait for as long after the outage is over.
 """
 
 import random
@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 from controllers.runtime.api import ApiError, Recovery
-from controllers.runtime.queue.workqueue import WorkQueue
 
 __all__ = ["SPREAD", "Stranded"]
 
@@ -21,10 +20,10 @@ SPREAD: Final = 2.0
 
 
 class Stranded(Generic[K]):
-    """The keys of one queue that wait for the server. Thread-safe."""
+    """The keys of one queue that wait for the server. Thread-safe. `bring_back(key, delay)` requeues one of them."""
 
-    def __init__(self, queue: WorkQueue[K], chance: Callable[[], float] = random.random) -> None:
-        self._queue = queue
+    def __init__(self, bring_back: Callable[[K, float], object], chance: Callable[[], float] = random.random) -> None:
+        self._bring_back = bring_back
         self._chance = chance
         self._lock = threading.Lock()
         self._keys: set[K] = set()
@@ -52,5 +51,4 @@ class Stranded(Generic[K]):
         with self._lock:
             keys, self._keys = self._keys, set()
         for key in keys:
-            self._queue.forget(key)
-            self._queue.add_after(key, SPREAD * self._chance())
+            self._bring_back(key, SPREAD * self._chance())

@@ -140,7 +140,7 @@ class _Working(Generic[K]):
 class Worker(_Working[K]):
     """Up to `threads` threads that run ``reconcile(key)`` for the keys of a queue; never two at once for one key.
 
-    For `on_error`, `expected`, `noun` and `recall` see `settling.Settler`. `stall_after` (seconds) is when `health`
+    For `on_error`, `expected`, `noun` and `recall` see `outcomes.Settler`. `stall_after` (seconds) is when `health`
     turns bad.
     """
 

@@ -12,7 +12,7 @@ What is added to it:
 
 - A *floor*: a key starts no sooner than `floor` seconds after its last run ended, whoever adds it. Backoff alone does
   not stop a stream of updates from hammering a failing key (kubernetes#75285).
-- *Priorities*, higher ones first, of which none starves (see ``workqueue_items.Lanes``).
+- *Priorities*, higher ones first, of which none starves (see ``items.Lanes``).
 - *Parking*: a key whose work goes on elsewhere stays closed to other workers, and holds nobody back at shutdown.
 - ``get_many`` gathers a batch.
 

@@ -116,7 +116,6 @@ class Bench:
             side,
             self.targets.current,
             self.records,
-            self.queue,
             cast(Any, self.recorder),
             self.sync,
             Removal(self.api, side, self.records, cast(Any, self.recorder)),

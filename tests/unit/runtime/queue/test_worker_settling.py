@@ -1,11 +1,14 @@
 """What becomes of a key after its run: the table in ``outcomes.py``, row by row."""
 
 import logging
+import re
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import controllers
 from cloudprovider.errors import InstanceNotFound, RetryError, Throttled
 from controllers.runtime.api import TooManyRequests
 from controllers.runtime.metrics import Metrics
@@ -90,6 +93,35 @@ def test_requeue_after_forgets_and_comes_back(bench: Bench) -> None:
     bench.queue.done("a")
     assert bench.next_run() == 30.0
     assert bench.results() == {"requeue_after": 1}
+
+
+def test_requeue_after_may_name_a_priority_and_else_keeps_that_of_the_run(bench: Bench) -> None:
+    for result, expected in ((Result(requeue_after=1.0, priority=5), "a"), (Result(requeue_after=1.0), "b")):
+        bench.run(result)
+        bench.clock.advance(2.0)
+        bench.queue.add("b", 3)
+        assert bench.queue.get(0) == expected, "a has priority 5, then that of this run: 0"
+        bench.queue.done(expected)
+        other = bench.queue.get(0)
+        assert other is not None
+        bench.queue.done(other)
+        bench.take()
+
+
+def test_no_reconcile_requeues_its_own_key() -> None:
+    """It returns a Result. Who else has a key run after a delay is named here, with what for."""
+    allowed = {
+        "runtime/queue/outcomes.py",
+        "route/reconcile.py",  # a node's key asks for the list of all routes
+        "service/nodesync.py",  # a change of nodes is an event
+    }
+    root = Path(controllers.__file__).parent
+    found = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if re.search(r"\.(add_after|add_rate_limited|hasten)\(|\.hasten\b", path.read_text())
+    }
+    assert found == allowed
 
 
 def test_an_exception_backs_off_each_time_longer(bench: Bench) -> None:
