@@ -2,8 +2,8 @@
 
 Controllers hold a :class:`CloudCalls`. Behind it: `gateway`, `pool` and `jobs` (threads, deadlines, parked keys),
 `limits` (rate and priorities), `fetch`, `batching`, `answers` and `instances` (questions about nodes), `validate` and
-`snapshots` (what passes in and out), `capabilities` (typed wrappers), `errors` (what a call can end in), `measures`
-(metrics), `options`.
+`snapshots` (what passes in and out), `capabilities` (typed wrappers), `errors` (what a call can end in), `metrics`,
+`options`.
 """
 
 from controllers.cloudcalls.cloudcalls import CloudCalls

@@ -245,7 +245,7 @@ class Fetch(Generic[A]):
         """
         if group.split:
             return now + job.patience
-        seconds, last_answer = self._gateway.measures.usual(job.method) or (0.0, -math.inf)
+        seconds, last_answer = self._gateway.metrics.usual(job.method) or (0.0, -math.inf)
         slow_at = job.started + _SLOWER * seconds
         if now < slow_at:
             return slow_at if seconds else now + job.patience

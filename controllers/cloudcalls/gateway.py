@@ -31,7 +31,7 @@ from controllers.cloudcalls.errors import (
 )
 from controllers.cloudcalls.jobs import Inbox, Job, JobState
 from controllers.cloudcalls.limits import PRIORITY_NORMAL, Limits
-from controllers.cloudcalls.measures import CallMeasures
+from controllers.cloudcalls.metrics import CallMetrics
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.outage import FAILED, Outage
 from controllers.cloudcalls.pool import VendorPool
@@ -114,7 +114,7 @@ class Gateway:
     ) -> None:
         self.options = options
         self.clock = clock
-        self.measures = CallMeasures(provider, metrics)
+        self.metrics = CallMetrics(provider, metrics)
         self.outage = Outage(clock)
         self.provider = provider
         self._guard = guard
@@ -281,7 +281,7 @@ class Gateway:
             log.error("the arguments of the provider's %s cannot be compared any more: %s", method, text_of(error))
 
     def _mutated(self, method: str, what: str) -> None:
-        self.measures.mutated(method)
+        self.metrics.mutated(method)
         with self._mutating_lock:
             if method in self._mutating_methods:
                 return
@@ -301,10 +301,10 @@ class Gateway:
         if job.state is JobState.ENDED:
             outcome = job.outcome
             if outcome in (SUCCESS, PARTIAL):
-                self.measures.answered(ask.method, seconds, self.clock.monotonic())
+                self.metrics.answered(ask.method, seconds, self.clock.monotonic())
                 if isinstance(job.answer, BatchAnswer):
                     values = job.answer.values.values()
-                    self.measures.items(
+                    self.metrics.items(
                         ask.method, Tally(outcome_of(v) if isinstance(v, Exception) else SUCCESS for v in values)
                     )
         else:
@@ -320,7 +320,7 @@ class Gateway:
                 seconds,
             )
         if ask.counted:
-            self.measures.ended(ask.method, outcome, seconds)
+            self.metrics.ended(ask.method, outcome, seconds)
             self._tell_outage(job, outcome, seconds)
 
     def _tell_outage(self, job: Job, outcome: str, seconds: float) -> None:
@@ -340,7 +340,7 @@ class Gateway:
             self.outage.call_answered()
 
     def _add_gauges(self) -> None:
-        pool, gauge = self._pool, self.measures.gauge
+        pool, gauge = self._pool, self.metrics.gauge
         gauge(
             "cloudprovider_api_requests_in_flight",
             "Provider calls under way, overdue ones not counted.",

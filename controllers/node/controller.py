@@ -17,9 +17,10 @@ from cloudprovider.helpers.taints import needs_initialization
 from controllers.cloudcalls import CloudCallError, InvalidAnswer
 from controllers.node.changes import InstanceReplaced
 from controllers.node.memory import NodeMemory
+from controllers.node.metrics import NodeMetrics
 from controllers.node.reconcile import Answer, NodeReconciler
 from controllers.node.triggers import NodeTriggers
-from controllers.runtime.cache import NODES, watch_waiting
+from controllers.runtime.cache import NODES
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import BatchWorker, Parked, Result, WorkQueue
@@ -94,7 +95,8 @@ class CloudNodeController:
         refreshes: WorkQueue[str] = WorkQueue("NodeRefresh", clock=clock, metrics=metrics, floor=_FLOOR)
         self._cloud = cloud
         self._memory = memory = NodeMemory(self._options.node_status_update_frequency)
-        self._reconciler = NodeReconciler(rest, lister, cloud, self._recorder, metrics, clock, memory)
+        own_metrics = NodeMetrics(metrics, lister, memory, clock)
+        self._reconciler = NodeReconciler(rest, lister, cloud, self._recorder, own_metrics, clock, memory)
         self._triggers = NodeTriggers(
             nodes,
             refreshes,
@@ -104,14 +106,6 @@ class CloudNodeController:
             clock,
             on_foreign=self._foreign,
             on_gone=cloud.forget_node,
-        )
-        watch_waiting(
-            metrics,
-            ("node_controller_uninitialized_nodes", "Nodes that wait for their initialisation."),
-            ("node_controller_oldest_uninitialized_node_age_seconds", "Age of the oldest of them; 0 without one."),
-            lister.list,
-            needs_initialization,
-            clock,
         )
         syncs = self._options.concurrent_node_syncs
         refresh_threads = self._options.concurrent_node_status_updates or syncs

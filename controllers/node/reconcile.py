@@ -20,7 +20,6 @@ from controllers.node.changes import NOTHING, Known, NodeChanges, NotAdopted
 from controllers.node.memory import NodeMemory, Remembered
 from controllers.runtime.api import NotFound, ServerError, Unreachable
 from controllers.runtime.cache import NODES, key_of, uid_of
-from controllers.runtime.metrics import FINE_BUCKETS, Metrics, exponential_buckets
 from controllers.runtime.queue import Result, seconds_text
 from controllers.runtime.write import ObjectReplaced, Patch, apply
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.cloudcalls import CloudCalls
+    from controllers.node.metrics import NodeMetrics
     from controllers.runtime.api import RestClient
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
@@ -39,7 +39,6 @@ Answer = InstanceMetadata | Exception | None
 """What the cloud said of one node; None when it was not asked."""
 
 _ATTEMPTS = 8
-_DELAY_BUCKETS = exponential_buckets(1, 4, 6)
 
 
 class NodeReconciler:
@@ -51,7 +50,7 @@ class NodeReconciler:
         lister: Lister[V1Node],
         cloud: CloudCalls,
         recorder: EventRecorder,
-        metrics: Metrics,
+        metrics: NodeMetrics,
         clock: Clock,
         memory: NodeMemory,
     ) -> None:
@@ -59,28 +58,10 @@ class NodeReconciler:
         self._lister = lister
         self._cloud = cloud
         self._recorder = recorder
+        self._metrics = metrics
         self._clock = clock
         self._memory = memory
         self._refused_before: set[str] = set()
-        self._taint_delay = metrics.histogram(
-            "node_controller_cloud_provider_taint_removal_delay_seconds",
-            "Seconds between a node's creation and the removal of the uninitialized taint.",
-            buckets=_DELAY_BUCKETS,
-        )
-        self._sync_delay = metrics.histogram(
-            "node_controller_initial_node_sync_delay_seconds",
-            "Seconds between a node's creation and the end of its initialisation.",
-            buckets=_DELAY_BUCKETS,
-        )
-        self._duration = metrics.histogram(
-            "node_controller_node_initialization_duration_seconds",
-            "Seconds between a node's creation and the end of its initialisation, in finer buckets.",
-            buckets=FINE_BUCKETS,
-        )
-        metrics.gauge(
-            "node_controller_nodes_without_provider_id",
-            "Initialised nodes that have no provider ID and could not be adopted.",
-        ).set_function(memory.without_id)
 
     def fetch_new(self, keys: Sequence[str], deliver: Callable[[str, Answer], None]) -> None:
         """Ask the cloud about those of the nodes that carry the taint and may lose it now."""
@@ -172,9 +153,7 @@ class NodeReconciler:
         delay = None
         if created is not None:
             delay = max(0.0, self._clock.time() - created.timestamp())
-            self._taint_delay.observe(delay)
-            self._sync_delay.observe(delay)
-            self._duration.observe(delay)
+            self._metrics.initialised(delay)
         self._recorder.event(done, "Normal", "Synced", "Node synced successfully")
         self._tell(key, delay, provider_id)
 

@@ -15,7 +15,7 @@ from attrs import field, frozen, validators
 from controllers.cloudcalls import CloudCallError
 from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
 from controllers.nodelifecycle.cases import Cases
-from controllers.nodelifecycle.measures import Measures
+from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
 from controllers.nodelifecycle.permits import Permits
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
 from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
@@ -124,14 +124,15 @@ class NodeLifecycleController:
         batch = cloud.max_batch
         witnesses = Witnesses(options.breaker.witnesses * batch, again=_AGAIN * batch)
         self._cases = cases
-        self._measures = Measures(metrics, clock)
+        own_metrics = NodeLifecycleMetrics(metrics, cases, witnesses, breaker, clock, options.unknown_event_after)
+        self._own_metrics = own_metrics
         self._permits = Permits(
             self._informer.lister,
             cases,
             witnesses,
             breaker,
             self._recorder,
-            metrics,
+            own_metrics,
             clock,
             alarm_after=_ALARM_PERIODS * period,
         )
@@ -167,8 +168,7 @@ class NodeLifecycleController:
                 unknown_after=options.unknown_event_after,
                 out_of_service=options.out_of_service_taint,
             ),
-            self._measures,
-            metrics,
+            own_metrics,
             clock,
         )
         self._workers = (
@@ -224,7 +224,7 @@ class NodeLifecycleController:
         if self._options.breaker.enabled:
             self._triggers.call_all_witnesses()
         due = self._triggers.due(survey)
-        self._measures.sweep_began(began, due)
+        self._own_metrics.sweep_began(began, due)
         self._triggers.enqueue(due)
         log.debug("%d nodes are looked at", len(due))
 

@@ -21,9 +21,9 @@ from controllers.nodelifecycle.witnesses import Contradiction, Verdict, Witnesse
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
+    from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.metrics import Metrics
     from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Permits:
         witnesses: Witnesses,
         breaker: Breaker,
         recorder: EventRecorder,
-        metrics: Metrics,
+        metrics: NodeLifecycleMetrics,
         clock: Clock,
         *,
         alarm_after: float,
@@ -64,25 +64,10 @@ class Permits:
         self._breaker = breaker
         self._lock = threading.Lock()  # the breaker's
         self._recorder = recorder
+        self._metrics = metrics
         self._clock = clock
         self._alarm_after = alarm_after
         self._told: dict[str, float] = {}  # zone: since when it is contradicted, as far as told
-        self._trips = metrics.counter(
-            "node_lifecycle_deletion_breaker_trips_total",
-            "Times that an alarm was raised: a zone where the cloud calls Ready nodes gone, or too many deletions.",
-        )
-        metrics.gauge(
-            "node_lifecycle_deletion_breaker_open",
-            "1 while deletions are limited to a trickle in zones without a Ready node that shows whether the cloud "
-            "tells the truth.",
-        ).set_function(lambda: float(breaker.is_alarming))
-        metrics.gauge(
-            "node_lifecycle_held_nodes", "Nodes that the cloud says are gone, and that are not deleted for now."
-        ).set_function(lambda: float(cases.held()))
-        metrics.gauge(
-            "node_lifecycle_contradicting_nodes",
-            "Ready nodes that the cloud says are gone: nothing is deleted in their zones.",
-        ).set_function(lambda: float(sum(len(one.names) for one in witnesses.contradictions())))
 
     def needs_witnesses(self, node: V1Node, case: Case) -> bool:
         """Whether this node, said to be gone, is deleted only if the witnesses of its zone speak for the cloud."""
@@ -150,7 +135,7 @@ class Permits:
         if admission.allowed:
             return Permit(True, counted_at=now)
         if admission.opened:
-            self._trips.inc()
+            self._metrics.alarms.inc()
             log.error(
                 "ALARM: the cloud says that more than %d nodes are gone, %d were deleted within %g s, and their zones "
                 "have no Ready node that shows whether it tells the truth. Deletions are limited to a trickle. If the "
@@ -178,7 +163,7 @@ class Permits:
             self._recorder.event(node, "Warning", reason, why)
 
     def _alarm(self, contradiction: Contradiction, now: float) -> None:
-        self._trips.inc()
+        self._metrics.alarms.inc()
         names = contradiction.names
         log.error(
             "ALARM: zone %r: for %.0f s the cloud has called %d Ready nodes gone (%s). It is not believed: no "

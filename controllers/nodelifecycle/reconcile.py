@@ -29,13 +29,12 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.cloudcalls import CloudCalls
-    from controllers.nodelifecycle.measures import Measures
+    from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
     from controllers.nodelifecycle.permits import Permits
     from controllers.nodelifecycle.witnesses import Witnesses
     from controllers.runtime.api import RestClient
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.metrics import Metrics
     from controllers.runtime.queue import WorkQueue
     from controllers.runtime.write import EventRecorder
 
@@ -74,8 +73,7 @@ class NodeLifecycleReconciler:
         attention: Callable[[V1Node], Attention],
         call_witnesses: Callable[[V1Node], None],
         policy: Policy,
-        measures: Measures,
-        metrics: Metrics,
+        metrics: NodeLifecycleMetrics,
         clock: Clock,
     ) -> None:
         self._rest = rest
@@ -89,15 +87,9 @@ class NodeLifecycleReconciler:
         self._attention = attention
         self._call_witnesses = call_witnesses
         self._policy = policy
-        self._measures = measures
+        self._metrics = metrics
         self._pace = Pace()
         self._clock = clock
-        self._deleted = metrics.counter(
-            "node_lifecycle_deleted_nodes_total", "Nodes deleted because their instance is gone."
-        )
-        metrics.gauge(
-            "node_lifecycle_unknown_nodes", "Nodes that are not ready and of which the cloud has long said nothing."
-        ).set_function(lambda: float(len(self._cases.lasting_unknowns(clock.monotonic(), policy.unknown_after))))
 
     # ---- the question
 
@@ -113,7 +105,7 @@ class NodeLifecycleReconciler:
                 deliver(key, None)
 
         def answered(name: str, state: InstanceState | Exception) -> None:
-            self._measures.state(state)
+            self._metrics.state(state)
             deliver(name, Answer(nodes[name], asked_at, self._clock.monotonic(), state))
 
         if nodes:
@@ -129,7 +121,7 @@ class NodeLifecycleReconciler:
         try:
             return self._reconcile(key, answer)
         finally:
-            self._measures.worked_on(key)
+            self._metrics.worked_on(key)
 
     def _reconcile(self, key: str, answer: Answer | Exception | None) -> Result | None:
         node = self._lister.get(key)
@@ -247,7 +239,7 @@ class NodeLifecycleReconciler:
                 deliver(key, None)
 
         def answered(name: str, found: InstanceMetadata | Exception) -> None:
-            self._measures.metadata(found)
+            self._metrics.metadata(found)
             deliver(name, (nodes[name], found))
 
         if nodes:
@@ -347,7 +339,7 @@ class NodeLifecycleReconciler:
             self._recorder.event(node, "Warning", "DeletingNodeFailed", f"Failed deleting node {key}: {error}")
             raise
         self._cases.forget(key)
-        self._deleted.inc()
+        self._metrics.deleted.inc()
         log.info("deleted node %s: its instance %s is gone", key, provider_id or "of that name")
         self._recorder.event(
             node, "Normal", "DeletingNode", f"Deleting node {key} because it does not exist in the cloud provider"

@@ -21,7 +21,7 @@ from controllers.runtime.write import EventRecorder
 from controllers.service.cloudside import CloudSide
 from controllers.service.cluster import CacheBehind, ServiceAPI
 from controllers.service.identity import ClusterIdentity
-from controllers.service.measures import AddressWatch, Measures
+from controllers.service.metrics import AddressWatch, ServiceMetrics
 from controllers.service.nodesync import NodeSync
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport
 from controllers.service.reconcile import ServiceReconciler
@@ -123,7 +123,7 @@ class ServiceController:
         )
         node_queue: WorkQueue[str] = WorkQueue("node", clock=clock, metrics=metrics)
         records = Records()
-        measures = Measures(metrics, records)
+        measures = ServiceMetrics(metrics, records)
         self._addresses = AddressWatch(metrics, self._services.lister, clock)
         targets = TargetSet(self._nodes.lister, options.ready_nodes_only)
         sync = NodeSync(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from controllers.cloudcalls.capabilities import LoadBalancerCalls
     from controllers.runtime.cache import Lister
     from controllers.runtime.write import EventRecorder
-    from controllers.service.measures import Measures
+    from controllers.service.metrics import ServiceMetrics
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class OrphanReport:
         balancers: LoadBalancerCalls,
         recorder: EventRecorder,
         cluster_name: str,
-        measures: Measures,
+        measures: ServiceMetrics,
         confirm_after: float,
     ) -> None:
         self._lister = lister

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from controllers.runtime.write import EventRecorder
     from controllers.service.cloudside import CloudSide
     from controllers.service.cluster import ServiceAPI
-    from controllers.service.measures import Measures
+    from controllers.service.metrics import ServiceMetrics
     from controllers.service.nodesync import NodeSync
     from controllers.service.records import Records
     from controllers.service.removal import Removal
@@ -68,7 +68,7 @@ class ServiceReconciler:
         identity: Callable[[], str],
         drift_period: float,
         ensure_period: float,
-        measures: Measures,
+        measures: ServiceMetrics,
         clock: Clock,
         chance: Callable[[], float] = random.random,
     ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from kubernetes.client.models.v1_node import V1Node
 
 from controllers.node.memory import NodeMemory
+from controllers.node.metrics import NodeMetrics
 from controllers.node.reconcile import NodeReconciler
 from controllers.runtime.api import Conflict, Response, Unreachable
 from controllers.runtime.metrics import Metrics
@@ -35,6 +36,9 @@ class Server:
     def get(self, key: str, **_: Any) -> Any:
         return {**self.stored} if key.startswith("/") else V1Node.from_dict(self.cached)
 
+    def list(self) -> list[V1Node]:
+        return [self.get("n1")]
+
     def request(self, *_: Any, **__: Any) -> Response:
         if self.ends:
             raise self.ends.pop(0)
@@ -48,7 +52,9 @@ def unanswered() -> tuple[Server, NodeReconciler]:
     """A node whose patch went out, and whose answer was lost."""
     server = Server()
     anything = cast(Any, server)
-    reconciler = NodeReconciler(anything, anything, anything, anything, Metrics(), FakeClock(), NodeMemory(300))
+    clock, memory = FakeClock(), NodeMemory(300)
+    metrics = NodeMetrics(Metrics(), anything, memory, clock)
+    reconciler = NodeReconciler(anything, anything, anything, anything, metrics, clock, memory)
     server.ends = [Unreachable("reset", sent=True)]
     with pytest.raises(Unreachable):
         reconciler.initialize("n1", instance())

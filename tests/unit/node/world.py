@@ -16,6 +16,7 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import InstanceMetadata
 from controllers.node.changes import APPLIED_LABELS
 from controllers.node.memory import NodeMemory
+from controllers.node.metrics import NodeMetrics
 from controllers.node.reconcile import NodeReconciler
 from controllers.node.triggers import NodeTriggers
 from controllers.runtime.api import Conflict, NotFound, Response
@@ -64,7 +65,8 @@ class World:
         self.nodes, self.refreshes, self.metrics = Queue(), Queue(), Metrics()
         self.memory = NodeMemory(PERIOD)
         me = cast(Any, self)
-        self.reconciler = NodeReconciler(me, me, me, me, self.metrics, self.clock, self.memory)
+        own_metrics = NodeMetrics(self.metrics, me, self.memory, self.clock)
+        self.reconciler = NodeReconciler(me, me, me, me, own_metrics, self.clock, self.memory)
         self.triggers = NodeTriggers(
             cast(Any, self.nodes),
             cast(Any, self.refreshes),

@@ -13,7 +13,7 @@ from cloudprovider import InstanceMetadata, InstanceState
 from cloudprovider.helpers import same_provider_id
 from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
 from controllers.nodelifecycle.cases import Cases
-from controllers.nodelifecycle.measures import Measures
+from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
 from controllers.nodelifecycle.permits import Permits
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
 from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
@@ -218,17 +218,19 @@ class Bench:
             out_of_service=out_of_service,
             clock=self.clock,
         )
+        self.own_metrics = NodeLifecycleMetrics(
+            self.metrics, self.cases, self.witnesses, self.breaker, self.clock, unknown_after
+        )
         self.permits = Permits(
             cast(Any, self.lister),
             self.cases,
             self.witnesses,
             self.breaker,
             cast(Any, self.recorder),
-            self.metrics,
+            self.own_metrics,
             self.clock,
             alarm_after=60.0,
         )
-        self.measures = Measures(self.metrics, self.clock)
         self.reconciler = NodeLifecycleReconciler(
             cast(Any, self.server),
             cast(Any, self.lister),
@@ -243,8 +245,7 @@ class Bench:
             Policy(
                 confirmations=confirmations, period=PERIOD, unknown_after=unknown_after, out_of_service=out_of_service
             ),
-            self.measures,
-            self.metrics,
+            self.own_metrics,
             self.clock,
         )
 
@@ -315,7 +316,7 @@ class Bench:
         if self.breaker.options.enabled:
             self.triggers.call_all_witnesses()
         due = self.triggers.due(survey)
-        self.measures.sweep_began(self.clock.monotonic(), due)
+        self.own_metrics.sweep_began(self.clock.monotonic(), due)
         self.triggers.enqueue(due)
 
     def tick(self, seconds: float = PERIOD) -> None:

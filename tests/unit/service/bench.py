@@ -19,7 +19,7 @@ from controllers.runtime.queue.outcomes import Settler
 from controllers.service.cloudside import CloudSide
 from controllers.service.cluster import CacheBehind, ServiceAPI
 from controllers.service.identity import ClusterIdentity
-from controllers.service.measures import Measures
+from controllers.service.metrics import ServiceMetrics
 from controllers.service.nodesync import NodeSync
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
@@ -92,7 +92,7 @@ class Bench:
             "service", clock=clock, metrics=self.metrics, backoff=Backoff(1.0, 60.0), floor=0.2, chance=lambda: 0.0
         )
         self.node_queue: WorkQueue[str] = WorkQueue("node", clock=clock, metrics=self.metrics)
-        measures = Measures(self.metrics, self.records)
+        measures = ServiceMetrics(self.metrics, self.records)
         self.targets = TargetSet(cast(Any, self.nodes), bool(settings["ready_only"]))
         self.sync = NodeSync(
             self.node_queue,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cloudprovider import CloudProviderError, OwnedLoadBalancer
 from controllers.cloudcalls import AnswerMissing
 from controllers.runtime.metrics import Metrics
-from controllers.service.measures import Measures
+from controllers.service.metrics import ServiceMetrics
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport, orphans
 from controllers.service.records import Records
 from tests.unit.service.bench import Lister, Recorder
@@ -32,7 +32,7 @@ class Desk:
     def __init__(self, *owned: OwnedLoadBalancer) -> None:
         self.cloud, self.recorder, self.metrics = Cloud(owned_answer=owned), Recorder(), Metrics()
         self.lister: Lister[Any] = Lister()
-        measures = Measures(self.metrics, Records())
+        measures = ServiceMetrics(self.metrics, Records())
         self.report = OrphanReport(
             cast(Any, self.lister), cast(Any, self.cloud), cast(Any, self.recorder), CLUSTER, measures, 60.0
         )

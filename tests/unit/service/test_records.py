@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controllers.runtime.metrics import Metrics
-from controllers.service.measures import Measures
+from controllers.service.metrics import ServiceMetrics
 from controllers.service.records import Record, Records
 from controllers.service.targets import Targets
 from tests.unit.service.objects import service
@@ -51,7 +51,7 @@ def test_outdated_are_those_with_other_targets() -> None:
 @pytest.mark.row("S11")
 def test_the_gauge_counts_load_balancers_that_are_there() -> None:
     metrics, records = Metrics(), Records()
-    Measures(metrics, records)
+    ServiceMetrics(metrics, records)
     name = "service_controller_load_balancers"
     assert metrics.value(name) == 0
     records.put("a", _record())

@@ -20,7 +20,7 @@ SECONDS = tuple(2.0**exponent for exponent in range(15))
 """Buckets of its histograms: 1 s to 4.5 h."""
 
 
-class Measures:
+class ServiceMetrics:
     """Counters and histograms. Thread-safe."""
 
     def __init__(self, metrics: Metrics, records: Records) -> None:

@@ -1,4 +1,4 @@
-"""What is counted about cloud calls (stage 5): the metric families and the usual duration of each method.
+"""Metrics of cloud calls (stage 5): the metric families and the usual duration of each method.
 
 The gateway reports each call's end here; the metrics server reads the families at a scrape. The two named in the first
 place follow the Go CCM's conventions, which has no such metrics itself.
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from controllers.cloudcalls.errors import OUTCOMES
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["CallMeasures"]
+__all__ = ["CallMetrics"]
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _WEIGHT = 0.2
 
 
-class CallMeasures:
+class CallMetrics:
     """Counts calls of one provider. Thread-safe; one call costs about 4 us."""
 
     def __init__(self, provider: str, metrics: Metrics) -> None:

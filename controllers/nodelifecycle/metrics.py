@@ -1,7 +1,8 @@
-"""Metrics with the names and meanings of the Go controller (beside stages 3 to 5). No I/O.
+"""The controller's metrics (beside stages 3 to 6): those of the Go controller, and our own of deletions. No I/O.
 
-From the sweeps and the cloud's answers to the metrics of the process. What is asked in a batch counts once for each
-node: an answer about a node is one to `instance_exists`, and to `instance_shutdown` if the instance exists.
+From the sweeps, the cloud's answers and the deletions to the metrics of the process. What is asked in a batch counts
+once for each node: an answer about a node is one to `instance_exists`, and to `instance_shutdown` if the instance
+exists.
 
 Follows: controllers/nodelifecycle/metrics.go and MonitorNodes of k8s.io/cloud-provider 0.37.2.
 """
@@ -17,6 +18,9 @@ from controllers.cloudcalls import CallsClosed
 from controllers.runtime.metrics import exponential_buckets
 
 if TYPE_CHECKING:
+    from controllers.nodelifecycle.breaker import Breaker
+    from controllers.nodelifecycle.cases import Cases
+    from controllers.nodelifecycle.witnesses import Witnesses
     from controllers.runtime.clock import Clock
     from controllers.runtime.metrics import Metrics
 
@@ -25,10 +29,15 @@ _SHUTDOWN: Final = "instance_shutdown"
 _METADATA: Final = "instance_metadata"
 
 
-class Measures:
-    """How long the sweeps take, and what the cloud answered. Thread-safe."""
+class NodeLifecycleMetrics:
+    """How long the sweeps take, what the cloud answered, and what became of the nodes. Thread-safe.
 
-    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+    `unknown_after`: seconds without a usable answer after which a node counts as unknown.
+    """
+
+    def __init__(
+        self, metrics: Metrics, cases: Cases, witnesses: Witnesses, breaker: Breaker, clock: Clock, unknown_after: float
+    ) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._began = 0.0
@@ -43,6 +52,28 @@ class Measures:
             "What the cloud answered to questions about nodes, by operation and result.",
             ["operation", "result"],
         )
+        self.deleted = metrics.counter(
+            "node_lifecycle_deleted_nodes_total", "Nodes deleted because their instance is gone."
+        )
+        self.alarms = metrics.counter(
+            "node_lifecycle_deletion_breaker_trips_total",
+            "Times that an alarm was raised: a zone where the cloud calls Ready nodes gone, or too many deletions.",
+        )
+        metrics.gauge(
+            "node_lifecycle_unknown_nodes", "Nodes that are not ready and of which the cloud has long said nothing."
+        ).set_function(lambda: float(len(cases.lasting_unknowns(clock.monotonic(), unknown_after))))
+        metrics.gauge(
+            "node_lifecycle_deletion_breaker_open",
+            "1 while deletions are limited to a trickle in zones without a Ready node that shows whether the cloud "
+            "tells the truth.",
+        ).set_function(lambda: float(breaker.is_alarming))
+        metrics.gauge(
+            "node_lifecycle_held_nodes", "Nodes that the cloud says are gone, and that are not deleted for now."
+        ).set_function(lambda: float(cases.held()))
+        metrics.gauge(
+            "node_lifecycle_contradicting_nodes",
+            "Ready nodes that the cloud says are gone: nothing is deleted in their zones.",
+        ).set_function(lambda: float(sum(len(one.names) for one in witnesses.contradictions())))
 
     def sweep_began(self, began: float, keys: Collection[str]) -> None:
         """A look at all nodes brought these up. One that begins before the work of the last is done is part of it."""

@@ -1,0 +1,59 @@
+"""The controller's metrics (beside stages 2 to 4): the Go controller's, and our own of nodes that wait. No I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cloudprovider.helpers.taints import needs_initialization
+from controllers.runtime.cache import watch_waiting
+from controllers.runtime.metrics import FINE_BUCKETS, exponential_buckets
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
+    from controllers.node.memory import NodeMemory
+    from controllers.runtime.cache import Lister
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.metrics import Metrics
+
+_DELAY_BUCKETS = exponential_buckets(1, 4, 6)
+
+
+class NodeMetrics:
+    """How long nodes wait for their initialisation, and which cannot be adopted. Thread-safe."""
+
+    def __init__(self, metrics: Metrics, lister: Lister[V1Node], memory: NodeMemory, clock: Clock) -> None:
+        self._delays = (
+            metrics.histogram(
+                "node_controller_cloud_provider_taint_removal_delay_seconds",
+                "Seconds between a node's creation and the removal of the uninitialized taint.",
+                buckets=_DELAY_BUCKETS,
+            ),
+            metrics.histogram(
+                "node_controller_initial_node_sync_delay_seconds",
+                "Seconds between a node's creation and the end of its initialisation.",
+                buckets=_DELAY_BUCKETS,
+            ),
+            metrics.histogram(
+                "node_controller_node_initialization_duration_seconds",
+                "Seconds between a node's creation and the end of its initialisation, in finer buckets.",
+                buckets=FINE_BUCKETS,
+            ),
+        )
+        metrics.gauge(
+            "node_controller_nodes_without_provider_id",
+            "Initialised nodes that have no provider ID and could not be adopted.",
+        ).set_function(memory.without_id)
+        watch_waiting(
+            metrics,
+            ("node_controller_uninitialized_nodes", "Nodes that wait for their initialisation."),
+            ("node_controller_oldest_uninitialized_node_age_seconds", "Age of the oldest of them; 0 without one."),
+            lister.list,
+            needs_initialization,
+            clock,
+        )
+
+    def initialised(self, delay: float) -> None:
+        """A node was initialised, `delay` seconds after its creation."""
+        for histogram in self._delays:
+            histogram.observe(delay)
