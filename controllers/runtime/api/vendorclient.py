@@ -7,6 +7,7 @@ urllib3 connections of its own, with the same credentials as ours.
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,6 +18,7 @@ from kubernetes.client.rest import RESTClientObject, RESTResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import NewConnectionError
 from urllib3.util.connection import create_connection
+from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from controllers.runtime.api.credentials import Credentials
 from controllers.runtime.api.endpoint import Endpoint, Proxy
@@ -128,7 +130,13 @@ def _pools(guard: Ask, socks: Proxy | None) -> dict[str, type[urllib3.HTTPConnec
             super().request(method, url, *args, **options)
 
     class GuardedTLS(Guarded, HTTPSConnection):
-        pass
+        def connect(self) -> None:
+            # As Go and our own connections: certificates without the extensions that Python 3.13 asks for are fine.
+            self.ssl_context = create_urllib3_context(cert_reqs=resolve_cert_reqs(self.cert_reqs))
+            self.ssl_context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            if not self.ca_certs:
+                self.ssl_context.load_default_certs()
+            super().connect()
 
     class Plain(urllib3.HTTPConnectionPool):
         ConnectionCls = Guarded
