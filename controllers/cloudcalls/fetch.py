@@ -12,6 +12,7 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from attrs import define, field
@@ -173,22 +174,26 @@ class Fetch(Generic[A]):
     def _advance(self, name: str, program: Program[A], answer: Any = None, error: Exception | None = None) -> None:
         """Let a program go on, with the answer or the error of its last call, to its next call or to its end."""
         thrown: Exception | None = None
+        before: TracebackType | None = None
         while True:
             try:
                 if error is None:
                     ask = program.send(answer)
                 else:
+                    before = error.__traceback__
                     thrown, error = error, None
                     ask = program.throw(thrown)
             except StopIteration as stop:
                 self._answer(name, stop.value)
                 return
             except Exception as raised:  # noqa: BLE001 - whatever it is, it is this node's answer
-                # Without this frame, which leads to the taker of the answers: a cycle for every failure.
-                self._answer(name, raised.with_traceback(raised.__traceback__ and raised.__traceback__.tb_next))
+                # Without this frame, which leads to the taker of the answers: a cycle for every failure. From Python
+                # 3.13 on the program's frames lead to this one.
+                stack = before if raised is thrown else raised.__traceback__ and raised.__traceback__.tb_next
+                self._answer(name, raised.with_traceback(stack))
                 return
             finally:
-                thrown = None
+                thrown = before = None
             error = self._gateway.parked_error(ask.key, ask.method)
             if error is None:
                 self._jobs[self._gateway.submit(ask, self._inbox)] = (name, program)
