@@ -37,11 +37,15 @@ from controllers.cloudcalls.outage import Outage
 from controllers.runtime.cache import key_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.queue import Batching
 
 __all__ = ["CloudCalls"]
 
 A = TypeVar("A")
 R = TypeVar("R")
+
+_LINGER = 0.02
+"""Seconds that a batch waits for more nodes."""
 
 
 class CloudCalls:
@@ -90,17 +94,20 @@ class CloudCalls:
         return self._once("provider_id_prefixes", self.provider.provider_id_prefixes)
 
     @property
-    def concurrency(self) -> int:
-        """How many vendor calls may be under way at once."""
-        return self.options.concurrency
-
-    @property
     def max_batch(self) -> int:
         """How many nodes one call can ask about; 1 when the provider has no InstancesBatch.
 
         Raises InvalidAnswer when the provider names no sensible number.
         """
         return self._once("max_batch", self._ask_max_batch)
+
+    def batching(self, fetchers: int) -> Batching:
+        """How a worker is to ask about nodes: in batches, `fetchers` at once, or one by one where the provider has no
+        InstancesBatch. Raises as `max_batch` does."""
+        size = self.max_batch
+        if size == 1:
+            return Batching(max_batch=1, linger=0.0, fetchers=self.options.concurrency)
+        return Batching(max_batch=size, linger=_LINGER, fetchers=fetchers)
 
     @property
     def has_instances(self) -> bool:

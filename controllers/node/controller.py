@@ -7,7 +7,6 @@ or alone in a program of your own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen, validators
@@ -18,12 +17,12 @@ from controllers.cloudcalls import CloudCallError, InvalidAnswer
 from controllers.node.changes import InstanceReplaced
 from controllers.node.memory import NodeMemory
 from controllers.node.metrics import NodeMetrics
-from controllers.node.reconcile import Answer, NodeReconciler
+from controllers.node.reconcile import NodeReconciler
 from controllers.node.triggers import NodeTriggers
 from controllers.runtime.cache import NODES
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import BatchWorker, Parked, Result, WorkQueue
+from controllers.runtime.queue import BatchWorker, FailureHandling, Parked, WorkQueue
 from controllers.runtime.run import Periodic, run_until
 from controllers.runtime.write import EventRecorder
 
@@ -39,7 +38,6 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "cloud-node-controller"
 IDENTITY = "node-controller"
-_LINGER = 0.02
 _FLOOR = 1.0
 _BATCH_FETCHERS = 4
 
@@ -86,7 +84,7 @@ class CloudNodeController:
             raise ValueError(f"cloud provider {cloud.provider_name!r} offers no instances: nothing to initialise from")
         self._options = options or CloudNodeOptions()
         self._clock = clock
-        self._metrics = metrics = metrics or Metrics()
+        metrics = metrics or Metrics()
         rest = clients.rest(IDENTITY)
         self._informer = informers.informer(NODES)
         self._recorder = EventRecorder(rest, COMPONENT, clock=clock, metrics=metrics)
@@ -96,7 +94,7 @@ class CloudNodeController:
         self._cloud = cloud
         self._memory = memory = NodeMemory(self._options.node_status_update_frequency)
         own_metrics = NodeMetrics(metrics, lister, memory, clock)
-        self._reconciler = NodeReconciler(rest, lister, cloud, self._recorder, own_metrics, clock, memory)
+        reconciler = NodeReconciler(rest, lister, cloud, self._recorder, own_metrics, clock, memory)
         self._triggers = NodeTriggers(
             nodes,
             refreshes,
@@ -107,11 +105,35 @@ class CloudNodeController:
             on_foreign=self._foreign,
             on_gone=cloud.forget_node,
         )
+        batching = cloud.batching(_BATCH_FETCHERS)
+        failures = FailureHandling(
+            on_error=self._failed,
+            expected=(CloudCallError, NodeIPError, InstanceReplaced),
+            noun="node",
+            recall=cloud.outage,
+        )
         syncs = self._options.concurrent_node_syncs
-        refresh_threads = self._options.concurrent_node_status_updates or syncs
         self._workers = (
-            self._worker(cloud, nodes, self._reconciler.fetch_new, self._reconciler.initialize, syncs),
-            self._worker(cloud, refreshes, self._reconciler.fetch_known, self._reconciler.refresh, refresh_threads),
+            BatchWorker(
+                nodes,
+                reconciler.fetch_new,
+                reconciler.initialize,
+                batching=batching,
+                threads=syncs,
+                failures=failures,
+                metrics=metrics,
+                clock=clock,
+            ),
+            BatchWorker(
+                refreshes,
+                reconciler.fetch_known,
+                reconciler.refresh,
+                batching=batching,
+                threads=self._options.concurrent_node_status_updates or syncs,
+                failures=failures,
+                metrics=metrics,
+                clock=clock,
+            ),
         )
 
     def run(self, stop: StopSignal) -> None:
@@ -138,31 +160,6 @@ class CloudNodeController:
 
     def _sweep(self) -> None:
         log.debug("refresh of %d nodes is due", self._triggers.sweep())
-
-    def _worker(
-        self,
-        cloud: CloudCalls,
-        queue: WorkQueue[str],
-        fetch: Callable[[Sequence[str], Callable[[str, Answer], None]], None],
-        reconcile: Callable[[str, Answer], Result | None],
-        threads: int,
-    ) -> BatchWorker[str, Answer]:
-        batched = cloud.max_batch > 1
-        return BatchWorker(
-            queue,
-            fetch,
-            reconcile,
-            max_batch=cloud.max_batch,
-            linger=_LINGER if batched else 0.0,
-            fetchers=_BATCH_FETCHERS if batched else cloud.concurrency,
-            threads=threads,
-            on_error=self._failed,
-            noun="node",
-            recall=cloud.outage,
-            expected=(CloudCallError, NodeIPError, InstanceReplaced),
-            metrics=self._metrics,
-            clock=self._clock,
-        )
 
     def _foreign(self, node: V1Node) -> None:
         """Tell a tainted node's owner, once, that it waits for somebody else."""

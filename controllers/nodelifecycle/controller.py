@@ -7,8 +7,7 @@ the manager, or alone in a program of your own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from attrs import field, frozen, validators
 
@@ -23,7 +22,7 @@ from controllers.nodelifecycle.witnesses import Witnesses
 from controllers.runtime.cache import NODES
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, BatchWorker, Result, WorkQueue
+from controllers.runtime.queue import Backoff, BatchWorker, FailureHandling, WorkQueue
 from controllers.runtime.run import Periodic, run_until
 from controllers.runtime.write import EventRecorder
 
@@ -35,11 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-A = TypeVar("A")
-
 COMPONENT = "cloud-node-lifecycle-controller"
 IDENTITY = "node-controller"
-_LINGER = 0.02
 _FLOOR = 1.0
 _LONGEST_PAUSE = 60.0
 _BATCH_FETCHERS = 8
@@ -114,7 +110,7 @@ class NodeLifecycleController:
             raise ValueError(f"cloud provider {cloud.provider_name!r} offers no instances: nothing to learn of nodes")
         self._options = options = options or NodeLifecycleOptions()
         self._clock = clock
-        self._metrics = metrics = metrics or Metrics()
+        metrics = metrics or Metrics()
         rest = clients.rest(IDENTITY)
         self._informer = informers.informer(NODES)
         self._recorder = EventRecorder(rest, COMPONENT, clock=clock, metrics=metrics)
@@ -124,15 +120,14 @@ class NodeLifecycleController:
         batch = cloud.max_batch
         witnesses = Witnesses(options.breaker.witnesses * batch, again=_AGAIN * batch)
         self._cases = cases
-        own_metrics = NodeLifecycleMetrics(metrics, cases, witnesses, breaker, clock, options.unknown_event_after)
-        self._own_metrics = own_metrics
+        self._metrics = NodeLifecycleMetrics(metrics, cases, witnesses, breaker, clock, options.unknown_event_after)
         self._permits = Permits(
             self._informer.lister,
             cases,
             witnesses,
             breaker,
             self._recorder,
-            own_metrics,
+            self._metrics,
             clock,
             alarm_after=_ALARM_PERIODS * period,
         )
@@ -168,18 +163,32 @@ class NodeLifecycleController:
                 unknown_after=options.unknown_event_after,
                 out_of_service=options.out_of_service_taint,
             ),
-            own_metrics,
+            self._metrics,
             clock,
         )
+        batching = cloud.batching(_BATCH_FETCHERS)
+        failures: FailureHandling[str] = FailureHandling(expected=(CloudCallError,), noun="node", recall=cloud.outage)
         self._workers = (
-            self._worker(
-                cloud,
+            BatchWorker(
                 queue,
                 self._reconciler.fetch,
                 self._reconciler.reconcile,
-                options.concurrent_node_lifecycle_syncs,
+                batching=batching,
+                threads=options.concurrent_node_lifecycle_syncs,
+                failures=failures,
+                metrics=metrics,
+                clock=clock,
             ),
-            self._worker(cloud, successors, self._reconciler.fetch_successors, self._reconciler.tell_successor, 1),
+            BatchWorker(
+                successors,
+                self._reconciler.fetch_successors,
+                self._reconciler.tell_successor,
+                batching=batching,
+                threads=1,
+                failures=failures,
+                metrics=metrics,
+                clock=clock,
+            ),
         )
 
     def run(self, stop: StopSignal) -> None:
@@ -224,30 +233,6 @@ class NodeLifecycleController:
         if self._options.breaker.enabled:
             self._triggers.call_all_witnesses()
         due = self._triggers.due(survey)
-        self._own_metrics.sweep_began(began, due)
+        self._metrics.sweep_began(began, due)
         self._triggers.enqueue(due)
         log.debug("%d nodes are looked at", len(due))
-
-    def _worker(
-        self,
-        cloud: CloudCalls,
-        queue: WorkQueue[str],
-        fetch: Callable[[Sequence[str], Callable[[str, A], None]], None],
-        reconcile: Callable[[str, A | Exception], Result | None],
-        threads: int,
-    ) -> BatchWorker[str, A]:
-        batched = cloud.max_batch > 1
-        return BatchWorker(
-            queue,
-            fetch,
-            reconcile,
-            max_batch=cloud.max_batch,
-            linger=_LINGER if batched else 0.0,
-            fetchers=_BATCH_FETCHERS if batched else cloud.concurrency,
-            threads=threads,
-            expected=(CloudCallError,),
-            noun="node",
-            recall=cloud.outage,
-            metrics=self._metrics,
-            clock=self._clock,
-        )

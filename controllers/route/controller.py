@@ -20,7 +20,7 @@ from controllers.route.triggers import LIST, LISTING, RouteTriggers
 from controllers.runtime.cache import NODES
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, Worker, WorkQueue
+from controllers.runtime.queue import Backoff, FailureHandling, Worker, WorkQueue
 from controllers.runtime.run import run_until
 from controllers.runtime.write import EventRecorder
 
@@ -135,9 +135,7 @@ class RouteController:
             self._queue,
             reconciler.reconcile,
             threads=options.concurrent_route_syncs,
-            expected=(CloudCallError, RouteConflict),
-            noun="route",
-            recall=cloud.outage,
+            failures=FailureHandling(expected=(CloudCallError, RouteConflict), noun="route", recall=cloud.outage),
             metrics=metrics,
             clock=clock,
         )

@@ -15,7 +15,7 @@ from controllers.cloudcalls import CloudCallError
 from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, TurnLanes, Worker, WorkQueue
+from controllers.runtime.queue import Backoff, FailureHandling, TurnLanes, Worker, WorkQueue
 from controllers.runtime.run import Periodic, run_until
 from controllers.runtime.write import EventRecorder
 from controllers.service.cloudside import CloudSide
@@ -162,9 +162,7 @@ class ServiceController:
                 queue,
                 reconciler.reconcile,
                 threads=syncs,
-                expected=(CloudCallError, CacheBehind),
-                noun="service",
-                recall=cloud.outage,
+                failures=FailureHandling(expected=(CloudCallError, CacheBehind), noun="service", recall=cloud.outage),
                 metrics=metrics,
                 clock=clock,
             ),

@@ -10,16 +10,18 @@ Read first: `workqueue.py`, `worker.py`, `outcomes.py`. Imports the wing `api` o
 from controllers.runtime.queue.core import ShutDown
 from controllers.runtime.queue.failurelog import seconds_text
 from controllers.runtime.queue.items import Backoff
-from controllers.runtime.queue.outcomes import DONE, Parked, Result, TerminalError
+from controllers.runtime.queue.outcomes import DONE, FailureHandling, Parked, Result, TerminalError
 from controllers.runtime.queue.progress import bounded
 from controllers.runtime.queue.turns import TurnLanes
-from controllers.runtime.queue.worker import BatchWorker, Worker
+from controllers.runtime.queue.worker import Batching, BatchWorker, Worker
 from controllers.runtime.queue.workqueue import WorkQueue
 
 __all__ = [
     "Backoff",
     "BatchWorker",
+    "Batching",
     "DONE",
+    "FailureHandling",
     "Parked",
     "Result",
     "ShutDown",

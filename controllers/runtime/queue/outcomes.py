@@ -37,7 +37,18 @@ from controllers.runtime.queue.failurelog import FailureLog, seconds_text
 from controllers.runtime.queue.stranded import Stranded
 from controllers.runtime.queue.workqueue import WorkQueue
 
-__all__ = ["DONE", "Aborted", "Parked", "Recall", "Result", "Settler", "TerminalError", "aborted", "one_line"]
+__all__ = [
+    "DONE",
+    "Aborted",
+    "FailureHandling",
+    "Parked",
+    "Recall",
+    "Result",
+    "Settler",
+    "TerminalError",
+    "aborted",
+    "one_line",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -103,36 +114,45 @@ class Recall(Protocol):
         """It waits no longer, or not for this."""
 
 
-class Settler(Generic[K]):
-    """Runs reconciles and settles what comes of them. Thread-safe.
+@frozen(kw_only=True)
+class FailureHandling(Generic[K]):
+    """What is done about runs that fail, besides another try."""
 
-    `on_error(key, error)` is called for every exception, Parked and TerminalError among them, while the key is still
-    closed to others; what it raises is logged. Exceptions of the classes in `expected` (besides ApiError,
-    CloudProviderError, TerminalError and OSError) are logged without their stack; others with it, as they look like
-    mistakes in the code. What fails again and again is told in few lines (`failurelog.py`), where `noun` says what the
-    keys are. `recall` may bring keys back before their back-off ends.
-    """
+    on_error: Callable[[K, Exception], None] | None = None
+    """Called for every exception, Parked and TerminalError among them, while the key is still closed to others; what it
+    raises is logged."""
+
+    expected: tuple[type[Exception], ...] = ()
+    """Exceptions of these classes, and ApiError, CloudProviderError, TerminalError and OSError, are logged without the
+    stack; others with it, as they look like mistakes in the code."""
+
+    noun: str = "key"
+    """What the keys are, for the log: what fails again and again is told in few lines (`failurelog.py`)."""
+
+    recall: Recall | None = None
+    """May bring keys back before their back-off ends."""
+
+
+class Settler(Generic[K]):
+    """Runs reconciles and settles what comes of them. Thread-safe."""
 
     def __init__(
         self,
         queue: WorkQueue[K],
+        failures: FailureHandling[K],
         *,
-        on_error: Callable[[K, Exception], None] | None,
-        expected: tuple[type[Exception], ...] = (),
         metrics: Metrics,
         clock: Clock,
-        noun: str = "key",
-        recall: Recall | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._queue = queue
         self._chance = chance
         self._name = queue.name
-        self._on_error = on_error
-        self._failures: FailureLog[K] = FailureLog(queue.name, logger, clock=clock, noun=noun)
-        self._recall = recall
+        self._on_error = failures.on_error
+        self._failures: FailureLog[K] = FailureLog(queue.name, logger, clock=clock, noun=failures.noun)
+        self._recall = failures.recall
         self._stranded: Stranded[K] = Stranded(self._return)
-        self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *expected)
+        self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *failures.expected)
         self._clock = clock
         self.last_settled = clock.monotonic()
         runs = metrics.counter("controller_reconcile_total", "Reconciles by their result.", ["name", "result"])

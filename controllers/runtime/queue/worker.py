@@ -8,16 +8,17 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
+from attrs import evolve, field, frozen, validators
 from prometheus_client import Counter
 
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue.batchanswers import Answers, Batch
+from controllers.runtime.queue.fetchbuffer import Batch, FetchBuffer
 from controllers.runtime.queue.outcomes import (
     DONE,
     Aborted,
+    FailureHandling,
     Parked,
-    Recall,
     Result,
     Settler,
     TerminalError,
@@ -32,6 +33,7 @@ __all__ = [
     "DONE",
     "Aborted",
     "BatchWorker",
+    "Batching",
     "NotAnswered",
     "Parked",
     "Result",
@@ -56,10 +58,9 @@ class NotAnswered(Exception):
 class _Working(Generic[K]):
     """What both workers share: their threads' life and how it is seen from outside."""
 
-    def __init__(self, queue: WorkQueue[K], settler: Settler[K], stall_after: float, clock: Clock) -> None:
+    def __init__(self, queue: WorkQueue[K], settler: Settler[K], clock: Clock) -> None:
         self._queue = queue
         self._settler = settler
-        self._stall_after = stall_after
         self._progress = Progress(clock)
         self._clock = clock
         self._pools: list[LoopThreads[Any]] = []
@@ -123,11 +124,11 @@ class _Working(Generic[K]):
         if missing:
             return name, False, f"{missing} of {sum(pool.count for pool in self._pools)} threads are gone"
         busy, what = self._progress.longest()
-        if busy > self._stall_after:
+        if busy > STALL_AFTER:
             return name, False, f"{what} has been worked on for {busy:.0f} s, waits for the cloud aside"
         waits = self._queue.oldest_waiting()
         idle = self._clock.monotonic() - self._settler.last_settled
-        if min(waits, idle) > self._stall_after and not self._progress.active():
+        if min(waits, idle) > STALL_AFTER and not self._progress.active():
             return name, False, f"{len(self._queue)} keys wait, and none was finished for {idle:.0f} s"
         seconds = self._queue.oldest_running().seconds
         parked = len(self._queue.parked())
@@ -138,11 +139,7 @@ class _Working(Generic[K]):
 
 
 class Worker(_Working[K]):
-    """Up to `threads` threads that run ``reconcile(key)`` for the keys of a queue; never two at once for one key.
-
-    For `on_error`, `expected`, `noun` and `recall` see `outcomes.Settler`. `stall_after` (seconds) is when `health`
-    turns bad.
-    """
+    """Up to `threads` threads that run ``reconcile(key)`` for the keys of a queue; never two at once for one key."""
 
     def __init__(
         self,
@@ -150,18 +147,12 @@ class Worker(_Working[K]):
         reconcile: Callable[[K], Result | None],
         *,
         threads: int,
-        on_error: Callable[[K, Exception], None] | None = None,
-        expected: tuple[type[Exception], ...] = (),
-        stall_after: float = STALL_AFTER,
-        noun: str = "key",
-        recall: Recall | None = None,
+        failures: FailureHandling[K] | None = None,
         metrics: Metrics,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        settler = Settler(
-            queue, on_error=on_error, expected=expected, metrics=metrics, clock=clock, noun=noun, recall=recall
-        )
-        super().__init__(queue, settler, stall_after, clock)
+        settler = Settler(queue, failures or FailureHandling(), metrics=metrics, clock=clock)
+        super().__init__(queue, settler, clock)
         self._reconcile = reconcile
         restarts = _restarts(metrics).labels(queue.name)
         self._pools = [LoopThreads(queue.name, threads, queue.get, self._work, clock=clock, restarts=restarts)]
@@ -174,15 +165,31 @@ class Worker(_Working[K]):
             return self._reconcile(key)
 
 
+@frozen(kw_only=True)
+class Batching:
+    """How many keys are asked about at once, and by how many threads."""
+
+    max_batch: int = field(validator=validators.ge(1))
+    """Keys of one fetch."""
+
+    linger: float = field(validator=validators.ge(0))
+    """Seconds to wait for a batch to fill."""
+
+    fetchers: int
+    """Fetches under way at once."""
+
+    max_answers: int | None = field(default=None, validator=validators.optional(validators.ge(1)))
+    """Answers that may wait for a reconcile thread before no further batch is begun; None: twice a batch or the
+    threads, whichever is more."""
+
+
 class BatchWorker(_Working[K], Generic[K, A]):
     """Fetchers that ask for batches of keys, and threads that run ``reconcile(key, answer)`` for each answer.
 
-    Threads of both kinds start with the work and end without it (`threads.py`).
-    `fetchers` threads take up to `max_batch` keys (waiting `linger` seconds for the batch to fill) and call
+    Threads of both kinds start with the work and end without it (`threads.py`). A fetcher takes keys and calls
     ``fetch(keys, deliver)``. Fetch calls ``deliver(key, answer)`` once for each key, as the answers come, from any
     thread; an exception is an answer too. Keys that have none when fetch returns or raises are settled as failed. Each
-    answer goes to one of `threads` threads. While `max_answers` answers wait for them (default: twice a batch or
-    the threads, whichever is more), no further batch is begun.
+    answer goes to one of `threads` threads.
     """
 
     def __init__(
@@ -191,35 +198,20 @@ class BatchWorker(_Working[K], Generic[K, A]):
         fetch: Callable[[Sequence[K], Callable[[K, A | Exception], None]], None],
         reconcile: Callable[[K, A | Exception], Result | None],
         *,
-        max_batch: int,
-        linger: float,
-        fetchers: int,
+        batching: Batching,
         threads: int,
-        max_answers: int | None = None,
-        on_error: Callable[[K, Exception], None] | None = None,
-        expected: tuple[type[Exception], ...] = (),
-        stall_after: float = STALL_AFTER,
-        noun: str = "key",
-        recall: Recall | None = None,
+        failures: FailureHandling[K] | None = None,
         metrics: Metrics,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        if max_batch < 1 or not linger >= 0:
-            raise ValueError(f"{queue.name}: max_batch must be at least 1 and linger at least 0")
-        if max_answers is None:
-            max_answers = 2 * max(max_batch, threads)
-        elif max_answers < 1:
-            raise ValueError(f"{queue.name}: max_answers must be at least 1")
-        expected = (NotAnswered, *expected)
-        settler = Settler(
-            queue, on_error=on_error, expected=expected, metrics=metrics, clock=clock, noun=noun, recall=recall
-        )
-        super().__init__(queue, settler, stall_after, clock)
+        failures = failures or FailureHandling()
+        failures = evolve(failures, expected=(NotAnswered, *failures.expected))
+        super().__init__(queue, Settler(queue, failures, metrics=metrics, clock=clock), clock)
         self._fetch = fetch
         self._reconcile = reconcile
-        self._max_batch = max_batch
-        self._linger = linger
-        self._answers: Answers[K, A | Exception] = Answers(max_answers, clock)
+        self._batching = batching
+        limit = batching.max_answers or 2 * max(batching.max_batch, threads)
+        self._answers: FetchBuffer[K, A | Exception] = FetchBuffer(limit, clock)
         name = queue.name
         self._strays = metrics.counter(
             "controller_stray_answers_total",
@@ -231,13 +223,13 @@ class BatchWorker(_Working[K], Generic[K, A]):
         ).labels(name).set_function(self._answers.__len__)
         restarts = _restarts(metrics).labels(name)
         self._pools = [
-            LoopThreads(f"{name}-fetch", fetchers, self._batch, self._ask_for, clock=clock, restarts=restarts),
+            LoopThreads(f"{name}-fetch", batching.fetchers, self._batch, self._ask_for, clock=clock, restarts=restarts),
             LoopThreads(name, threads, self._answers.take, self._work, clock=clock, restarts=restarts),
         ]
 
     def _batch(self, timeout: float | None) -> list[K] | None:
         self._answers.wait_room()
-        return self._queue.get_many(self._max_batch, self._linger, timeout) or None
+        return self._queue.get_many(self._batching.max_batch, self._batching.linger, timeout) or None
 
     def _ask_for(self, keys: Sequence[K]) -> None:
         name = self._queue.name

@@ -13,7 +13,7 @@ from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.clock import ClockEvent
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Backoff, WorkQueue
-from controllers.runtime.queue.outcomes import Settler
+from controllers.runtime.queue.outcomes import FailureHandling, Settler
 from controllers.runtime.queue.stranded import SPREAD
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import Call
@@ -83,7 +83,7 @@ class TestKeys:
         clock, metrics = FakeClock(), Metrics()
         server = Reachability(clock)
         queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics, backoff=Backoff(60.0, 60.0, 0.0))
-        settler = Settler(queue, on_error=None, metrics=metrics, clock=clock)
+        settler = Settler(queue, FailureHandling(), metrics=metrics, clock=clock)
         for key in ("lost", "refused", "mended"):
             queue.add(key)
         for _ in range(3):
@@ -112,7 +112,7 @@ class TestKeys:
         clock, metrics = FakeClock(), Metrics()
         server = Reachability(clock)
         queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics, backoff=Backoff(60.0, 60.0, 0.0))
-        settler = Settler(queue, on_error=None, metrics=metrics, clock=clock)
+        settler = Settler(queue, FailureHandling(), metrics=metrics, clock=clock)
         for key in ("early", "late"):
             queue.add(key)
         assert [queue.get(0), queue.get(0)] == ["early", "late"]

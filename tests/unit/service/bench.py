@@ -15,7 +15,7 @@ from controllers.runtime.api import ApiError
 from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Backoff, WorkQueue
-from controllers.runtime.queue.outcomes import Settler
+from controllers.runtime.queue.outcomes import FailureHandling, Settler
 from controllers.service.cloudside import CloudSide
 from controllers.service.cluster import CacheBehind, ServiceAPI
 from controllers.service.identity import ClusterIdentity
@@ -127,8 +127,8 @@ class Bench:
             chance=lambda: 1.0,
         )
         expected = (CloudCallError, CacheBehind)
-        self._settler = Settler(self.queue, on_error=None, expected=expected, metrics=self.metrics, clock=clock)
-        self._node_settler = Settler(self.node_queue, on_error=None, metrics=self.metrics, clock=clock)
+        self._settler = Settler(self.queue, FailureHandling(expected=expected), metrics=self.metrics, clock=clock)
+        self._node_settler = Settler(self.node_queue, FailureHandling(), metrics=self.metrics, clock=clock)
         self.server.log.clear()
         for name, raw in sorted(self.server.nodes.items()):
             self.nodes.objects[name] = listed = NODES.parse(copy.deepcopy(raw))

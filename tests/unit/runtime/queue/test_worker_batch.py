@@ -10,9 +10,18 @@ import pytest
 
 from cloudprovider.errors import Throttled
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, BatchWorker, Parked, Result, ShutDown, WorkQueue
-from controllers.runtime.queue.batchanswers import Answers, Batch
-from controllers.runtime.queue.worker import NotAnswered
+from controllers.runtime.queue import (
+    Backoff,
+    Batching,
+    BatchWorker,
+    FailureHandling,
+    Parked,
+    Result,
+    ShutDown,
+    WorkQueue,
+)
+from controllers.runtime.queue.fetchbuffer import Batch, FetchBuffer
+from controllers.runtime.queue.worker import STALL_AFTER, NotAnswered
 from tests.support.clock import FakeClock
 
 LIMIT = 10.0  # seconds of real time until a test gives up
@@ -49,14 +58,16 @@ class Bench:
 
     def start(self, fetch: Fetch | None = None, **changes: Any) -> BatchWorker[str, str]:
         options: dict[str, Any] = {"max_batch": 10, "linger": 0.0, "fetchers": 1, "threads": 2, **changes}
+        threads = options.pop("threads")
         self.worker = BatchWorker(
             self.queue,
             fetch or self.fetch,
             self.reconcile,
-            on_error=lambda key, error: self.reported.put((key, error)),
+            batching=Batching(**options),
+            threads=threads,
+            failures=FailureHandling(on_error=lambda key, error: self.reported.put((key, error))),
             metrics=self.metrics,
             clock=self.clock,
-            **options,
         )
         self.worker.start()
         return self.worker
@@ -372,13 +383,13 @@ class TestStop:
             bench.fetch(keys, deliver)
 
         bench.add("a")
-        worker = bench.start(fetch, stall_after=60.0)
+        worker = bench.start(fetch)
         taken(bench.batches, 1)
-        bench.clock.advance(61.0)
+        bench.clock.advance(STALL_AFTER + 1.0)
         assert worker.health() == (
             "Nodes",
             False,
-            "a batch of 1 keys (a, ...) has been worked on for 61 s, waits for the cloud aside",
+            "a batch of 1 keys (a, ...) has been worked on for 181 s, waits for the cloud aside",
         )
         hung.set()
         assert bench.queue.wait_drained()
@@ -402,7 +413,7 @@ def test_senseless_options_are_refused(bench: Bench, options: dict[str, Any], wh
 
 
 def test_a_closed_store_of_answers() -> None:
-    answers: Answers[str, str] = Answers(limit=1)
+    answers: FetchBuffer[str, str] = FetchBuffer(limit=1)
     assert answers.put("a", "x")
     answers.close()
     answers.wait_room()
@@ -412,7 +423,7 @@ def test_a_closed_store_of_answers() -> None:
 
 
 def test_a_batch_tells_which_keys_it_misses_in_order() -> None:
-    answers: Answers[str, str] = Answers(limit=1)
+    answers: FetchBuffer[str, str] = FetchBuffer(limit=1)
     strays: list[str] = []
     batch = Batch("q", ("c", "a", "b"), answers, strays.append)
     batch.deliver("a", "x")

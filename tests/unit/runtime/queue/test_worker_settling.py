@@ -13,7 +13,7 @@ from cloudprovider.errors import InstanceNotFound, RetryError, Throttled
 from controllers.runtime.api import TooManyRequests
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import DONE, Backoff, Parked, Result, TerminalError, WorkQueue
-from controllers.runtime.queue.outcomes import Aborted, Settler, one_line
+from controllers.runtime.queue.outcomes import Aborted, FailureHandling, Settler, one_line
 from tests.support.clock import FakeClock
 
 
@@ -30,7 +30,7 @@ class Bench:
         self.reported: list[tuple[str, Exception]] = []
         self.settler = Settler(
             self.queue,
-            on_error=lambda key, error: self.reported.append((key, error)),
+            FailureHandling(on_error=lambda key, error: self.reported.append((key, error))),
             metrics=self.metrics,
             clock=self.clock,
             chance=lambda: self.chance,
@@ -247,7 +247,7 @@ class TestParked:
         def report(key: str, error: Exception) -> None:
             raise SystemExit("a recorder that ends threads")
 
-        settler = Settler(bench.queue, on_error=report, metrics=bench.metrics, clock=bench.clock)
+        settler = Settler(bench.queue, FailureHandling(on_error=report), metrics=bench.metrics, clock=bench.clock)
         call: Future[None] = Future()
         with pytest.raises(SystemExit):
             settler.settle("a", Parked(call))
@@ -275,7 +275,7 @@ class TestNothingIsLost:
         def report(key: str, error: Exception) -> None:
             raise RuntimeError("the recorder is broken")
 
-        settler = Settler(bench.queue, on_error=report, metrics=bench.metrics, clock=bench.clock)
+        settler = Settler(bench.queue, FailureHandling(on_error=report), metrics=bench.metrics, clock=bench.clock)
         settler.settle("a", KeyError("x"))
         assert bench.queue.num_requeues("a") == 1
         assert bench.next_run() == 1.0
@@ -288,7 +288,7 @@ class TestNothingIsLost:
             bench.queue.add(key)
             seen.append(bench.queue.get(0))
 
-        settler = Settler(bench.queue, on_error=report, metrics=bench.metrics, clock=bench.clock)
+        settler = Settler(bench.queue, FailureHandling(on_error=report), metrics=bench.metrics, clock=bench.clock)
         settler.settle("a", KeyError("x"))
         assert seen == [None]
         assert bench.next_run() == 0.0
@@ -349,7 +349,7 @@ class TestLog:
     def test_the_delay_told_is_the_true_one(self, caplog: pytest.LogCaptureFixture) -> None:
         clock = FakeClock()
         queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=Metrics(), floor=1.0)
-        settler = Settler(queue, on_error=None, metrics=Metrics(), clock=clock)
+        settler = Settler(queue, FailureHandling(), metrics=Metrics(), clock=clock)
         queue.add("a")
         queue.get(0)
         settler.settle("a", InstanceNotFound("no instance"))
@@ -372,7 +372,7 @@ class TestLog:
 
     def test_errors_named_as_expected(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         settler = Settler(
-            bench.queue, on_error=None, expected=(ZeroDivisionError,), metrics=bench.metrics, clock=bench.clock
+            bench.queue, FailureHandling(expected=(ZeroDivisionError,)), metrics=bench.metrics, clock=bench.clock
         )
         settler.settle("a", ZeroDivisionError("x"))
         assert [bool(record.exc_info) for record in caplog.records] == [False]

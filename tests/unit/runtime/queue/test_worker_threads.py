@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import BatchWorker, Worker, WorkQueue
+from controllers.runtime.queue import Batching, BatchWorker, Worker, WorkQueue
 from controllers.runtime.queue.threads import IDLE_SECONDS
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
@@ -97,9 +97,7 @@ def test_fetchers_without_batches_end_too(bench: Bench) -> None:
         bench.queue,
         fetch,
         lambda key, answer: None,
-        max_batch=1,
-        linger=0.0,
-        fetchers=COUNT,
+        batching=Batching(max_batch=1, linger=0.0, fetchers=COUNT),
         threads=1,
         metrics=bench.metrics,
         clock=bench.clock,

@@ -1,4 +1,4 @@
-"""Between stages 5 and 4: answers of the cloud on their way from a batch's fetch to the reconcile of each key.
+"""Between stages 5 and 4: the buffer for the cloud's answers, from a batch's fetch to each key's reconcile.
 
 Used by ``worker.BatchWorker``. Fetch functions deliver from any thread at any time, and are not trusted to do it right.
 """
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
 from controllers.runtime.queue.workqueue import ShutDown
 
-__all__ = ["Answers", "Batch"]
+__all__ = ["Batch", "FetchBuffer"]
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ K = TypeVar("K", bound=Hashable)
 A = TypeVar("A")
 
 
-class Answers(Generic[K, A]):
+class FetchBuffer(Generic[K, A]):
     """A queue of (key, answer) pairs, first in first out, that says when it holds enough. Thread-safe.
 
     It never refuses or blocks a delivery, as that would hold up a thread of the vendor pool. The bound is kept by those
@@ -83,7 +83,7 @@ class Batch(Generic[K, A]):
     when the key has been requeued already).
     """
 
-    def __init__(self, name: str, keys: Sequence[K], answers: Answers[K, A], stray: Callable[[str], None]) -> None:
+    def __init__(self, name: str, keys: Sequence[K], answers: FetchBuffer[K, A], stray: Callable[[str], None]) -> None:
         self._name = name
         self._keys = keys
         self._answers = answers
