@@ -5,18 +5,35 @@ Names are loaded when they are first used, so that `main` answers --help without
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
+from controllers.lazy import lazy
+
 if TYPE_CHECKING:
-    from controllers.app.catalog import CATALOG, Context, Controller, ControllerEntry
+    from controllers.app.catalog import CATALOG
     from controllers.app.cli import main
     from controllers.app.config import parse
+    from controllers.app.entry import Context, Controller, ControllerEntry, Rule
     from controllers.app.host import Host, hosting
     from controllers.app.manager import Manager, ManagerError
-    from controllers.app.options import ManagerOptions, Options, option
+    from controllers.app.options import ManagerOptions, Options
     from controllers.app.process import run_until_signal
     from controllers.app.serving import HealthServer
+else:
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "catalog": ["CATALOG"],
+            "cli": ["main"],
+            "config": ["parse"],
+            "entry": ["Context", "Controller", "ControllerEntry", "Rule"],
+            "host": ["Host", "hosting"],
+            "manager": ["Manager", "ManagerError"],
+            "options": ["ManagerOptions", "Options"],
+            "process": ["run_until_signal"],
+            "serving": ["HealthServer"],
+        },
+    )
 
 __all__ = [
     # the program
@@ -37,34 +54,5 @@ __all__ = [
     "ControllerEntry",
     "Context",
     "Controller",
-    "option",
+    "Rule",
 ]
-
-_HOMES = {
-    "main": "cli",
-    "Manager": "manager",
-    "ManagerError": "manager",
-    "ManagerOptions": "options",
-    "Options": "options",
-    "parse": "config",
-    "hosting": "host",
-    "Host": "host",
-    "run_until_signal": "process",
-    "HealthServer": "serving",
-    "CATALOG": "catalog",
-    "ControllerEntry": "catalog",
-    "Context": "catalog",
-    "Controller": "catalog",
-    "option": "options",
-}
-
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

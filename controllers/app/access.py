@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from cloudprovider.host import StopSignal
-from controllers.app.catalog import Rule
+from controllers.app.entry import Rule
 from controllers.app.serving import Check
 from controllers.runtime.api import ApiError, RestClient
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import importlib_metadata
 
 from controllers.app import logs
-from controllers.app.catalog import CATALOG, ControllerEntry
+from controllers.app.catalog import CATALOG
 from controllers.app.config import Outcome, parse, table
-from controllers.app.goflags import BOOL, VERSION, Flag
+from controllers.app.entry import ControllerEntry
 from controllers.app.options import SECTIONS, Options
+from controllers.options import BOOL, VERSION, Flag
 
 if TYPE_CHECKING:
     from cloudprovider import CloudConfig, Interface

@@ -1,23 +1,23 @@
 """From argv to checked options: the table of flags of one run, and everything that is wrong with what was given.
 
-Stage: before the first one, no I/O. Data comes from argv, `options.py` and the catalog; it goes to `cli.py`, which
-prints the problems and ends with 2, or hands the options to the manager.
+Stage: before the first one, no I/O. Data comes from argv and from the classes of options of the manager and of the
+catalog; it goes to `cli.py`, which prints the problems and ends with 2, or hands the options to the manager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
 from controllers.app import goflags
-from controllers.app.catalog import ControllerEntry, flag_classes, problems_of
-from controllers.app.goflags import BOOL, VERSION, Flag, Parsed
-from controllers.app.later import later_flags
-from controllers.app.options import FLAG, ManagerOptions, Options, flags_of, one_of
-
-T = TypeVar("T")
+from controllers.app.entry import ControllerEntry, problems_of
+from controllers.app.goflags import Parsed
+from controllers.app.options import ManagerOptions, Options
+from controllers.app.unsupported import unsupported_flags
+from controllers.cloudcalls.options import CloudCallOptions
+from controllers.options import BOOL, VERSION, Flag, fill, flags_of, one_of
 
 
 @attrs.frozen
@@ -35,15 +35,26 @@ class Outcome:
     """The name asked for, also when there are problems."""
 
 
+def option_classes(catalog: Sequence[ControllerEntry]) -> list[type[Any]]:
+    """The classes of options besides the manager's own, each once."""
+    return list(dict.fromkeys([CloudCallOptions, *(kind for entry in catalog for kind in entry.options)]))
+
+
 def table(catalog: Sequence[ControllerEntry], default_provider: str | None = None) -> list[Flag[Any]]:
-    """Every flag that is taken, each once: the manager's and those of all controllers in the catalog."""
-    rows = flags_of(ManagerOptions)
-    for kind in flag_classes(catalog):
-        rows += flags_of(kind)
+    """Every flag that is taken, each once: the manager's and those of all controllers in the catalog.
+
+    Raises ValueError where two classes declare one flag in different ways: a mistake of the program.
+    """
+    rows: dict[str, Flag[Any]] = {}
+    kinds: list[type[Any]] = [ManagerOptions, *option_classes(catalog)]
+    for kind in kinds:
+        for row in flags_of(kind):
+            if rows.setdefault(row.name, row) != row:
+                raise ValueError(f"{kind.__name__} declares --{row.name}, which another class declares differently")
     known = ", ".join(entry.name for entry in catalog)
     off = ", ".join(entry.name for entry in catalog if not entry.on_by_default) or "none"
     changed = []
-    for row in rows:
+    for row in rows.values():
         if row.name == "cloud-provider" and default_provider:
             row = attrs.evolve(row, default=default_provider)
         elif row.name == "controllers":
@@ -57,13 +68,13 @@ def table(catalog: Sequence[ControllerEntry], default_provider: str | None = Non
 
 def parse(argv: Sequence[str], catalog: Sequence[ControllerEntry], default_provider: str | None = None) -> Outcome:
     """Turn argv into options, or into the list of all that is wrong with it. Pure; never raises for bad input."""
-    parsed = goflags.parse([*table(catalog, default_provider), *later_flags()], argv)
+    parsed = goflags.parse([*table(catalog, default_provider), *unsupported_flags()], argv)
     values = parsed.values
     problems = (*parsed.problems, *_across(parsed, catalog))
     options: Options | None = None
     if not problems:
-        own = {kind: _build(kind, values) for kind in flag_classes(catalog)}
-        options = Options(_build(ManagerOptions, values), own)
+        own = {kind: fill(kind, values) for kind in option_classes(catalog)}
+        options = Options(fill(ManagerOptions, values), own)
     return Outcome(
         options=options,
         problems=problems,
@@ -72,11 +83,6 @@ def parse(argv: Sequence[str], catalog: Sequence[ControllerEntry], default_provi
         version=values["version"],
         cloud_provider=values["cloud-provider"],
     )
-
-
-def _build(kind: type[T], values: Mapping[str, Any]) -> T:
-    fields = {field.name: field.metadata[FLAG].name for field in attrs.fields(cast(Any, kind))}
-    return kind(**{name: values[flag] for name, flag in fields.items()})
 
 
 def _across(parsed: Parsed, catalog: Sequence[ControllerEntry]) -> list[str]:

@@ -1,6 +1,6 @@
 """Go's command-line syntax: from argv to raw values, with every problem collected.
 
-Stage: before the first one, no I/O. Data comes from `sys.argv` by way of `options.py`, which owns the table of
+Stage: before the first one, no I/O. Data comes from `sys.argv` by way of `config.py`, which makes the table of
 flags; it goes back there as one `Parsed`. argparse is not used for parsing because it stops at the first problem
 and reads `--controllers -route` as two flags; `cli.py` uses it for the help text.
 
@@ -12,52 +12,13 @@ value that begins with `--` must be joined with `=`, so that a forgotten value c
 
 from __future__ import annotations
 
-import csv
 import difflib
-import math
-import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
-import durationpy
 
-T = TypeVar("T")
-
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-_INT32 = range(-(2**31), 2**31)
-_DURATION = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)", re.ASCII)
-_NUMBER = re.compile(r"[+-]?[0-9a-zA-Z_.+-]+")
-
-
-@attrs.frozen
-class Kind(Generic[T]):
-    """How one type of value is written: `parse` raises ValueError with a sentence, `show` is its inverse."""
-
-    metavar: str
-    parse: Callable[[str], T]
-    show: Callable[[T], str]
-    bare: str | None = None
-    """What the flag means when it is given without a value; None: a value is required."""
-    repeated: bool = False
-    """True: a second occurrence adds to the first one's value instead of replacing it."""
-
-
-@attrs.frozen
-class Flag(Generic[T]):
-    """One row of the table of flags. `check` returns what is wrong with a well-formed value, or None."""
-
-    name: str
-    kind: Kind[T]
-    default: T
-    section: str
-    help: str
-    check: Callable[[T], str | None] | None = None
-    shorthand: str = ""
-    deprecated: str = ""
-    refused: str = ""
-    """Not empty: the flag is known, this version does not take it, and this says why."""
+from controllers.options import Flag, display
 
 
 @attrs.frozen
@@ -84,7 +45,7 @@ class _Parser:
     def __init__(self, flags: Iterable[Flag[Any]]) -> None:
         self._flags = {flag.name: flag for flag in flags}
         self._short = {flag.shorthand: flag for flag in self._flags.values() if flag.shorthand}
-        self._values = {name: flag.default for name, flag in self._flags.items() if not flag.refused}
+        self._values = {name: flag.default for name, flag in self._flags.items() if not flag.unsupported}
         self._given: set[str] = set()
         self._failed: set[str] = set()
         self._problems: list[str] = []
@@ -160,8 +121,8 @@ class _Parser:
             shown = f"{written}={display(raw)}"
         else:
             shown = f"{written}={display(raw)}"
-        if flag.refused:
-            return self._fail(flag, f"{written}: {flag.refused}", used)
+        if flag.unsupported:
+            return self._fail(flag, f"{written}: {flag.unsupported}", used)
         try:
             value = flag.kind.parse(raw)
         except ValueError as error:
@@ -186,97 +147,3 @@ class _Parser:
         near = difflib.get_close_matches(written[2:].replace("_", "-"), self._flags, n=1, cutoff=0.75)
         hint = f"; did you mean --{near[0]}?" if near else ""
         self._problems.append(f"{display(written)}: there is no such flag{hint}")
-
-
-def display(value: str) -> str:
-    """A flag's value as it may be shown: on one line, at most 80 characters, without a URL's user and password."""
-    value = re.sub(r"(?<=://)[^/@]*@", "...@", value)
-    value = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in value)
-    return value if len(value) <= 80 else value[:77] + "..."
-
-
-def _parse_bool(raw: str) -> bool:
-    if raw in _TRUE:
-        return True
-    if raw in _FALSE:
-        return False
-    raise ValueError("must be true or false")
-
-
-def _plain(raw: str) -> str:
-    """Python's own parsers also take spaces and digits of other scripts; Go's do not."""
-    if not _NUMBER.fullmatch(raw):
-        raise ValueError(raw)
-    return raw
-
-
-def _parse_int(raw: str) -> int:
-    try:
-        value = int(_plain(raw), 0)
-    except ValueError:
-        raise ValueError("must be a whole number") from None
-    if value not in _INT32:
-        raise ValueError("must fit in 32 bits")
-    return value
-
-
-def _parse_float(raw: str) -> float:
-    try:
-        value = float(_plain(raw))
-    except ValueError:
-        raise ValueError("must be a number") from None
-    if not math.isfinite(value):
-        raise ValueError("must be a finite number")
-    return value
-
-
-def _parse_duration(raw: str) -> float:
-    # durationpy alone lets "1m,30s" and units that Go lacks pass.
-    if not _DURATION.fullmatch(raw):
-        raise ValueError("must be a duration such as 300ms, 10s or 1m30s")
-    try:
-        seconds: float = durationpy.from_str(raw).total_seconds()
-    except durationpy.DurationError:
-        seconds = math.inf  # well-formed, so out of its range
-    if abs(seconds) > 2**63 / 1e9:
-        raise ValueError("must be less than 292 years")
-    return seconds
-
-
-def show_duration(seconds: float) -> str:
-    """Seconds as Go prints them: 1m30s, 500ms, 5m0s, 0s."""
-    if seconds < 0:
-        return "-" + show_duration(-seconds)
-    whole, fraction = divmod(round(seconds * 1e6), 1_000_000)
-    if not whole:
-        return f"{fraction / 1000:g}ms" if fraction else "0s"
-    minutes, second = divmod(whole, 60)
-    hours, minute = divmod(minutes, 60)
-    last = f"{second + fraction / 1e6:.6f}".rstrip("0").rstrip(".") + "s"
-    if hours:
-        return f"{hours}h{minute}m{last}"
-    return f"{minute}m{last}" if minute else last
-
-
-def _parse_list(raw: str) -> tuple[str, ...]:
-    """Comma-separated with CSV quoting, as pflag's string slice; spaces around names are not part of them."""
-    if not raw:
-        return ()
-    try:
-        rows = list(csv.reader([raw], strict=True))
-    except csv.Error:
-        raise ValueError("must be a comma-separated list") from None
-    return tuple(word.strip() for word in rows[0])
-
-
-STRING: Kind[str] = Kind("TEXT", str, str)
-NAME: Kind[str] = Kind("NAME", str, str)
-PATH: Kind[str] = Kind("PATH", str, str)
-URL: Kind[str] = Kind("URL", str, str)
-ADDRESS: Kind[str] = Kind("IP:PORT", str, str)
-VERSION: Kind[str] = Kind("true|false|raw", str, str, bare="true")
-INT: Kind[int] = Kind("INT", _parse_int, str)
-FLOAT: Kind[float] = Kind("NUMBER", _parse_float, lambda value: f"{value:g}")
-BOOL: Kind[bool] = Kind("true|false", _parse_bool, lambda value: "true" if value else "false", bare="true")
-DURATION: Kind[float] = Kind("DURATION", _parse_duration, show_duration)
-LIST: Kind[tuple[str, ...]] = Kind("NAME,...", _parse_list, ",".join, repeated=True)

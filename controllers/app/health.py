@@ -25,7 +25,7 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import seconds_text
 
 if TYPE_CHECKING:
-    from controllers.app.catalog import Controller
+    from controllers.app.entry import Controller
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.cache import InformerFactory
 

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from cloudprovider import CloudConfig, Interface, StopSignal
 from cloudprovider.masking import safe_cause
-from controllers.app.catalog import Controller
+from controllers.app.entry import Controller
 from controllers.app.listers import InformerListers
 from controllers.app.manager import ManagerError
 from controllers.cloudcalls import CloudCallOptions, CloudCalls

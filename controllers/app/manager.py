@@ -16,11 +16,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import attrs
+
 from cloudprovider import CloudConfig, Interface, StopSignal
 from cloudprovider.masking import safe_cause
 from controllers.app.access import AccessCheck
 from controllers.app.apiserver import ServerCheck
-from controllers.app.catalog import CATALOG, Context, Controller, ControllerEntry, HoldsBack, enabled
+from controllers.app.catalog import CATALOG
+from controllers.app.entry import Context, Controller, ControllerEntry, HoldsBack, enabled
 from controllers.app.groups import Groups, Part
 from controllers.app.health import Health
 from controllers.app.listers import InformerListers
@@ -251,14 +254,7 @@ class Manager:
         return True
 
     def _gateway(self) -> CloudCalls:
-        given = self._options.manager
-        options = CloudCallOptions(
-            timeout=given.cloud_api_timeout,
-            concurrency=given.cloud_api_concurrency,
-            qps=given.cloud_api_qps,
-            burst=given.cloud_api_burst,
-            cache_ttl=_POLL,
-        )
+        options = attrs.evolve(self._options.of(CloudCallOptions), cache_ttl=_POLL)
         cloud = CloudCalls(self._provider, options=options, metrics=self.metrics, clock=self._clock)
         self._groups.add(
             "cloud calls", Part("cloud calls", lambda s: cloud.close(min(s, _CANCELLED)), cloud.cancel_running)

@@ -1,71 +1,41 @@
-"""Every option of the manager, documented and checked next to its field; the one table of flags comes from here.
+"""The manager's own options, and all options of one run.
 
 Stage: before the first one, no I/O. Data comes from argv by way of `config.py`, which fills the classes, or from
-programs that build them; it goes to `manager.py`. They are never changed after they are built. A controller's own
-flags are a class of the same make, named by its entry in `catalog.py`. Names and sections are those of the Go
-cloud-controller-manager (its options package); defaults that differ say so in their text.
+programs that build them; it goes to `manager.py`. They are never changed after they are built. The options of each
+controller and of cloud calls are classes of the same make, in an `options.py` of theirs. Names and sections are those
+of the Go cloud-controller-manager (its options package); defaults that differ say so in their text.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import attrs
 
-from controllers.app import goflags
-from controllers.app.goflags import ADDRESS, BOOL, DURATION, FLOAT, INT, LIST, NAME, PATH, STRING, URL, Flag, Kind
+from controllers.options import (
+    ADDRESS,
+    BOOL,
+    FLOAT,
+    INT,
+    LIST,
+    NAME,
+    PATH,
+    STRING,
+    URL,
+    between,
+    cluster_name_option,
+    no_limit_at_zero,
+    one_of,
+    option,
+)
 
 T = TypeVar("T")
 
-FLAG = "flag"
-"""The key under which a field's metadata holds its `Flag`."""
 SECTIONS = ("generic", "cloud-node-controller", "cloud calls", "health", "misc", "global")
 """Go's named flag sets in its order, and our own two; a controller's section is named after it."""
-
-
-def option(
-    default: T,
-    kind: Kind[T],
-    flag: str,
-    section: str,
-    help: str,
-    *,
-    check: Callable[[T], str | None] | None = None,
-    shorthand: str = "",
-    deprecated: str = "",
-) -> Any:
-    """Declare one field of an options class: its flag goes into the metadata, its check becomes the validator."""
-    row = Flag(flag, kind, default, section, help, check, shorthand, deprecated)
-
-    def validate(_instance: object, _attribute: object, value: T) -> None:
-        wrong = check(value) if check else None
-        if wrong:
-            raise ValueError(f"--{flag}={goflags.display(kind.show(value))}: {wrong}")
-
-    return attrs.field(default=default, validator=validate, metadata={FLAG: row})
-
-
-def between(low: float, high: float) -> Callable[[float], str | None]:
-    """A check: `low` and `high` are allowed."""
-    return lambda value: None if low <= value <= high else f"must be between {low:g} and {high:g}"
-
-
-def positive(value: float) -> str | None:
-    """A check for durations that cannot be zero."""
-    return None if value > 0 else "must be greater than 0"
-
-
-def not_negative(value: float) -> str | None:
-    """A check for rates, where 0 means no limit."""
-    return None if value >= 0 else "must not be negative; 0 means no limit"
-
-
-def one_of(*allowed: str) -> Callable[[str], str | None]:
-    """A check: the value is one of a few words."""
-    return lambda value: None if value in allowed else "must be " + " or ".join(allowed)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -107,10 +77,6 @@ def _master(value: str) -> str | None:
     return "must be a URL such as https://10.0.0.1:6443, without user or password"
 
 
-def _not_empty(value: str) -> str | None:
-    return None if value.strip() else "must not be empty"
-
-
 @attrs.frozen(kw_only=True)
 class ManagerOptions:
     """What the manager itself takes; durations in seconds. Raises ValueError naming the flag. See each field."""
@@ -129,15 +95,7 @@ class ManagerOptions:
         "Start even if the provider says that this cluster has no cluster ID in the cloud.",
         deprecated="tag the cloud's resources with a cluster ID instead",
     )
-    cluster_name: str = option(
-        "kubernetes",
-        NAME,
-        "cluster-name",
-        "generic",
-        "Name of the cluster, handed to the provider for the names of what it creates. Two clusters in one cloud "
-        "account need two names.",
-        check=_not_empty,
-    )
+    cluster_name: str = cluster_name_option()
     controllers: tuple[str, ...] = option(
         ("*",),
         LIST,
@@ -160,7 +118,7 @@ class ManagerOptions:
         "generic",
         "Limit of our own requests to the API server, per second. 0: none of our own, the server's 429 and "
         "Retry-After are obeyed instead (Go's default is 20, and what made large clusters slow).",
-        check=not_negative,
+        check=no_limit_at_zero,
     )
     kube_api_burst: int = option(
         0,
@@ -168,7 +126,7 @@ class ManagerOptions:
         "kube-api-burst",
         "generic",
         "Requests that may be sent at once above --kube-api-qps. 0: as many as one second allows.",
-        check=not_negative,
+        check=no_limit_at_zero,
     )
     leader_elect: bool = option(
         True,
@@ -176,40 +134,6 @@ class ManagerOptions:
         "leader-elect",
         "generic",
         "Elect one leader among several replicas. Not built yet: give --leader-elect=false and run one replica.",
-    )
-    cloud_api_timeout: float = option(
-        60.0,
-        DURATION,
-        "cloud-api-timeout",
-        "cloud calls",
-        "Deadline of one call to the provider. A call that passes it is given up, its object is taken up again when "
-        "the call ends, and the other objects go on.",
-        check=positive,
-    )
-    cloud_api_concurrency: int = option(
-        40,
-        INT,
-        "cloud-api-concurrency",
-        "cloud calls",
-        "Calls to the provider under way at one time, over all controllers. An eighth is kept free for calls about "
-        "nodes, and an eighth of the rest for the namespaces that have none under way.",
-        check=between(1, 1000),
-    )
-    cloud_api_qps: float = option(
-        0.0,
-        FLOAT,
-        "cloud-api-qps",
-        "cloud calls",
-        "Limit of calls to the provider, per second. 0: none; calls still slow down when the cloud throttles.",
-        check=not_negative,
-    )
-    cloud_api_burst: int = option(
-        0,
-        INT,
-        "cloud-api-burst",
-        "cloud calls",
-        "Calls that may be made at once above --cloud-api-qps. 0: as many as one second allows.",
-        check=not_negative,
     )
     health_bind_address: str = option(
         "",
@@ -250,17 +174,12 @@ class ManagerOptions:
 
 @attrs.frozen
 class Options:
-    """All options of one run: the manager's, and one instance of each controller's own class."""
+    """All options of one run: the manager's, and an instance of each other class."""
 
     manager: ManagerOptions = attrs.field(factory=ManagerOptions)
     own: Mapping[type[Any], Any] = attrs.field(factory=dict)
 
     def of(self, kind: type[T]) -> T:
-        """The instance of a controller's class of flags; its defaults when none was given."""
+        """The instance of a class of options; its defaults when none was given."""
         found = self.own.get(kind)
         return kind() if found is None else cast(T, found)
-
-
-def flags_of(kind: type[Any]) -> list[Flag[Any]]:
-    """The flags of one options class, in the order of its fields."""
-    return [field.metadata[FLAG] for field in attrs.fields(kind) if FLAG in field.metadata]

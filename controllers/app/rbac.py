@@ -18,7 +18,8 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from controllers.app.catalog import CATALOG, COMMON_RULES, ControllerEntry, enabled, problems_of
+from controllers.app.catalog import CATALOG
+from controllers.app.entry import ControllerEntry, Rule, enabled, problems_of
 
 __all__ = ["grants", "main", "manifest"]
 
@@ -27,6 +28,17 @@ NAMESPACE = "kube-system"
 ROLE = "system:cloud-controller-manager"
 _GROUP = "rbac.authorization.k8s.io"
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
+
+COMMON_RULES: tuple[Rule, ...] = (
+    Rule(
+        resource="namespaces",
+        verbs=("get",),
+        names=("kube-system",),
+        consequence="providers cannot tell clusters of one name apart",
+    ),
+)
+"""What the manager itself uses, whichever controllers run. It works without, a little worse: so it is granted by the
+manifest, and nobody is warned at the start; who asks for it warns when it is missing."""
 
 
 @attrs.frozen(kw_only=True)

@@ -6,19 +6,43 @@ Controllers hold a :class:`CloudCalls`. Behind it: `gateway`, `pool` and `jobs` 
 `options`.
 """
 
-from controllers.cloudcalls.cloudcalls import CloudCalls
-from controllers.cloudcalls.errors import (
-    AnswerMissing,
-    CallAborted,
-    CallFailed,
-    CallOverdue,
-    CallsClosed,
-    CloudCallError,
-    InvalidAnswer,
-)
-from controllers.cloudcalls.gateway import CallHealth, OverdueCall
-from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
-from controllers.cloudcalls.options import CloudCallOptions
+from typing import TYPE_CHECKING
+
+from controllers.lazy import lazy
+
+if TYPE_CHECKING:
+    from controllers.cloudcalls.cloudcalls import CloudCalls
+    from controllers.cloudcalls.errors import (
+        AnswerMissing,
+        CallAborted,
+        CallFailed,
+        CallOverdue,
+        CallsClosed,
+        CloudCallError,
+        InvalidAnswer,
+    )
+    from controllers.cloudcalls.gateway import CallHealth, OverdueCall
+    from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
+    from controllers.cloudcalls.options import CloudCallOptions
+else:
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "cloudcalls": ["CloudCalls"],
+            "errors": [
+                "AnswerMissing",
+                "CallAborted",
+                "CallFailed",
+                "CallOverdue",
+                "CallsClosed",
+                "CloudCallError",
+                "InvalidAnswer",
+            ],
+            "gateway": ["CallHealth", "OverdueCall"],
+            "limits": ["PRIORITY_DELETE", "PRIORITY_NEW", "PRIORITY_NORMAL", "PRIORITY_SWEEP"],
+            "options": ["CloudCallOptions"],
+        },
+    )
 
 __all__ = [
     "CloudCalls",

@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen, validators
-
 from cloudprovider.helpers.addresses import NodeIPError
 from cloudprovider.helpers.taints import needs_initialization
 from controllers.cloudcalls import CloudCallError, InvalidAnswer
 from controllers.node.changes import InstanceReplaced
 from controllers.node.memory import NodeMemory
 from controllers.node.metrics import NodeMetrics
+from controllers.node.options import CloudNodeOptions
 from controllers.node.reconcile import NodeReconciler
 from controllers.node.triggers import NodeTriggers
 from controllers.runtime.cache import NODES
@@ -40,23 +39,6 @@ COMPONENT = "cloud-node-controller"
 IDENTITY = "node-controller"
 _FLOOR = 1.0
 _BATCH_FETCHERS = 4
-
-
-@frozen
-class CloudNodeOptions:
-    """How the controller works. Frozen; raises ValueError on values that make no sense."""
-
-    concurrent_node_syncs: int = field(default=32, validator=validators.ge(1))
-    """Nodes written at once while they are initialised (`--concurrent-node-syncs`)."""
-
-    concurrent_node_status_updates: int = field(default=0, validator=validators.ge(0))
-    """Nodes written at once during a refresh; 0 means the same as above (`--concurrent-node-status-updates`)."""
-
-    node_status_update_frequency: float = field(default=300.0, validator=validators.gt(0))
-    """Seconds between two refreshes of all nodes (`--node-status-update-frequency`)."""
-
-    drain_timeout: float = field(default=30.0, validator=validators.ge(0))
-    """Seconds that the work under way may take to end when the controller stops."""
 
 
 class CloudNodeController:

@@ -1,6 +1,15 @@
 """The cloud-node-lifecycle controller; see controller.py for where to begin."""
 
-from controllers.nodelifecycle.breaker import BreakerOptions
-from controllers.nodelifecycle.controller import NodeLifecycleController, NodeLifecycleOptions
+from typing import TYPE_CHECKING
 
-__all__ = ["BreakerOptions", "NodeLifecycleController", "NodeLifecycleOptions"]
+from controllers.lazy import lazy
+
+if TYPE_CHECKING:
+    from controllers.nodelifecycle.controller import NodeLifecycleController
+    from controllers.nodelifecycle.options import BreakerOptions, NodeLifecycleOptions
+else:
+    __getattr__, __dir__ = lazy(
+        __name__, {"controller": ["NodeLifecycleController"], "options": ["NodeLifecycleOptions", "BreakerOptions"]}
+    )
+
+__all__ = ["NodeLifecycleController", "NodeLifecycleOptions", "BreakerOptions"]

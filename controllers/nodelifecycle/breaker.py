@@ -18,39 +18,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from attrs import field, frozen, validators
+from attrs import frozen
+
+from controllers.nodelifecycle.options import BreakerOptions
 
 _EPSILON: Final = 1e-9
-
-
-@frozen(kw_only=True)
-class BreakerOptions:
-    """How many nodes may be deleted. Frozen; raises ValueError on values that make no sense."""
-
-    enabled: bool = True
-    """False: every node that is confirmed gone is deleted, however many they are and whatever the cloud says of Ready
-    nodes (`--node-deletion-breaker=false`)."""
-
-    witnesses: int = field(default=300, validator=validators.ge(1))
-    """Ready nodes of a zone, at most, that the cloud is asked about before a node there is deleted; with
-    InstancesBatch, so many batches of them (`--node-deletion-witnesses`)."""
-
-    at_least: int = field(default=10, validator=validators.ge(0))
-    """Deletions per window that are always allowed where no Ready node can witness (`--node-deletion-limit`)."""
-
-    share: float = field(default=0.5, validator=[validators.ge(0.0), validators.le(1.0)])
-    """Share of this provider's nodes that may be deleted per window, where that is more
-    (`--node-deletion-limit-share`)."""
-
-    window: float = field(default=600.0, validator=validators.gt(0))
-    """Seconds over which deletions are counted (`--node-deletion-window`)."""
-
-    trickle: float = field(default=60.0, validator=validators.ge(0))
-    """Seconds between two deletions while the breaker is open; 0: none at all (`--node-deletion-trickle`)."""
-
-    release_after: float = field(default=3600.0, validator=validators.ge(0))
-    """Seconds of nothing but "gone" after which the breaker lets the next lot go; 0: never
-    (`--node-deletion-release-after`)."""
 
 
 @frozen

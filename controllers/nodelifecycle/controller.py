@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen, validators
-
 from controllers.cloudcalls import CloudCallError
-from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
+from controllers.nodelifecycle.breaker import Breaker
 from controllers.nodelifecycle.cases import Cases
 from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
+from controllers.nodelifecycle.options import NodeLifecycleOptions
 from controllers.nodelifecycle.permits import Permits
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
 from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
@@ -44,45 +43,6 @@ _AGAIN = 10
 _ALARM_PERIODS = 12
 """Monitor periods after which a Ready node said to be gone raises the alarm: a minute, as the Node of a terminated
 instance stays Ready for up to 50 s (kube-controller-manager's --node-monitor-grace-period)."""
-
-
-@frozen(kw_only=True)
-class NodeLifecycleOptions:
-    """How the controller works. Frozen; raises ValueError on values that make no sense."""
-
-    node_monitor_period: float = field(default=5.0, validator=validators.gt(0))
-    """Seconds between two looks at all nodes (`--node-monitor-period`)."""
-
-    confirmations: int = field(default=2, validator=validators.ge(1))
-    """Fresh answers "gone" in a row, each a confirmation period after the one before, that it takes to delete a node;
-    also answers "shut down", for the out-of-service taint. 1: the first one counts, as in Go
-    (`--node-deletion-confirmations`)."""
-
-    confirmation_period: float = field(default=0.0, validator=validators.ge(0))
-    """Seconds between two answers that count; 0: a monitor period (`--node-deletion-confirmation-period`)."""
-
-    uninitialized_grace_period: float = field(default=600.0, validator=validators.ge(0))
-    """Seconds after its creation for which a node that still carries the uninitialized taint is left alone
-    (`--node-uninitialized-grace-period`)."""
-
-    unknown_event_after: float = field(default=300.0, validator=validators.gt(0))
-    """Seconds without a usable answer of the cloud after which an Event tells a node's owner, and again each time as
-    many have passed (`--node-state-unknown-event-after`)."""
-
-    out_of_service_taint: bool = False
-    """Also taint nodes that the cloud confirms shut down with
-    `node.kubernetes.io/out-of-service=cloud-instance-shut-down:NoExecute`, so that their pods are evicted and their
-    volumes detached; it goes when they return. Only for clouds whose word that a machine is switched off can be
-    trusted (`--node-out-of-service-taint`)."""
-
-    breaker: BreakerOptions = field(factory=BreakerOptions)
-    """Whether the cloud is believed when it says of nodes that they are gone."""
-
-    concurrent_node_lifecycle_syncs: int = field(default=16, validator=validators.ge(1))
-    """Nodes written at once (`--concurrent-node-lifecycle-syncs`)."""
-
-    drain_timeout: float = field(default=30.0, validator=validators.ge(0))
-    """Seconds that the work under way may take to end when the controller stops."""
 
 
 class NodeLifecycleController:

@@ -148,22 +148,6 @@ def is_leftover(net: IPNetwork, entry: Entry, scope: Scope, long_since: float) -
     return scope.removable(net, entry.route) and (scope.proven(entry.route) or entry.since <= long_since)
 
 
-def parse_cluster_cidrs(text: str) -> tuple[IPNetwork, ...]:
-    """One range, or two of different IP families with a comma; () for "". Raises ValueError.
-
-    Follows: processCIDRs and startRouteController in k8s.io/cloud-provider's app/core.go.
-    """
-    nets = tuple(parse_network(part.strip()) for part in text.split(",")) if text.strip() else ()
-    check_cluster_cidrs(nets)
-    return nets
-
-
-def check_cluster_cidrs(nets: Sequence[IPNetwork]) -> None:
-    """Raise ValueError unless these are at most one range of each IP family."""
-    if len(nets) > 2 or len({net.version for net in nets}) < len(nets):
-        raise ValueError("must be one IP range, or two of different families: 10.244.0.0/16,fd00:10:244::/56")
-
-
 def pod_cidrs(node: V1Node) -> dict[IPNetwork, str]:
     """A node's pod CIDRs by network. Raises ValueError for one that is no IP range."""
     spec = node.spec

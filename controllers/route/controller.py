@@ -6,14 +6,10 @@ manager, or alone in a program of your own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from attrs import Attribute, field, frozen, validators
-
-from cloudprovider.helpers.ips import IPNetwork
 from controllers.cloudcalls import CloudCallError
-from controllers.route.changes import check_cluster_cidrs
+from controllers.route.options import RouteOptions
 from controllers.route.reconcile import RouteConflict, RouteReconciler
 from controllers.route.table import RouteTable
 from controllers.route.triggers import LIST, LISTING, RouteTriggers
@@ -35,62 +31,14 @@ IDENTITY = "route-controller"
 _BACKOFF = Backoff(base=0.2, cap=60.0)
 
 
-def _cluster_cidrs(_: object, __: Attribute[Any], nets: Sequence[IPNetwork]) -> None:
-    if not nets:
-        raise ValueError("the cluster CIDR must be given (--cluster-cidr)")
-    check_cluster_cidrs(nets)
-
-
-def _mask_sizes(options: RouteOptions, _: Attribute[Any], sizes: Mapping[int, int]) -> None:
-    for version, size in sizes.items():
-        cluster = next((net for net in options.cluster_cidrs if net.version == version), None)
-        if cluster is None:
-            raise ValueError(f"a mask size for IPv{version} needs a cluster CIDR of that family (--cluster-cidr)")
-        if not cluster.prefixlen <= size <= cluster.max_prefixlen:
-            raise ValueError(
-                f"a node's pod CIDR of mask size {size} does not fit into the cluster CIDR {cluster}: the size must be "
-                f"between {cluster.prefixlen} and {cluster.max_prefixlen}"
-            )
-
-
-@frozen(kw_only=True)
-class RouteOptions:
-    """How the controller works. Frozen; raises ValueError on values that make no sense."""
-
-    cluster_cidrs: tuple[IPNetwork, ...] = field(validator=_cluster_cidrs)
-    """The ranges of the cluster's pods, one or two of different families (`--cluster-cidr`). Nothing outside of them is
-    ever deleted. `parse_cluster_cidrs` makes them from text."""
-
-    cluster_name: str = field(default="kubernetes", validator=validators.min_len(1))
-    """Handed to the provider (`--cluster-name`)."""
-
-    mask_sizes: Mapping[int, int] = field(factory=dict, validator=_mask_sizes)
-    """Prefix length of nodes' pod CIDRs by IP version, as kube-controller-manager allocates them
-    (`--node-cidr-mask-size`); sizes seen on nodes are added to it. A route of another size is never deleted. Where
-    neither this nor a node says it: 24 for IPv4, 64 for IPv6."""
-
-    route_reconciliation_period: float = field(default=300.0, validator=validators.gt(0))
-    """Seconds between two listings when no event asks for one (`--route-reconciliation-period`). Nodes that join,
-    change or leave are served at once; this is how soon a route changed by hand is repaired."""
-
-    list_interval: float = field(default=10.0, validator=validators.ge(0))
-    """Seconds between two listings that events ask for, at least; and the age of a listing on which routes are still
-    deleted. Creating needs no new listing."""
-
-    concurrent_route_syncs: int = field(default=48, validator=validators.ge(1))
-    """Nodes worked on at once. The calls to the cloud among them are bounded by the gateway, for all controllers."""
-
-    drain_timeout: float = field(default=30.0, validator=validators.ge(0))
-    """Seconds that the work under way may take to end when the controller stops."""
-
-
 class RouteController:
     """Keeps the cloud's routes as the nodes' pod CIDRs ask for, and each node's NetworkUnavailable condition.
 
     Takes what every controller takes: clients, shared informers, the gateway to one provider; and `options`, which name
     the cluster's CIDRs. It does not start the informers. `run` may be called once.
 
-    Raises ValueError at construction when the provider offers no routes.
+    Raises ValueError at construction when the provider offers no routes, the options lack the cluster's CIDR, or a mask
+    size does not fit it.
 
     Follows: controllers/route/route_controller.go of k8s.io/cloud-provider, and KEP-5237.
     """
@@ -125,7 +73,7 @@ class RouteController:
             self._recorder,
             cluster_name=options.cluster_name,
             cluster_cidrs=options.cluster_cidrs,
-            mask_sizes=options.mask_sizes,
+            mask_sizes=options.mask_sizes(),
             period=options.route_reconciliation_period,
             list_interval=options.list_interval,
             metrics=metrics,

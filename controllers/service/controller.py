@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from attrs import field, frozen, validators
-
 from controllers.cloudcalls import CloudCallError
+from controllers.options import DEFAULT_CLUSTER_NAME
 from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
@@ -23,6 +22,7 @@ from controllers.service.cluster import CacheBehind, ServiceAPI
 from controllers.service.identity import ClusterIdentity
 from controllers.service.metrics import AddressWatch, ServiceMetrics
 from controllers.service.nodesync import NodeSync
+from controllers.service.options import ServiceOptions
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
@@ -40,48 +40,9 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "service-controller"
 IDENTITY = "service-controller"
-DEFAULT_CLUSTER_NAME = "kubernetes"
 _BACKOFF = Backoff(base=1.0, cap=60.0)
 _FLOOR = 0.2
 _CONFIRM_AFTER = 60.0
-
-
-@frozen(kw_only=True)
-class ServiceOptions:
-    """How the controller works. Frozen; raises ValueError on values that make no sense."""
-
-    cluster_name: str = field(default=DEFAULT_CLUSTER_NAME, validator=validators.min_len(1))
-    """Handed to the provider with every call, so that it can tell clusters apart (`--cluster-name`)."""
-
-    concurrent_service_syncs: int = field(default=40, validator=validators.ge(1))
-    """Services worked on at once (`--concurrent-service-syncs`), at most three quarters of them of one namespace. The
-    calls to the cloud among them are bounded by the gateway, for all controllers."""
-
-    node_sync_window: float = field(default=1.0, validator=validators.ge(0))
-    """Seconds without a change of nodes after which load balancers get the new ones (`--load-balancer-node-window`)."""
-
-    node_sync_longest: float = field(default=5.0, validator=validators.ge(0))
-    """Seconds after which they get them although nodes keep changing (`--load-balancer-node-window-limit`)."""
-
-    drift_check_period: float = field(default=1800.0, validator=validators.ge(0))
-    """Seconds after which a load balancer is looked at in the cloud although nothing changed in the cluster, and
-    repaired if it is gone or has another address; half of it to all of it, so that they spread. 0: never
-    (`--load-balancer-drift-check-period`)."""
-
-    ensure_period: float = field(default=43200.0, validator=validators.ge(0))
-    """Seconds after which the cloud is asked to bring it in line although a look shows nothing amiss; spread alike. It
-    repairs what a look does not show, such as a rule changed by hand. 0: never (`--load-balancer-ensure-period`)."""
-
-    orphan_check_period: float = field(default=1800.0, validator=validators.ge(0))
-    """Seconds between two searches for load balancers without a Service, where the provider can list them. 0: never
-    (`--load-balancer-orphan-check-period`)."""
-
-    ready_nodes_only: bool = False
-    """Whether nodes that are not ready are left out, unless none is ready. Off, the load balancer's own health checks
-    decide, as in Go (`--load-balancer-ready-nodes-only`)."""
-
-    drain_timeout: float = field(default=30.0, validator=validators.ge(0))
-    """Seconds that the work under way may take to end when the controller stops."""
 
 
 class ServiceController:

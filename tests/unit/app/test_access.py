@@ -9,7 +9,8 @@ from typing import Any, cast
 import pytest
 
 from controllers.app.access import AGAIN_SECONDS, AccessCheck
-from controllers.app.catalog import CATALOG, Rule
+from controllers.app.catalog import CATALOG
+from controllers.app.entry import Rule
 from controllers.runtime.api import ApiError, Forbidden, Response, RestClient, Unreachable
 from controllers.runtime.clock import ClockEvent
 from tests.support.clock import FakeClock

@@ -7,13 +7,16 @@ from typing import Any
 import attrs
 import pytest
 
-from controllers.app import catalog as catalogs
-from controllers.app.catalog import CATALOG, Context, Controller, ControllerEntry, NodeFlags
-from controllers.app.config import Outcome, parse, table
-from controllers.app.goflags import INT
-from controllers.app.later import later_flags
-from controllers.app.options import FLAG, SECTIONS, ManagerOptions, Options, flags_of, option, split_address
-from controllers.app.routes import RouteFlags
+from controllers.app.catalog import CATALOG
+from controllers.app.config import Outcome, option_classes, parse, table
+from controllers.app.entry import Context, Controller, ControllerEntry, enabled
+from controllers.app.options import SECTIONS, ManagerOptions, Options, split_address
+from controllers.app.route import RouteSwitches
+from controllers.app.unsupported import unsupported_flags
+from controllers.cloudcalls import CloudCallOptions
+from controllers.node import CloudNodeOptions
+from controllers.options import INT, flags_of, option
+from controllers.route import RouteOptions
 
 GO_FLAGS = set(
     """
@@ -54,17 +57,17 @@ def never(_context: Context) -> Controller:
 
 def test_every_flag_of_the_go_program_is_either_taken_or_refused_with_a_reason() -> None:
     taken = {flag.name for flag in table(CATALOG)}
-    refused = {flag.name for flag in later_flags()}
+    refused = {flag.name for flag in unsupported_flags()}
     assert taken & refused == set()
     assert GO_FLAGS - taken - refused == set()
 
 
-@pytest.mark.parametrize("flag", later_flags(), ids=lambda flag: flag.name)
+@pytest.mark.parametrize("flag", unsupported_flags(), ids=lambda flag: flag.name)
 @pytest.mark.row("M4")
-def test_a_flag_of_a_later_part_is_rejected_and_never_silently_accepted(flag: Any) -> None:
+def test_an_unsupported_flag_is_rejected_and_never_silently_accepted(flag: Any) -> None:
     outcome = read(*GOOD, f"--{flag.name}" if flag.kind.bare else f"--{flag.name}=1")
     assert outcome.options is None
-    assert outcome.problems == (f"--{flag.name}: {flag.refused}",)
+    assert outcome.problems == (f"--{flag.name}: {flag.unsupported}",)
 
 
 @pytest.mark.parametrize("flag", table(CATALOG), ids=lambda flag: flag.name)
@@ -85,7 +88,7 @@ def test_no_two_rows_have_the_same_name_or_shorthand() -> None:
 def test_defaults() -> None:
     found = options()
     assert found.manager == ManagerOptions(cloud_provider="fake", leader_elect=False)
-    assert found.of(NodeFlags) == NodeFlags()
+    assert found.of(CloudNodeOptions) == CloudNodeOptions()
     assert found.manager.cluster_name == "kubernetes"
     assert found.manager.kube_api_qps == 0
 
@@ -121,17 +124,14 @@ def test_every_flag_reaches_its_field() -> None:
         kube_api_qps=50.5,
         kube_api_burst=100,
         leader_elect=False,
-        cloud_api_timeout=90.0,
-        cloud_api_concurrency=7,
-        cloud_api_qps=3.0,
-        cloud_api_burst=9,
         health_bind_address="[::1]:0",
         kubeconfig="/k",
         master="https://10.0.0.1:6443",
         logging_format="json",
         verbosity=5,
     )
-    assert found.of(NodeFlags) == NodeFlags(
+    assert found.of(CloudCallOptions) == CloudCallOptions(timeout=90.0, concurrency=7, qps=3.0, burst=9)
+    assert found.of(CloudNodeOptions) == CloudNodeOptions(
         concurrent_node_syncs=3, concurrent_node_status_updates=2, node_status_update_frequency=10.0
     )
     changed = {name for name, value in attrs.asdict(found.manager).items() if value != getattr(ManagerOptions(), name)}
@@ -245,7 +245,7 @@ def test_controllers_are_chosen_by_name_alias_and_star(words: str, expected: lis
     catalog = (*ONLY_NODE, EXTRA)
     outcome = parse([*GOOD, f"--controllers={words}"], catalog)
     assert outcome.options is not None
-    assert [entry.name for entry in catalogs.enabled(outcome.options.manager.controllers, catalog)] == expected
+    assert [entry.name for entry in enabled(outcome.options.manager.controllers, catalog)] == expected
 
 
 @pytest.mark.row("M4")
@@ -276,30 +276,33 @@ def test_the_go_programs_controllers_are_known_by_name() -> None:
 
 def test_one_entry_brings_a_controller_with_its_flags() -> None:
     @attrs.frozen(kw_only=True)
-    class ExtraFlags:
+    class ExtraOptions:
         extra_syncs: int = option(4, INT, "extra-syncs", "extra-controller", "Workers.")
 
-    entry = attrs.evolve(EXTRA, flags=ExtraFlags)
+    entry = attrs.evolve(EXTRA, options=(ExtraOptions,))
     outcome = parse([*GOOD, "--extra_syncs=9", "--controllers=extra"], (*CATALOG, entry))
     assert outcome.options is not None
-    assert outcome.options.of(ExtraFlags).extra_syncs == 9
+    assert outcome.options.of(ExtraOptions).extra_syncs == 9
     assert read(*GOOD, "--extra-syncs=9").problems == ("--extra-syncs: there is no such flag",)
 
 
 @pytest.mark.row("M4")
 def test_options_built_by_a_program_are_checked_too() -> None:
-    with pytest.raises(ValueError, match="--concurrent-node-syncs=0: must be between 1 and 1000"):
-        NodeFlags(concurrent_node_syncs=0)
-    with pytest.raises(ValueError, match="--cloud-api-timeout=-1s: must be greater than 0"):
-        ManagerOptions(cloud_api_timeout=-1.0)
+    wrong = r"concurrent_node_syncs=0 \(--concurrent-node-syncs\): must be between 1 and 1000"
+    with pytest.raises(ValueError, match=wrong):
+        CloudNodeOptions(concurrent_node_syncs=0)
+    with pytest.raises(ValueError, match=r"timeout=-1s \(--cloud-api-timeout\): must be greater than 0"):
+        CloudCallOptions(timeout=-1.0)
 
 
 def test_options_cannot_be_changed_after_they_are_built() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        NodeFlags().concurrent_node_syncs = 3  # type: ignore[misc]  # that is the point
-    for kind in (ManagerOptions, NodeFlags):
-        assert len(flags_of(kind)) == len(attrs.fields(kind))
-        assert all(FLAG in field.metadata for field in attrs.fields(kind))
+        CloudNodeOptions().concurrent_node_syncs = 3  # type: ignore[misc]  # that is the point
+    kinds: list[type[Any]] = [ManagerOptions, *option_classes(CATALOG)]
+    for kind in kinds:
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(kind(), attrs.fields(kind)[0].name, None)
+    assert len(list(flags_of(ManagerOptions))) == len(attrs.fields(ManagerOptions))
 
 
 def test_help_and_version_are_seen_beside_any_mistake() -> None:
@@ -329,13 +332,13 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
 
 
 def test_the_routes_flags_are_gos_but_for_the_period() -> None:
-    flags = options().of(RouteFlags)
-    assert (flags.allocate_node_cidrs, flags.configure_cloud_routes, flags.cluster_cidr) == (False, True, "")
+    switches, flags = options().of(RouteSwitches), options().of(RouteOptions)
+    assert (switches.allocate_node_cidrs, switches.configure_cloud_routes, flags.cluster_cidrs) == (False, True, ())
     assert flags.route_reconciliation_period == 300.0
     given = options(
         "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16,fd00::/56", "--route-reconciliation-period=10s"
     )
-    assert given.of(RouteFlags).route_reconciliation_period == 10.0
+    assert given.of(RouteOptions).route_reconciliation_period == 10.0
 
 
 @pytest.mark.row("M4")

@@ -8,7 +8,8 @@ import attrs
 import pytest
 import yaml
 
-from controllers.app.catalog import CATALOG, ControllerEntry, Rule
+from controllers.app.catalog import CATALOG
+from controllers.app.entry import ControllerEntry, Rule
 from controllers.app.rbac import Grant, grants, main, manifest
 from tests.support.rights import RBAC
 

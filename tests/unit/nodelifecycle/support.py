@@ -11,7 +11,8 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import InstanceMetadata, InstanceState
 from cloudprovider.helpers import same_provider_id
-from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
+from controllers.nodelifecycle import BreakerOptions
+from controllers.nodelifecycle.breaker import Breaker
 from controllers.nodelifecycle.cases import Cases
 from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
 from controllers.nodelifecycle.permits import Permits

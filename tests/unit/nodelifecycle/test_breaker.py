@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.nodelifecycle.breaker import Breaker, BreakerOptions
+from controllers.nodelifecycle import BreakerOptions
+from controllers.nodelifecycle.breaker import Breaker
 
 
 def _breaker(options: BreakerOptions, **more: float) -> Breaker:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 import pytest
 
 from cloudprovider import InstanceState
-from controllers.nodelifecycle.breaker import BreakerOptions
+from controllers.nodelifecycle import BreakerOptions
 from controllers.runtime.queue import Result
 from tests.unit.nodelifecycle.support import PERIOD, Bench, node
 

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, NotImplementedByProvider, Throttled
 from controllers.cloudcalls import AnswerMissing, CallFailed, InvalidAnswer
-from controllers.nodelifecycle.breaker import BreakerOptions
+from controllers.nodelifecycle import BreakerOptions
 from controllers.runtime.api import Conflict, Forbidden, ServerError
 from controllers.runtime.queue import Result
 from tests.unit.nodelifecycle.support import (

@@ -11,7 +11,7 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import Route
-from controllers.route.changes import parse_cluster_cidrs
+from controllers.route import parse_cluster_cidrs
 from controllers.route.reconcile import RouteReconciler
 from controllers.route.table import RouteTable
 from controllers.runtime.api import Response, from_status

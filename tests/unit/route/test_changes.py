@@ -12,12 +12,12 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import Route
 from cloudprovider.helpers.ips import IPNetwork
+from controllers.route import parse_cluster_cidrs
 from controllers.route.changes import (
     Entry,
     Scope,
     State,
     Step,
-    parse_cluster_cidrs,
     pod_cidrs,
     step,
 )

@@ -211,7 +211,11 @@ def test_the_flags_size_counts_beside_the_nodes() -> None:
 
 
 def test_mask_sizes_must_fit() -> None:
-    for cidrs, sizes in (("10.244.0.0/16", {6: 64}), ("10.244.0.0/16", {4: 15}), ("10.244.0.0/16", {4: 33})):
+    cidrs = parse_cluster_cidrs("10.244.0.0/16")
+    for v4, v6 in ((0, 64), (15, 0), (24, 64)):
+        options = RouteOptions(cluster_cidrs=cidrs, node_cidr_mask_size_ipv4=v4, node_cidr_mask_size_ipv6=v6)
         with pytest.raises(ValueError, match="cluster CIDR"):
-            RouteOptions(cluster_cidrs=parse_cluster_cidrs(cidrs), mask_sizes=sizes)
-    assert RouteOptions(cluster_cidrs=parse_cluster_cidrs("10.244.0.0/16"), mask_sizes={4: 16}).mask_sizes == {4: 16}
+            options.mask_sizes()
+    with pytest.raises(ValueError, match="cluster CIDR"):
+        RouteOptions(cluster_cidrs=cidrs, node_cidr_mask_size=33).mask_sizes()
+    assert RouteOptions(cluster_cidrs=cidrs, node_cidr_mask_size=16).mask_sizes() == {4: 16}

@@ -1,6 +1,6 @@
-"""Flags of the Go cloud-controller-manager that this version does not take, each with the reason.
+"""Flags of the Go cloud-controller-manager that this version does not support, each with the reason.
 
-Stage: before the first one, pure data. `options.py` adds these rows to the table of flags, so that a manifest written
+Stage: before the first one, pure data. `config.py` adds these rows to the table of flags, so that a manifest written
 for the Go program fails with a sentence that says what is missing instead of "no such flag", and so that no setting
 is accepted and then ignored. A flag leaves this file when what it sets exists.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controllers.app.goflags import BOOL, STRING, Flag
+from controllers.options import BOOL, STRING, Flag
 
 _ELECTION = "leader election does not exist in this version: leave this flag out and give --leader-elect=false"
 _MIGRATION = "leader migration does not exist in this version: leave this flag out"
@@ -58,11 +58,11 @@ _SWITCHES = {
 }
 
 
-def later_flags() -> list[Flag[Any]]:
-    """The refused rows for the table of flags: parsed (so that their values are skipped), never stored."""
+def unsupported_flags() -> list[Flag[Any]]:
+    """The rows for the table of flags: parsed (so that their values are skipped), never stored."""
     rows: list[Flag[Any]] = []
     for reason, names in _VALUED.items():
-        rows += [Flag(name, STRING, "", "later", "", refused=reason) for name in names.split()]
+        rows += [Flag(name, STRING, "", "unsupported", "", unsupported=reason) for name in names.split()]
     for reason, names in _SWITCHES.items():
-        rows += [Flag(name, BOOL, False, "later", "", refused=reason) for name in names.split()]
+        rows += [Flag(name, BOOL, False, "unsupported", "", unsupported=reason) for name in names.split()]
     return rows

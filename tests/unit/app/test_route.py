@@ -9,9 +9,10 @@ import pytest
 
 from cloudprovider import Interface
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
-from controllers.app.catalog import Context
-from controllers.app.options import ManagerOptions, Options
-from controllers.app.routes import RouteFlags, route_controller
+from controllers.app.catalog import CATALOG
+from controllers.app.config import parse
+from controllers.app.entry import Context
+from controllers.app.route import ENTRY
 from controllers.cloudcalls import CloudCalls
 from controllers.route import RouteController, RouteOptions
 from controllers.runtime.clock import SYSTEM_CLOCK
@@ -28,13 +29,15 @@ class _Anything:
     lister = None
 
 
-def _build(provider: Interface, **flags: Any) -> Any:
+def _build(provider: Interface, *flags: str) -> Any:
+    options = parse(["--cloud-provider=fake", "--leader-elect=false", *flags], CATALOG).options
+    assert options is not None
     metrics = Metrics()
     cloud = CloudCalls(provider, metrics=metrics)
     try:
-        return route_controller(
+        return ENTRY.construct(
             Context(
-                options=Options(ManagerOptions(cloud_provider="fake"), {RouteFlags: RouteFlags(**flags)}),
+                options=options,
                 clients=_Anything(),  # type: ignore[arg-type]  # not used before run
                 informers=_Anything(),  # type: ignore[arg-type]
                 cloud=cloud,
@@ -47,67 +50,67 @@ def _build(provider: Interface, **flags: Any) -> Any:
         cloud.close()
 
 
-ON = {"allocate_node_cidrs": True, "cluster_cidr": "10.244.0.0/16"}
+ON = ("--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16")
 
 
 def test_it_runs_where_both_flags_hold_and_the_cloud_has_routes() -> None:
     with FakeCloud() as cloud:
-        assert isinstance(_build(cloud, **ON), RouteController)
+        assert isinstance(_build(cloud, *ON), RouteController)
 
 
-@pytest.mark.parametrize("flags", [{}, {**ON, "allocate_node_cidrs": False}, {**ON, "configure_cloud_routes": False}])
-def test_it_is_off_where_one_does_not(flags: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("flags", [(), (*ON, "--allocate-node-cidrs=false"), (*ON, "--configure-cloud-routes=false")])
+def test_it_is_off_where_one_does_not(flags: tuple[str, ...], caplog: pytest.LogCaptureFixture) -> None:
     with FakeCloud() as cloud, caplog.at_level(logging.INFO):
-        assert _build(cloud, **flags) is None
+        assert _build(cloud, *flags) is None
     assert "--allocate-node-cidrs" in caplog.text
 
 
 def test_it_is_off_with_a_warning_where_the_cloud_has_no_routes(caplog: pytest.LogCaptureFixture) -> None:
     with FakeCloud(FakeConfig(capabilities=("instances_v2",))) as cloud:
-        assert _build(cloud, **ON) is None
+        assert _build(cloud, *ON) is None
     assert "offers no routes" in caplog.text
 
 
 def test_the_cluster_cidr_must_be_given() -> None:
     with FakeCloud() as cloud, pytest.raises(ValueError, match="--cluster-cidr"):
-        _build(cloud, allocate_node_cidrs=True)
+        _build(cloud, "--allocate-node-cidrs")
     with pytest.raises(ValueError, match="--cluster-cidr"):
-        RouteOptions(cluster_cidrs=())
+        RouteOptions(cluster_cidrs=()).mask_sizes()
 
 
 @pytest.mark.row("R6")
 @pytest.mark.parametrize(
     ("cidr", "flags", "sizes"),
     [
-        ("10.244.0.0/16", {}, {}),
-        ("10.244.0.0/16", {"node_cidr_mask_size": 26}, {4: 26}),
-        ("fd00::/56", {"node_cidr_mask_size": 72}, {6: 72}),
-        ("10.244.0.0/16,fd00::/56", {"node_cidr_mask_size_ipv4": 26, "node_cidr_mask_size_ipv6": 72}, {4: 26, 6: 72}),
+        ("10.244.0.0/16", (), {}),
+        ("10.244.0.0/16", ("--node-cidr-mask-size=26",), {4: 26}),
+        ("fd00::/56", ("--node-cidr-mask-size=72",), {6: 72}),
+        ("10.244.0.0/16,fd00::/56", ("--node-cidr-mask-size-ipv4=26", "--node-cidr-mask-size-ipv6=72"), {4: 26, 6: 72}),
     ],
 )
 def test_the_mask_sizes_reach_the_controller(
-    cidr: str, flags: dict[str, int], sizes: dict[int, int], monkeypatch: pytest.MonkeyPatch
+    cidr: str, flags: tuple[str, ...], sizes: dict[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[RouteOptions] = []
 
-    def build(_: Context, __: object, options: RouteOptions) -> None:
-        built.append(options)
+    def build(context: Context, __: object, options: type[RouteOptions]) -> None:
+        built.append(context.options.of(options))
 
     monkeypatch.setattr(Context, "build", build)
     with FakeCloud() as cloud:
-        _build(cloud, allocate_node_cidrs=True, cluster_cidr=cidr, **flags)
-    assert built[0].mask_sizes == sizes
+        _build(cloud, "--allocate-node-cidrs", f"--cluster-cidr={cidr}", *flags)
+    assert built[0].mask_sizes() == sizes
 
 
 @pytest.mark.parametrize(
     ("cidr", "flags"),
     [
-        ("10.244.0.0/16,fd00::/56", {"node_cidr_mask_size": 26}),
-        ("10.244.0.0/16", {"node_cidr_mask_size": 26, "node_cidr_mask_size_ipv4": 26}),
-        ("10.244.0.0/16", {"node_cidr_mask_size_ipv6": 72}),
-        ("10.244.0.0/16", {"node_cidr_mask_size": 8}),
+        ("10.244.0.0/16,fd00::/56", ("--node-cidr-mask-size=26",)),
+        ("10.244.0.0/16", ("--node-cidr-mask-size=26", "--node-cidr-mask-size-ipv4=26")),
+        ("10.244.0.0/16", ("--node-cidr-mask-size-ipv6=72",)),
+        ("10.244.0.0/16", ("--node-cidr-mask-size=8",)),
     ],
 )
-def test_mask_sizes_that_contradict_the_cluster_are_refused(cidr: str, flags: dict[str, int]) -> None:
+def test_mask_sizes_that_contradict_the_cluster_are_refused(cidr: str, flags: tuple[str, ...]) -> None:
     with FakeCloud() as cloud, pytest.raises(ValueError, match="cluster"):
-        _build(cloud, allocate_node_cidrs=True, cluster_cidr=cidr, **flags)
+        _build(cloud, "--allocate-node-cidrs", f"--cluster-cidr={cidr}", *flags)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Any, cast
 
-import attrs
 import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from controllers import service
-from controllers.app.catalog import Context
-from controllers.app.options import ManagerOptions, Options
-from controllers.app.services import ServiceFlags, service_controller
+from controllers.app.catalog import CATALOG
+from controllers.app.config import parse
+from controllers.app.entry import Context
+from controllers.app.service import ENTRY
 from controllers.cloudcalls import CloudCalls
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.metrics import Metrics
@@ -25,13 +25,15 @@ class _Caught(Exception):
         self.options = options
 
 
-def _build(cloud: FakeCloud, flags: ServiceFlags, **manager: Any) -> Any:
+def _build(cloud: FakeCloud, *flags: str) -> Any:
+    options = parse(["--cloud-provider=fake", "--leader-elect=false", *flags], CATALOG).options
+    assert options is not None
     metrics = Metrics()
     calls = CloudCalls(cloud, metrics=metrics)
     try:
-        return service_controller(
+        return ENTRY.construct(
             Context(
-                options=Options(ManagerOptions(cloud_provider="fake", **manager), {ServiceFlags: flags}),
+                options=options,
                 clients=cast(Any, None),
                 informers=cast(Any, None),
                 cloud=calls,
@@ -44,35 +46,24 @@ def _build(cloud: FakeCloud, flags: ServiceFlags, **manager: Any) -> Any:
         calls.close()
 
 
-def _options(monkeypatch: pytest.MonkeyPatch, flags: ServiceFlags, **manager: Any) -> ServiceOptions:
+def _options(monkeypatch: pytest.MonkeyPatch, *flags: str) -> ServiceOptions:
     def controller(*_: object, options: ServiceOptions, **__: object) -> None:
         raise _Caught(options)
 
     monkeypatch.setattr(service, "ServiceController", controller)
     with FakeCloud() as cloud, pytest.raises(_Caught) as caught:
-        _build(cloud, flags, **manager)
+        _build(cloud, *flags)
     return caught.value.options
 
 
-def test_the_flags_defaults_are_the_options_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _options(monkeypatch, ServiceFlags()) == ServiceOptions()
-
-
-@pytest.mark.parametrize("field", attrs.fields(ServiceFlags), ids=lambda field: str(field.name))
-def test_every_flag_changes_the_options(monkeypatch: pytest.MonkeyPatch, field: Any) -> None:
-    value: Any = not field.default if isinstance(field.default, bool) else type(field.default)(field.default + 1)
-    changed = _options(monkeypatch, attrs.evolve(ServiceFlags(), **{field.name: value}))
-    assert changed != ServiceOptions()
-
-
 def test_the_clusters_name_reaches_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _options(monkeypatch, ServiceFlags(), cluster_name="blue").cluster_name == "blue"
+    assert _options(monkeypatch, "--cluster-name=blue").cluster_name == "blue"
 
 
 def test_it_is_off_where_the_cloud_has_no_load_balancers(caplog: pytest.LogCaptureFixture) -> None:
     config = FakeConfig.model_validate({"capabilities": ["instances_v2"]})
     with FakeCloud(config) as cloud, caplog.at_level(logging.WARNING):
-        assert _build(cloud, ServiceFlags()) is None
+        assert _build(cloud) is None
     assert "offers no load balancers" in caplog.text
 
 

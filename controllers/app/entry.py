@@ -1,0 +1,139 @@
+"""What an entry of the catalog is made of, and which entries a value of --controllers turns on.
+
+Stage: before the first one, no I/O. Each controller's file beside this one makes an entry; flags, help, start-up and
+the RBAC manifest follow from it. Names and aliases are those of the Go cloud-controller-manager
+(names/controller_names.go), and never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import attrs
+
+from controllers.app.options import Options
+from controllers.options import display
+
+if TYPE_CHECKING:
+    from cloudprovider.host import StopSignal
+    from controllers.cloudcalls import CloudCalls
+    from controllers.runtime.api import ClientBuilder
+    from controllers.runtime.cache import InformerFactory
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.metrics import Metrics
+
+
+class Controller(Protocol):
+    """What the manager needs of a controller."""
+
+    def run(self, stop: StopSignal) -> None:
+        """Work until `stop` is set, then drain and return. A return before that, or an exception, is a failure."""
+
+    def health(self) -> Iterable[tuple[str, bool, str]]:
+        """(name, well, detail) of each part; from any thread, without blocking."""
+
+
+@runtime_checkable
+class HoldsBack(Protocol):
+    """A controller that may hold back what looks dangerous, until an operator says that it is meant."""
+
+    def release_breaker(self) -> int:
+        """Let go what is held back now; returns how many objects that are. From any thread."""
+
+
+@attrs.frozen(kw_only=True)
+class Rule:
+    """Verbs on a resource that a controller needs, and what does not work without them (a clause for people)."""
+
+    resource: str
+    """Plural, with its subresource: "nodes", "nodes/status"."""
+    verbs: tuple[str, ...]
+    consequence: str
+    group: str = ""
+    namespace: str = ""
+    """Empty: everywhere."""
+    names: tuple[str, ...] = ()
+    """The objects, where they are known by name; `create` is granted without them, as RBAC wants it."""
+
+    def fix(self) -> str:
+        """The rule to add, as it stands in a Role or ClusterRole."""
+        kind = f"Role in namespace {self.namespace}, or ClusterRole" if self.namespace else "ClusterRole"
+        return (
+            f"add to the {kind} of our service account: apiGroups [{self.group!r}], resources [{self.resource}], "
+            f"verbs [{', '.join(self.verbs)}]"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Context:
+    """What a controller is built from. Shared by all of them; each takes its own client identity from `clients`."""
+
+    options: Options
+    clients: ClientBuilder
+    informers: InformerFactory
+    cloud: CloudCalls
+    metrics: Metrics
+    clock: Clock
+    drain: float
+    """Seconds that a controller may take to finish its work when it is told to stop."""
+
+    def build(self, kind: Callable[..., Controller], options: type[Any]) -> Controller:
+        """A controller with the constructor that all of ours have, and what the flags say of this class of options."""
+        given = attrs.evolve(self.options.of(options), drain_timeout=self.drain)
+        return kind(self.clients, self.informers, self.cloud, options=given, metrics=self.metrics, clock=self.clock)
+
+
+@attrs.frozen(kw_only=True)
+class ControllerEntry:
+    """One controller: its name and aliases for --controllers, its classes of options, and how it is built.
+
+    `construct` is called once per run, in the catalog's order, before the informers start, so that it can ask for the
+    informers that it needs. None: as its flags stand it has nothing to do, and the log says why. What it raises ends
+    the start.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    construct: Callable[[Context], Controller | None]
+    options: tuple[type[Any], ...] = ()
+    """Classes whose fields are declared by `option`: the controller's own, and those that only the manager reads."""
+    rules: tuple[Rule, ...] = ()
+    on_by_default: bool = True
+
+
+def names(catalog: Sequence[ControllerEntry]) -> str:
+    """The controllers' names with their aliases, for people."""
+    return ", ".join(f"{e.name} ({', '.join(e.aliases)})" if e.aliases else e.name for e in catalog)
+
+
+def enabled(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[ControllerEntry]:
+    """The entries that a value of --controllers turns on, in the catalog's order. Unknown words turn on nothing."""
+    chosen = []
+    for entry in catalog:
+        own = (entry.name, *entry.aliases)
+        if any(f"-{name}" in words for name in own):
+            continue
+        if any(name in words for name in own) or ("*" in words and entry.on_by_default):
+            chosen.append(entry)
+    return chosen
+
+
+def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[str]:
+    """What is wrong with a value of --controllers: unknown names, contradictions, nothing left to run."""
+    known = {name: entry.name for entry in catalog for name in (entry.name, *entry.aliases)}
+    problems: list[str] = []
+    wanted: set[str] = set()
+    unwanted: set[str] = set()
+    for word in words:
+        name = word.removeprefix("-")
+        if word == "*":
+            continue
+        if name in known:
+            (unwanted if word.startswith("-") else wanted).add(known[name])
+        else:
+            problems.append(f"no controller is called {display(name)!r}; known: {names(catalog)}")
+    problems += [f"{name} is both asked for and left out" for name in sorted(wanted & unwanted)]
+    if not problems and not enabled(words, catalog):
+        problems.append(f"no controller is left to run; known: {names(catalog)}")
+    return problems

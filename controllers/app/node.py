@@ -1,0 +1,33 @@
+"""cloud-node-controller in the manager: its rights and its entry. Its flags: `controllers/node/options.py`.
+
+Stage: before the first one, no I/O.
+"""
+
+from __future__ import annotations
+
+from controllers.app.entry import Context, Controller, ControllerEntry, Rule
+from controllers.node.options import CloudNodeOptions
+
+
+def _construct(context: Context) -> Controller:
+    from controllers.node import CloudNodeController
+
+    return context.build(CloudNodeController, CloudNodeOptions)
+
+
+ENTRY = ControllerEntry(
+    name="cloud-node-controller",
+    aliases=("cloud-node",),
+    construct=_construct,
+    options=(CloudNodeOptions,),
+    rules=(
+        Rule(resource="nodes", verbs=("get", "list", "watch", "patch"), consequence="no node is ever initialised"),
+        Rule(resource="nodes/status", verbs=("patch",), consequence="nodes get no addresses and stay tainted"),
+        Rule(
+            resource="events",
+            verbs=("create", "patch"),
+            consequence="nobody is told by Events what happens to nodes",
+            namespace="default",
+        ),
+    ),
+)

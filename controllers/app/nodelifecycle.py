@@ -1,0 +1,37 @@
+"""cloud-node-lifecycle-controller in the manager: its rights and its entry. Its flags:
+`controllers/nodelifecycle/options.py`.
+
+Stage: before the first one, no I/O.
+"""
+
+from __future__ import annotations
+
+from controllers.app.entry import Context, Controller, ControllerEntry, Rule
+from controllers.nodelifecycle.options import NodeLifecycleOptions
+
+
+def _construct(context: Context) -> Controller:
+    from controllers.nodelifecycle import NodeLifecycleController
+
+    return context.build(NodeLifecycleController, NodeLifecycleOptions)
+
+
+ENTRY = ControllerEntry(
+    name="cloud-node-lifecycle-controller",
+    aliases=("cloud-node-lifecycle",),
+    construct=_construct,
+    options=(NodeLifecycleOptions,),
+    rules=(
+        Rule(
+            resource="nodes",
+            verbs=("get", "list", "watch", "patch", "delete"),
+            consequence="nodes without an instance stay, and those that are shut down get no taint",
+        ),
+        Rule(
+            resource="events",
+            verbs=("create", "patch"),
+            consequence="nobody is told by Events which nodes are deleted, or held back",
+            namespace="default",
+        ),
+    ),
+)

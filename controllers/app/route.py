@@ -1,0 +1,73 @@
+"""node-route-controller in the manager: when it runs, its rights and its entry. Its other flags:
+`controllers/route/options.py`.
+
+Stage: before the first one, no I/O. The controller is off unless --allocate-node-cidrs and --configure-cloud-routes
+both hold and the provider has routes, as in Go (startRouteController in k8s.io/cloud-provider's app/core.go).
+"""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+
+from controllers.app.entry import Context, Controller, ControllerEntry, Rule
+from controllers.options import BOOL, option
+from controllers.route.options import RouteOptions
+
+log = logging.getLogger(__name__)
+
+
+@attrs.frozen(kw_only=True)
+class RouteSwitches:
+    """Whether the manager runs the controller."""
+
+    allocate_node_cidrs: bool = option(
+        False,
+        BOOL,
+        "allocate-node-cidrs",
+        "generic",
+        "Whether nodes get pod CIDRs (from kube-controller-manager). node-route-controller runs only if they do and "
+        "--configure-cloud-routes holds.",
+    )
+    configure_cloud_routes: bool = option(
+        True,
+        BOOL,
+        "configure-cloud-routes",
+        "generic",
+        "Whether the pod CIDRs that --allocate-node-cidrs speaks of get routes in the cloud.",
+    )
+
+
+def _construct(context: Context) -> Controller | None:
+    from controllers.route import RouteController
+
+    switches = context.options.of(RouteSwitches)
+    if not (switches.allocate_node_cidrs and switches.configure_cloud_routes):
+        log.info("node-route-controller is off: it takes --allocate-node-cidrs and --configure-cloud-routes")
+        return None
+    if context.cloud.routes is None:
+        log.warning(
+            "node-route-controller is off, although --configure-cloud-routes is on: provider %s offers no routes",
+            context.cloud.provider_name,
+        )
+        return None
+    return context.build(RouteController, RouteOptions)
+
+
+ENTRY = ControllerEntry(
+    name="node-route-controller",
+    aliases=("route",),
+    construct=_construct,
+    options=(RouteSwitches, RouteOptions),
+    rules=(
+        Rule(resource="nodes", verbs=("get", "list", "watch"), consequence="no route is ever created or deleted"),
+        Rule(resource="nodes/status", verbs=("patch",), consequence="nodes stay marked as without network"),
+        Rule(
+            resource="events",
+            verbs=("create", "patch"),
+            consequence="nobody is told by Events which routes cannot be created",
+            namespace="default",
+        ),
+    ),
+)

@@ -1,0 +1,42 @@
+"""What can be set about the cloud-node controller, with its flags. Stage: before the first one, no I/O."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from controllers.options import DURATION, INT, between, drain_timeout_option, option, positive
+
+_SECTION: Final = "cloud-node-controller"
+
+
+@frozen(kw_only=True)
+class CloudNodeOptions:
+    """How the controller works. Frozen; raises ValueError on values that make no sense."""
+
+    concurrent_node_syncs: int = option(
+        32,
+        INT,
+        "concurrent-node-syncs",
+        _SECTION,
+        "Workers that initialise and update nodes (Go's default is 1).",
+        check=between(1, 1000),
+    )
+    concurrent_node_status_updates: int = option(
+        0,
+        INT,
+        "concurrent-node-status-updates",
+        _SECTION,
+        "Workers that refresh the addresses and labels of nodes. 0: as many as --concurrent-node-syncs.",
+        check=between(0, 1000),
+    )
+    node_status_update_frequency: float = option(
+        300.0,
+        DURATION,
+        "node-status-update-frequency",
+        "misc",
+        "How often the addresses and labels of every node are compared with the cloud.",
+        check=positive,
+    )
+    drain_timeout: float = drain_timeout_option()

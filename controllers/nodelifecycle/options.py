@@ -1,0 +1,159 @@
+"""What can be set about the cloud-node-lifecycle controller, with its flags. Stage: before the first one, no I/O.
+
+--node-monitor-period and --concurrent-node-lifecycle-syncs are Go's (there 1 by default); the others are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from controllers.options import (
+    BOOL,
+    DURATION,
+    FLOAT,
+    INT,
+    between,
+    drain_timeout_option,
+    group,
+    not_negative,
+    option,
+    positive,
+)
+
+_SECTION: Final = "cloud-node-lifecycle-controller"
+
+
+@frozen(kw_only=True)
+class BreakerOptions:
+    """How many nodes may be deleted. Frozen; raises ValueError on values that make no sense."""
+
+    enabled: bool = option(
+        True,
+        BOOL,
+        "node-deletion-breaker",
+        _SECTION,
+        "Delete nodes of a zone only if the cloud tells the Ready nodes there right, and where there is none, only as "
+        "many as the limits below allow. false: every confirmed deletion is carried out.",
+    )
+    witnesses: int = option(
+        300,
+        INT,
+        "node-deletion-witnesses",
+        _SECTION,
+        "Ready nodes of a zone, at most, that the cloud is asked about before a node there is deleted. Providers that "
+        "answer in batches are asked about so many batches.",
+        check=between(1, 1_000_000),
+    )
+    at_least: int = option(
+        10,
+        INT,
+        "node-deletion-limit",
+        _SECTION,
+        "Deletions per --node-deletion-window that are always allowed in zones without a Ready node.",
+        check=between(0, 1_000_000),
+    )
+    share: float = option(
+        0.5,
+        FLOAT,
+        "node-deletion-limit-share",
+        _SECTION,
+        "Share of this provider's nodes, from 0 to 1, that may be deleted per --node-deletion-window where that is "
+        "more.",
+        check=between(0, 1),
+    )
+    window: float = option(
+        600.0,
+        DURATION,
+        "node-deletion-window",
+        _SECTION,
+        "Time over which deletions are counted.",
+        check=positive,
+    )
+    trickle: float = option(
+        60.0,
+        DURATION,
+        "node-deletion-trickle",
+        _SECTION,
+        "Time between two deletions while the limits are used up. 0: none at all.",
+        check=not_negative,
+    )
+    release_after: float = option(
+        3600.0,
+        DURATION,
+        "node-deletion-release-after",
+        _SECTION,
+        "When the cloud has said for so long that a node held back is gone, and nothing else, the next lot of "
+        "deletions is let through. 0: never.",
+        check=not_negative,
+    )
+
+
+@frozen(kw_only=True)
+class NodeLifecycleOptions:
+    """How the controller works. Frozen; raises ValueError on values that make no sense."""
+
+    node_monitor_period: float = option(
+        5.0,
+        DURATION,
+        "node-monitor-period",
+        _SECTION,
+        "How often nodes that are not ready are looked at, and the cloud is asked about them.",
+        check=positive,
+    )
+    confirmations: int = option(
+        2,
+        INT,
+        "node-deletion-confirmations",
+        _SECTION,
+        "Fresh answers of the cloud in a row that a node's instance is gone, before the node is deleted. 1: the first "
+        "one counts, as in Go.",
+        check=between(1, 1000),
+    )
+    """Also of answers "shut down", before the out-of-service taint."""
+    confirmation_period: float = option(
+        0.0,
+        DURATION,
+        "node-deletion-confirmation-period",
+        _SECTION,
+        "Time between two such answers. 0: --node-monitor-period.",
+        check=not_negative,
+    )
+    breaker: BreakerOptions = group(BreakerOptions)
+    uninitialized_grace_period: float = option(
+        600.0,
+        DURATION,
+        "node-uninitialized-grace-period",
+        _SECTION,
+        "How long after its creation a node that waits for its initialisation is left alone.",
+        check=not_negative,
+    )
+    unknown_event_after: float = option(
+        300.0,
+        DURATION,
+        "node-state-unknown-event-after",
+        _SECTION,
+        "How long the cloud may give no usable answer about a node that is not ready before an Event says so.",
+        check=positive,
+    )
+    """The Event comes again each time that as many seconds have passed."""
+    out_of_service_taint: bool = option(
+        False,
+        BOOL,
+        "node-out-of-service-taint",
+        _SECTION,
+        "Taint nodes that the cloud confirms shut down with node.kubernetes.io/out-of-service="
+        "cloud-instance-shut-down:NoExecute, "
+        "so that their pods are evicted and their volumes detached, and remove it when they return.",
+    )
+    """Only for clouds that can be trusted when they say that a machine is switched off."""
+    concurrent_node_lifecycle_syncs: int = option(
+        16,
+        INT,
+        "concurrent-node-lifecycle-syncs",
+        _SECTION,
+        "Workers that delete and taint nodes.",
+        check=between(1, 1000),
+    )
+    drain_timeout: float = drain_timeout_option()

@@ -1,0 +1,72 @@
+"""How options are declared: once, beside the field that they set. Stage: before the first one, no I/O.
+
+What enters is the declarations in the `options.py` of each controller, of `cloudcalls` and of `app`; what leaves is the
+flags, --help, the checks and the reference page. Light on purpose: the command line reads every class of options, and
+imports no controller for it.
+"""
+
+from controllers.options.declare import (
+    Flag,
+    between,
+    fill,
+    flags_of,
+    group,
+    no_limit_at_zero,
+    not_empty,
+    not_negative,
+    one_of,
+    option,
+    positive,
+)
+from controllers.options.kinds import (
+    ADDRESS,
+    BOOL,
+    DURATION,
+    FLOAT,
+    INT,
+    LIST,
+    NAME,
+    PATH,
+    STRING,
+    URL,
+    VERSION,
+    Kind,
+    display,
+    show_duration,
+)
+from controllers.options.shared import DEFAULT_CLUSTER_NAME, cluster_name_option, drain_timeout_option
+
+__all__ = [
+    # to declare
+    "option",
+    "group",
+    "cluster_name_option",
+    "drain_timeout_option",
+    "DEFAULT_CLUSTER_NAME",
+    # kinds of values
+    "ADDRESS",
+    "BOOL",
+    "DURATION",
+    "FLOAT",
+    "INT",
+    "LIST",
+    "NAME",
+    "PATH",
+    "STRING",
+    "URL",
+    "VERSION",
+    "Kind",
+    # checks
+    "between",
+    "no_limit_at_zero",
+    "not_empty",
+    "not_negative",
+    "one_of",
+    "positive",
+    # to read
+    "Flag",
+    "flags_of",
+    "fill",
+    "display",
+    "show_duration",
+]

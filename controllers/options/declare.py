@@ -1,0 +1,120 @@
+"""One declaration for each option: its default, kind, flag, help and check stand beside the field that it sets.
+
+Stage: before the first one, no I/O. A class of options is a frozen attrs class whose fields are made by `option`. From
+these declarations come the flags and --help (`controllers/app`), the checks of values from the command line and from
+programs alike, and the reference page. `fill` makes an instance of the class from the values of its flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from controllers.options.kinds import Kind, display
+
+T = TypeVar("T")
+Check = Callable[[T], str | None]
+"""Returns what is wrong with a value of the right type, or None."""
+
+_FLAG = "flag"
+_GROUP = "group"
+
+
+@attrs.frozen
+class Flag(Generic[T]):
+    """One row of the table of flags."""
+
+    name: str
+    kind: Kind[T]
+    default: T
+    section: str
+    help: str
+    check: Check[T] | None = None
+    shorthand: str = ""
+    deprecated: str = ""
+    unsupported: str = ""
+    """Not empty: the flag is known, this version does not take it, and this says why."""
+
+
+def option(
+    default: T,
+    kind: Kind[T],
+    flag: str = "",
+    section: str = "",
+    help: str = "",
+    *,
+    check: Check[T] | None = None,
+    shorthand: str = "",
+    deprecated: str = "",
+) -> Any:
+    """Declare one field of an options class. Without a `flag` only programs can set it.
+
+    A value of a wrong type, or one that `check` objects to, raises ValueError with the names of field and flag.
+    """
+
+    def validate(_instance: object, attribute: attrs.Attribute[T], value: T) -> None:
+        mistyped = kind.mistyped(value)
+        wrong = mistyped or (check(value) if check else None)
+        if wrong:
+            shown = display(repr(value) if mistyped else kind.show(value))
+            raise ValueError(f"{attribute.name}={shown}{f' (--{flag})' if flag else ''}: {wrong}")
+
+    row = Flag(flag, kind, default, section, help, check, shorthand, deprecated)
+    return attrs.field(default=default, validator=validate, metadata={_FLAG: row} if flag else {})
+
+
+def group(kind: type[Any]) -> Any:
+    """Declare a field that holds another class of options, with flags of its own."""
+    return attrs.field(factory=kind, metadata={_GROUP: kind})
+
+
+def flags_of(kind: type[Any]) -> Iterator[Flag[Any]]:
+    """The flags of one class of options, in the order of its fields."""
+    for field in attrs.fields(kind):
+        if _GROUP in field.metadata:
+            yield from flags_of(field.metadata[_GROUP])
+        elif _FLAG in field.metadata:
+            yield field.metadata[_FLAG]
+
+
+def fill(kind: type[T], values: Mapping[str, Any]) -> T:
+    """An instance of a class of options, from the values of its flags by their names."""
+    given: dict[str, Any] = {}
+    for field in attrs.fields(kind):  # type: ignore[arg-type]  # an attrs class, as its maker says
+        if _GROUP in field.metadata:
+            given[field.name] = fill(field.metadata[_GROUP], values)
+        elif _FLAG in field.metadata:
+            given[field.name] = values[field.metadata[_FLAG].name]
+    return kind(**given)
+
+
+def between(low: float, high: float) -> Check[float]:
+    """A check: `low` and `high` are allowed."""
+    return lambda value: None if low <= value <= high else f"must be between {low:g} and {high:g}"
+
+
+def positive(value: float) -> str | None:
+    """A check for durations that cannot be zero."""
+    return None if value > 0 else "must be greater than 0"
+
+
+def not_negative(value: float) -> str | None:
+    """A check for numbers that can be zero."""
+    return None if value >= 0 else "must not be negative"
+
+
+def no_limit_at_zero(value: float) -> str | None:
+    """A check for rates."""
+    return None if value >= 0 else "must not be negative; 0 means no limit"
+
+
+def one_of(*allowed: str) -> Check[str]:
+    """A check: the value is one of a few words."""
+    return lambda value: None if value in allowed else "must be " + " or ".join(allowed)
+
+
+def not_empty(value: str) -> str | None:
+    """A check for texts."""
+    return None if value.strip() else "must not be empty"

@@ -1,0 +1,91 @@
+"""What can be set about the service controller, with its flags. Stage: before the first one, no I/O."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+from controllers.options import (
+    BOOL,
+    DURATION,
+    INT,
+    between,
+    cluster_name_option,
+    drain_timeout_option,
+    not_negative,
+    option,
+)
+
+_SECTION: Final = "service-lb-controller"
+
+
+@frozen(kw_only=True)
+class ServiceOptions:
+    """How the controller works. Frozen; raises ValueError on values that make no sense."""
+
+    cluster_name: str = cluster_name_option()
+    concurrent_service_syncs: int = option(
+        40,
+        INT,
+        "concurrent-service-syncs",
+        _SECTION,
+        "Workers that build, change and delete load balancers, at most three quarters of them for one namespace (Go's "
+        "default is 1).",
+        check=between(1, 1000),
+    )
+    """The calls to the cloud among them are bounded by the gateway, for all controllers."""
+    node_sync_window: float = option(
+        1.0,
+        DURATION,
+        "load-balancer-node-window",
+        _SECTION,
+        "Load balancers get new nodes when none has changed for so long, so that nodes that join together cost each "
+        "load balancer one update.",
+        check=not_negative,
+    )
+    node_sync_longest: float = option(
+        5.0,
+        DURATION,
+        "load-balancer-node-window-limit",
+        _SECTION,
+        "They get them after so long although nodes keep changing.",
+        check=not_negative,
+    )
+    drift_check_period: float = option(
+        1800.0,
+        DURATION,
+        "load-balancer-drift-check-period",
+        _SECTION,
+        "Each load balancer is looked at in the cloud at least so often, and one that is gone or has another address "
+        "is repaired. 0: never, as in Go.",
+        check=not_negative,
+    )
+    """After half of it to all of it, so that they spread; `ensure_period` alike."""
+    ensure_period: float = option(
+        43200.0,
+        DURATION,
+        "load-balancer-ensure-period",
+        _SECTION,
+        "Each load balancer is ensured at least so often although nothing seems amiss, so that what a look does not "
+        "show is repaired too. 0: never, as in Go.",
+        check=not_negative,
+    )
+    orphan_check_period: float = option(
+        1800.0,
+        DURATION,
+        "load-balancer-orphan-check-period",
+        _SECTION,
+        "How often load balancers without a Service are looked for, where the provider can list them. They are "
+        "reported, never deleted. 0: never.",
+        check=not_negative,
+    )
+    ready_nodes_only: bool = option(
+        False,
+        BOOL,
+        "load-balancer-ready-nodes-only",
+        _SECTION,
+        "Leave nodes that are not ready out of load balancers, unless none is. Otherwise the health checks of the load "
+        "balancers decide.",
+    )
+    drain_timeout: float = drain_timeout_option()
