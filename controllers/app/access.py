@@ -85,10 +85,10 @@ class AccessCheck:
         except ApiError as error:
             if error.status in (401, 403, 404, 405, 501):
                 if not self._refused:
-                    log.warning("our rights cannot be checked: %s", error)
+                    log.warning("permissions cannot be checked: %s", error)
                 self._refused = True
                 return REFUSED_SECONDS
-            log.debug("our rights could not be checked now: %s", error)
+            log.debug("permissions could not be checked, retrying later: %s", error)
         else:
             self._refused = False
         return AGAIN_SECONDS
@@ -132,9 +132,13 @@ class AccessCheck:
     def _tell(self, missing: tuple[Rule, ...]) -> None:
         for rule in missing:
             if rule not in self._missing:
-                log.error("we lack a right, without which %s: %s", rule.consequence, rule.fix())
+                verbs = ", ".join(rule.verbs)
+                log.error(
+                    "missing permission: %s on %s. Without it %s. Fix: %s",
+                    verbs, rule.resource, rule.consequence, rule.fix(),
+                )  # fmt: skip
         if self._missing and not missing:
-            log.info("all rights are there now")
+            log.info("all permissions are granted now")
         self._missing = missing
 
 

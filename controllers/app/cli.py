@@ -85,7 +85,7 @@ def main(
         try:
             return _start(outcome.options, catalog)
         except Exception:  # the program's top: told in a cleaned log line and not in Python's own way
-            log.exception("the program failed: a bug")
+            log.exception("the program failed; this is a bug")
             return FAILED
 
 

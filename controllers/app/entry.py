@@ -60,8 +60,8 @@ class Rule:
         """The rule to add, as it stands in a Role or ClusterRole."""
         kind = f"Role in namespace {self.namespace}, or ClusterRole" if self.namespace else "ClusterRole"
         return (
-            f"add to the {kind} of our service account: apiGroups [{self.group!r}], resources [{self.resource}], "
-            f"verbs [{', '.join(self.verbs)}]"
+            f"add to the {kind} of the manager's service account: apiGroups [{self.group!r}], "
+            f"resources [{self.resource}], verbs [{', '.join(self.verbs)}]"
         )
 
 

@@ -162,7 +162,7 @@ class Health:
             log.warning("health: %s fails since %s: %s", name, failing.stamp, failing.detail)
         for name, failing in well:
             if failing.told:
-                log.info("health: %s is well again, after %s", name, seconds_text(now - failing.began))
+                log.info("health: %s passes again, after %s", name, seconds_text(now - failing.began))
         return dated
 
     def _readiness(self) -> list[Check]:
@@ -192,11 +192,11 @@ class Health:
         checks = []
         for one in self._informers.health() if self._informers else ():
             silent = one.silent_for or 0.0
-            detail = "" if one.synced else one.error or "waits for its first listing"
+            detail = "" if one.synced else one.error or "waiting for the first list"
             if one.synced and silent > SILENT_SECONDS:
-                detail = f"the API server said nothing for {silent:.0f} s: {one.error or 'no error known'}"
+                detail = f"nothing received from the API server for {silent:.0f} s: {one.error or 'no error known'}"
             if one.quarantined:
-                detail = f"{detail} {len(one.quarantined)} malformed objects set aside".strip()
+                detail = f"{detail} {len(one.quarantined)} malformed objects skipped".strip()
             checks.append(Check(f"informer-{one.resource}", one.synced and silent <= SILENT_SECONDS, detail))
         return checks
 

@@ -85,7 +85,7 @@ def hosting(
             raise ManagerError(f"cloud provider {cloud.provider_name} could not be initialised: {text}") from cause
         if not (tagged or allow_untagged_cloud):
             raise ManagerError(
-                f"cloud provider {cloud.provider_name} has no cluster ID, without which it cannot tell this cluster's "
+                f"cloud provider {cloud.provider_name} has no cluster ID; without one it cannot tell this cluster's "
                 "resources from another's"
             )
         yield Host(clients, informers, cloud, metrics)

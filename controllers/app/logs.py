@@ -149,7 +149,7 @@ def _uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
         return
     name = args.thread.name if args.thread is not None else "?"
     log.error(
-        "an exception that nobody caught ended thread %s",
+        "thread %s ended with an unhandled exception",
         name,
         exc_info=(args.exc_type, args.exc_value, args.exc_traceback),
     )

@@ -117,7 +117,7 @@ class Manager:
     def release_held(self) -> int:
         """An operator's word: let the controllers do what they hold back now. Returns how many objects that are."""
         if not self._holding:
-            log.warning("no controller that runs here holds anything back: is this the leader?")
+            log.warning("SIGUSR1: no controller of this process holds back deletions; send the signal to the leader")
         return sum(release() for release in self._holding)
 
     def _start(self, stop: StopSignal) -> bool:
@@ -200,7 +200,7 @@ class Manager:
     def _without_cluster_id(self) -> None:
         if not self._options.manager.allow_untagged_cloud:
             raise ManagerError(
-                f"cloud provider {self._name} has no cluster ID, without which it cannot tell this cluster's "
+                f"cloud provider {self._name} has no cluster ID; without one it cannot tell this cluster's "
                 "resources from another's. Fix: set one as the provider's documentation says, or give "
                 "--allow-untagged-cloud."
             )
@@ -231,7 +231,7 @@ class Manager:
             if isinstance(error, ManagerError):
                 raise error
             text, cause = safe_cause(error, self._config.data if self._config else None)
-            log.debug("the provider's own words", exc_info=cause)
+            log.debug("the provider's own error", exc_info=cause)
             raise ManagerError(f"cloud provider {self._name} could not be initialised: {text}") from cause
         return True
 
@@ -293,7 +293,7 @@ class Manager:
                 self._failed(ManagerError(f"{entry.name} {reason}", unexpected=True), error)
             else:
                 if not ask.is_set():
-                    reason = "ended by itself, which it never should"
+                    reason = "ended unexpectedly"
                     self.health.died(entry.name, reason)
                     self._failed(ManagerError(f"{entry.name} {reason}"), None)
             finally:
@@ -310,7 +310,7 @@ class Manager:
 
     def _failed(self, failure: ManagerError, cause: BaseException | None) -> None:
         failure.__cause__ = cause
-        log.critical("%s; everything else is stopped now", failure, exc_info=cause)  # at once: draining takes its time
+        log.critical("%s; stopping everything else", failure, exc_info=cause)  # at once: draining takes its time
         if self._failure is None:
             self._failure = failure
 
@@ -319,7 +319,7 @@ class Manager:
         while not stop.wait(_LOOK) and self._failure is None:
             fatal = self.health.fatal()
             if fatal:
-                self._failed(ManagerError(f"{fatal}; a restart is the only way to get them back"), None)
+                self._failed(ManagerError(f"{fatal}; only a restart frees them"), None)
 
     def _stop(self) -> None:
         self.health.stopping()
@@ -328,7 +328,7 @@ class Manager:
         left = [*self._groups.stop(self._drain), *(f"a call for {key}" for key in self.health.overdue())]
         took = self._clock.monotonic() - began
         if left:
-            log.warning("drained for %.1f s; left behind, still at work: %s", took, ", ".join(left))
+            log.warning("drained for %.1f s; work that has not ended: %s", took, ", ".join(left))
         else:
             log.info("drained in %.1f s, nothing left behind", took)
 

@@ -26,7 +26,7 @@ ENTRY = ControllerEntry(
         Rule(
             resource="events",
             verbs=("create", "patch"),
-            consequence="nobody is told by Events what happens to nodes",
+            consequence="no Event says what happens to nodes",
             namespace="default",
         ),
     ),

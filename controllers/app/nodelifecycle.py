@@ -25,12 +25,12 @@ ENTRY = ControllerEntry(
         Rule(
             resource="nodes",
             verbs=("get", "list", "watch", "patch", "delete"),
-            consequence="nodes without an instance stay, and those that are shut down get no taint",
+            consequence="nodes whose instance is gone are not deleted, and nodes that are shut down get no taint",
         ),
         Rule(
             resource="events",
             verbs=("create", "patch"),
-            consequence="nobody is told by Events which nodes are deleted, or held back",
+            consequence="no Event says which nodes are deleted or held back",
             namespace="default",
         ),
     ),

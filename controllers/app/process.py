@@ -100,17 +100,17 @@ def run_until_signal(
         other.join(0.2)
     names = [other.name for other in left if other.is_alive()]
     if names:
-        log.warning("%d threads are still at work and are left behind: %s", len(names), ", ".join(names[:5]))
+        log.warning("%d threads have not ended: %s", len(names), ", ".join(names[:5]))
         leave(code)
     return code
 
 
 def _release(release: Callable[[], object]) -> None:
-    log.info("%s: letting go what is held back now", RELEASE.name)
+    log.info("%s: releasing the deletions that are held back now", RELEASE.name)
     try:
         release()
     except Exception:
-        log.exception("what is held back could not be let go: a bug in this program")
+        log.exception("releasing them failed; this is a bug")
 
 
 def _next(mail: queue.SimpleQueue[int | BaseException | None], seconds: float = math.inf) -> int | BaseException | None:
@@ -137,7 +137,7 @@ def _code(word: int | BaseException | None, asked: bool) -> int:
         log.error("%s", word)
         return 1
     if isinstance(word, BaseException):
-        log.error("the manager failed: a bug in this program", exc_info=word)
+        log.error("the manager failed; this is a bug", exc_info=word)
         return 1
     return 0 if asked else 1
 

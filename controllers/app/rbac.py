@@ -34,7 +34,7 @@ COMMON_RULES: tuple[Rule, ...] = (
         resource="namespaces",
         verbs=("get",),
         names=("kube-system",),
-        consequence="providers cannot tell clusters of one name apart",
+        consequence="providers cannot tell clusters with the same name apart",
     ),
 )
 """What the manager itself uses, whichever controllers run. It works without, a little worse: so it is granted by the

@@ -62,11 +62,11 @@ ENTRY = ControllerEntry(
     options=(RouteSwitches, RouteOptions),
     rules=(
         Rule(resource="nodes", verbs=("get", "list", "watch"), consequence="no route is ever created or deleted"),
-        Rule(resource="nodes/status", verbs=("patch",), consequence="nodes stay marked as without network"),
+        Rule(resource="nodes/status", verbs=("patch",), consequence="nodes keep the condition NetworkUnavailable"),
         Rule(
             resource="events",
             verbs=("create", "patch"),
-            consequence="nobody is told by Events which routes cannot be created",
+            consequence="no Event says which routes cannot be created",
             namespace="default",
         ),
     ),

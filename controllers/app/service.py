@@ -37,7 +37,7 @@ ENTRY = ControllerEntry(
         Rule(
             resource="services",
             verbs=("list", "watch", "patch"),
-            consequence="no Service gets a load balancer, and none is cleaned up",
+            consequence="no load balancer is built or deleted",
         ),
         Rule(
             resource="services/status",
@@ -48,7 +48,7 @@ ENTRY = ControllerEntry(
         Rule(
             resource="events",
             verbs=("create", "patch"),
-            consequence="nobody is told by Events what happens to load balancers",
+            consequence="no Event says what happens to load balancers",
         ),
     ),
 )

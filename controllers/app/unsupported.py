@@ -21,7 +21,7 @@ _AUTH = "there is no authenticated serving in this version: leave this flag out"
 _IPAM = "this program gives nodes no pod CIDRs (kube-controller-manager does): leave this flag out"
 _WEBHOOKS = "webhooks do not exist in this version: leave this flag out"
 _START = "not supported by this version: leave this flag out"
-_LOGS = "not supported: logs are written at once to standard error, with one level for all modules (-v)"
+_LOGS = "not supported: logs are written to standard error, with one level for all modules (-v)"
 _GATES = "there are no feature gates in this version: leave this flag out"
 
 _VALUED = {

@@ -93,7 +93,7 @@ def test_an_api_server_without_answers_is_told(
         assert manager.ask("/livez")[0] == 200, "a restart of this process mends no API server"
         eventually(lambda: "health: api-server fails since" in manager.log, TRUE_WITHIN)
     eventually(lambda: manager.ask("/healthz")[0] == 200, TRUE_WITHIN, lambda: manager.ask("/healthz"))
-    eventually(lambda: "health: api-server is well again, after" in manager.log)
+    eventually(lambda: "health: api-server passes again, after" in manager.log)
 
 
 def test_rights_that_are_taken_away_while_it_runs_are_told(api: Cluster, manager: Process) -> None:

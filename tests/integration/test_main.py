@@ -101,7 +101,7 @@ def test_a_provider_that_hangs_on_one_node_costs_that_node_and_not_the_exit(
     assert not initialised(embedded.get("nodes", "hung"))
     process.signal(signal.SIGTERM)
     assert process.ended(15) == 0
-    assert "left behind, still at work: a call for node/hung" in process.log
+    assert "work that has not ended: a call for node/hung" in process.log
 
 
 @pytest.mark.row("M4")

@@ -322,7 +322,7 @@ def test_a_death_is_told_at_once_and_not_after_the_drain(
     ill, slow = Idle(), Idle()
     ill.error, slow.hang = KeyError("oops"), threading.Event()
     run = start(runs, tmp_path / "kubeconfig", controllers=[slow, ill])
-    eventually(lambda: "idle-1 died: KeyError: 'oops'; everything else is stopped now" in caplog.text)
+    eventually(lambda: "idle-1 died: KeyError: 'oops'; stopping everything else" in caplog.text)
     slow.started.wait(10)
     for path in ("/healthz", "/livez"):
         assert re.search(r"\[-\]idle-1 failed: died: KeyError: 'oops'; since ", run.ask(path)[1])
@@ -366,7 +366,7 @@ def test_a_controller_that_does_not_drain_is_left_behind_in_time(
     began = time.monotonic()
     assert run.end() is None
     assert time.monotonic() - began < 10
-    assert "left behind, still at work: idle-0" in caplog.text
+    assert "work that has not ended: idle-0" in caplog.text
     slow.hang.set()
 
 

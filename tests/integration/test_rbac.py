@@ -112,4 +112,4 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(api: Cluster
     eventually(lambda: used(done(), named) >= wanted, 90, lambda: (wanted - used(done(), named), process.log))
     assert sorted(used(done(), named) - wanted) == []
     assert [event["requestURI"] for event in done() if event["responseStatus"]["code"] == 403] == []
-    assert "we lack a right" not in process.log
+    assert "missing permission" not in process.log

@@ -28,7 +28,7 @@ def _tainted(node: dict[str, Any]) -> bool:
 
 def _told(process: Process) -> list[str]:
     """The lines about missing rights."""
-    return re.findall(r"^[WE]\d{4} .*we lack a right.*$", process.log, re.MULTILINE)
+    return re.findall(r"^[WE]\d{4} .*missing permission: .*$", process.log, re.MULTILINE)
 
 
 def _await_told(process: Process, verb: str, resource: str, consequence: str) -> None:
@@ -45,8 +45,8 @@ def _await_told(process: Process, verb: str, resource: str, consequence: str) ->
 @pytest.mark.parametrize(
     ("verb", "resource", "consequence"),
     [
-        ("create", "events", "nobody is told by Events"),
-        ("delete", "nodes", "nodes without an instance stay"),
+        ("create", "events", "no Event says"),
+        ("delete", "nodes", "nodes whose instance is gone are not deleted"),
     ],
 )
 def test_a_missing_right_is_named_once_and_costs_only_what_needs_it(

@@ -79,7 +79,7 @@ def test_a_missing_right_names_the_rule_and_its_consequence_once(caplog: pytest.
     reviewer = Reviewer(("patch", "nodes/status"), ("patch", "nodes"))
     run = Running(reviewer, NODES, STATUS, EVENTS)
     run.looked()
-    assert "without which nodes get no addresses" in caplog.text
+    assert "missing permission: patch on nodes/status. Without it nodes get no addresses" in caplog.text
     assert "apiGroups [''], resources [nodes/status], verbs [patch]" in caplog.text
     assert "apiGroups [''], resources [nodes], verbs [patch]" in caplog.text
     assert [(c.name, c.ok) for c in run.check.checks()] == [("rights-nodes", False), ("rights-nodes/status", False)]
@@ -92,7 +92,7 @@ def test_a_missing_right_names_the_rule_and_its_consequence_once(caplog: pytest.
     reviewer.denied.clear()
     run.clock.advance(AGAIN_SECONDS)
     run.looked()
-    assert "all rights are there now" in caplog.text
+    assert "all permissions are granted now" in caplog.text
     assert run.check.checks() == []
 
 
@@ -106,10 +106,10 @@ def test_a_right_that_several_controllers_lack_is_told_once_with_all_consequence
     run = Running(reviewer, NODES, EVENTS, anywhere, pruning)
     run.looked()
     assert [record.getMessage() for record in caplog.records] == [
-        "we lack a right, without which no node is initialised; nodes stay: add to the ClusterRole of our service "
-        "account: apiGroups [''], resources [nodes], verbs [patch, delete]",
-        "we lack a right, without which Services are silent; no Events: add to the ClusterRole of our service account: "
-        "apiGroups [''], resources [events], verbs [create]",
+        "missing permission: patch, delete on nodes. Without it no node is initialised; nodes stay. Fix: add to the "
+        "ClusterRole of the manager's service account: apiGroups [''], resources [nodes], verbs [patch, delete]",
+        "missing permission: create on events. Without it Services are silent; no Events. Fix: add to the "
+        "ClusterRole of the manager's service account: apiGroups [''], resources [events], verbs [create]",
     ]
     assert len(reviewer.asked) == len({tuple(sorted(asked.items())) for asked in reviewer.asked})
 
@@ -140,7 +140,7 @@ def test_where_the_question_itself_is_refused_nothing_is_claimed(
     run.clock.advance(AGAIN_SECONDS)
     run.looked()
     assert run.check.checks() == []
-    assert caplog.text.count("our rights cannot be checked") == 1
+    assert caplog.text.count("permissions cannot be checked") == 1
 
 
 def test_an_api_server_that_is_away_is_asked_again() -> None:

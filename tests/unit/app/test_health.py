@@ -1,4 +1,4 @@
-"""Health says why and since when; the log tells what fails and what is well again."""
+"""Health says why and since when; the log tells what fails and what passes again."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_log_tells_once_what_fails_and_once_what_is_well_again(
     bench.look(3)
     assert [record.getMessage() for record in caplog.records] == [
         "health: cloud fails since 2023-11-14T22:13:22Z: no answer",
-        "health: cloud is well again, after 20 s",
+        "health: cloud passes again, after 20 s",
     ]
 
 

@@ -176,7 +176,7 @@ def test_what_nobody_caught_in_a_thread_is_a_log_line() -> None:
         thread = threading.Thread(target=fail, name="worker-1")
         thread.start()
         thread.join()
-    assert "ended thread worker-1" in stream.getvalue()
+    assert "thread worker-1 ended with an unhandled exception" in stream.getvalue()
     assert "hunter2x" not in stream.getvalue()
     assert "\nE1121 forged" not in stream.getvalue()
 
