@@ -40,6 +40,7 @@ from cloudprovider.helpers.providerid import (
     is_owned,
     ownership,
     parse_provider_id,
+    provider_id_of,
     provider_id_problems,
     same_provider_id,
 )
@@ -60,6 +61,7 @@ from cloudprovider.helpers.taints import (
     cloud_taint,
     find_taint,
     get_node_condition,
+    is_ready,
     needs_initialization,
     node_taints,
     remove_taint,
@@ -106,6 +108,7 @@ __all__ = [
     "cloud_taint",
     "find_taint",
     "get_node_condition",
+    "is_ready",
     "needs_initialization",
     "node_taints",
     "remove_taint",
@@ -130,6 +133,7 @@ __all__ = [
     "is_owned",
     "ownership",
     "parse_provider_id",
+    "provider_id_of",
     "provider_id_problems",
     "same_provider_id",
     # services

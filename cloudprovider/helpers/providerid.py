@@ -18,6 +18,8 @@ from attrs import frozen
 from cloudprovider.errors import NotImplementedByProvider
 
 if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
     from cloudprovider.interface import Interface
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "is_owned",
     "ownership",
     "parse_provider_id",
+    "provider_id_of",
     "provider_id_problems",
     "same_provider_id",
 ]
@@ -63,6 +66,11 @@ class Ownership(enum.Enum):
     """Its ID begins as no ID of this provider does: leave it alone."""
     UNKNOWN = "unknown"
     """It has no ID yet, while this provider has provider IDs: it may be initialised, but not deleted."""
+
+
+def provider_id_of(node: V1Node) -> str:
+    """The node's `spec.providerID`, "" where there is none."""
+    return (node.spec.provider_id if node.spec is not None else None) or ""
 
 
 def provider_id_problems(provider_id: str) -> tuple[str, ...]:

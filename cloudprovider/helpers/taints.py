@@ -27,6 +27,7 @@ __all__ = [
     "cloud_taint",
     "find_taint",
     "get_node_condition",
+    "is_ready",
     "needs_initialization",
     "node_taints",
     "remove_taint",
@@ -101,3 +102,9 @@ def get_node_condition(node: V1Node, condition_type: str) -> V1NodeCondition | N
         if condition.type == condition_type:
             return condition
     return None
+
+
+def is_ready(node: V1Node) -> bool:
+    """Whether the node's condition Ready is True. A node without the condition is not ready."""
+    condition = get_node_condition(node, "Ready")
+    return condition is not None and condition.status == "True"

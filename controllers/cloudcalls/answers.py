@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from kubernetes.client.models.v1_node import V1Node
 
+from cloudprovider.helpers import provider_id_of
 from controllers.runtime.cache import key_of, uid_of, version_of
 
 __all__ = ["Answers", "identity"]
@@ -24,7 +25,7 @@ _LIMIT = 20_000
 def identity(node: V1Node) -> tuple[str | None, ...]:
     """What must be equal for two questions to be the same: the instance. Without a provider ID a vendor may look at
     anything of the node, so then it is the revision."""
-    provider_id = node.spec.provider_id if node.spec is not None else None
+    provider_id = provider_id_of(node)
     if provider_id:
         return (key_of(node), uid_of(node), provider_id)
     return (key_of(node), uid_of(node), None, version_of(node))

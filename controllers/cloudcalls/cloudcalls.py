@@ -26,7 +26,7 @@ from controllers.cloudcalls.capabilities import (
     RouteCalls,
     ZoneCalls,
 )
-from controllers.cloudcalls.errors import CallFailed, InvalidAnswer, text_of
+from controllers.cloudcalls.errors import CallFailed, InvalidAnswer
 from controllers.cloudcalls.facts import Facts
 from controllers.cloudcalls.fetch import Deliver, Fetch, Way
 from controllers.cloudcalls.gateway import Ask, CallHealth, Gateway, OverdueCall
@@ -35,6 +35,7 @@ from controllers.cloudcalls.limits import PRIORITY_NORMAL
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.outage import Outage
 from controllers.runtime.cache import key_of
+from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Batching

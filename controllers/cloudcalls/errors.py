@@ -21,7 +21,6 @@ must never count as "gone".
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 
@@ -36,8 +35,8 @@ from cloudprovider import (
     RetryError,
     Throttled,
 )
-from controllers.runtime.cleaning import one_line
-from controllers.runtime.queue import Parked
+from controllers.runtime.cleaning import text_of
+from controllers.runtime.queue import Parked, retry_after_of
 
 __all__ = [
     "AnswerMissing",
@@ -53,9 +52,7 @@ __all__ = [
     "OVERDUE",
     "PARTIAL",
     "REFUSED",
-    "delay_of",
     "outcome_of",
-    "text_of",
     "translate",
 ]
 
@@ -70,7 +67,6 @@ REFUSED = "refused"
 """The guard did not let the call through (the lease is lost). The provider was not called."""
 
 _CHAIN_LIMIT = 32
-_TEXT_LIMIT = 1000
 _SHOWN = 10
 
 
@@ -189,14 +185,6 @@ def _translate(error: BaseException, method: str) -> Exception:
     return failed
 
 
-def text_of(error: BaseException) -> str:
-    """The exception's message, cleaned and cut to a length fit for an Event; also of one whose ``__str__`` raises.
-
-    Cut here and cleaned only later, half a secret could be left, which nobody recognises.
-    """
-    return one_line(error, _TEXT_LIMIT)
-
-
 def _name(error: BaseException) -> str:
     return type(error).__name__
 
@@ -211,19 +199,11 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__
 
 
-def delay_of(error: BaseException) -> float | None:
-    """A usable `retry_after`, None without one. Subclasses may forget to set it, or set nonsense later."""
-    delay = getattr(error, "retry_after", None)
-    if isinstance(delay, int | float) and not isinstance(delay, bool) and 0 <= delay < math.inf:
-        return float(delay)
-    return None
-
-
 def _well_formed(error: Exception) -> bool:
     if isinstance(error, RetryError):
-        return delay_of(error) is not None
+        return retry_after_of(error) is not None
     if isinstance(error, Throttled):
-        return getattr(error, "retry_after", 0) is None or delay_of(error) is not None
+        return getattr(error, "retry_after", 0) is None or retry_after_of(error) is not None
     return True
 
 
@@ -231,9 +211,9 @@ def _twin(kind: type[BaseException], link: BaseException, text: str) -> Exceptio
     """A new error of the contract's class `kind` that says what `link` says; None when `link` lacks what it takes."""
     if kind is Throttled:
         whole = getattr(link, "whole_account", False) is True
-        return Throttled(text, delay_of(link), whole_account=whole)
+        return Throttled(text, retry_after_of(link), whole_account=whole)
     if kind is RetryError:
-        delay = delay_of(link)
+        delay = retry_after_of(link)
         return None if delay is None else RetryError(text, delay)
     made = kind(text)
     return made if isinstance(made, Exception) else None

@@ -26,7 +26,6 @@ from controllers.cloudcalls.errors import (
     SUPERSEDED,
     CallOverdue,
     outcome_of,
-    text_of,
     translate,
 )
 from controllers.cloudcalls.jobs import Inbox, Job, JobState
@@ -38,6 +37,7 @@ from controllers.cloudcalls.pool import VendorPool
 from controllers.cloudcalls.snapshots import Snapshots
 from controllers.cloudcalls.turns import KINDS, flow_of
 from controllers.cloudcalls.validate import BatchAnswer
+from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 

@@ -35,7 +35,7 @@ from cloudprovider import (
     Zone,
     Zones,
 )
-from cloudprovider.helpers import same_provider_id
+from cloudprovider.helpers import provider_id_of, same_provider_id
 from controllers.cloudcalls import validate
 from controllers.cloudcalls.errors import CallFailed, CallsClosed, CloudCallError, InvalidAnswer
 from controllers.cloudcalls.facts import Facts
@@ -81,8 +81,7 @@ class Question:
 
     @property
     def provider_id(self) -> str:
-        spec = self.node.spec
-        return (spec.provider_id if spec is not None else None) or ""
+        return provider_id_of(self.node)
 
     def ask(self, method: str, fn: Any, args: tuple[Any, ...], check: Any) -> Ask[Any]:
         return Ask(method, fn, args, self.key, partial(check, method=method), priority=self.priority)

@@ -21,11 +21,12 @@ from concurrent.futures import Future
 from typing import Final
 
 from cloudprovider import Throttled
-from controllers.cloudcalls.errors import OVERDUE, CallFailed, CallsClosed, delay_of
+from controllers.cloudcalls.errors import OVERDUE, CallFailed, CallsClosed
 from controllers.cloudcalls.jobs import Job, JobState
 from controllers.cloudcalls.limits import Limits
 from controllers.cloudcalls.turns import Turns
 from controllers.runtime.clock import Clock
+from controllers.runtime.queue import retry_after_of
 
 __all__ = ["IDLE_SECONDS", "VendorPool"]
 
@@ -299,7 +300,7 @@ class VendorPool:
                     job.flow.kind,
                     now,
                     started=job.started,
-                    retry_after=delay_of(throttled),
+                    retry_after=retry_after_of(throttled),
                     whole_account=getattr(throttled, "whole_account", False) is True,
                 )
                 throttled = None  # its traceback leads to this frame

@@ -29,6 +29,7 @@ from attrs import evolve, frozen
 from cloudprovider.helpers.addresses import describe_addresses, preferred_addresses, provided_node_ip
 from cloudprovider.helpers.ips import parse_ip
 from cloudprovider.helpers.labels import LABEL_PAIRS, instance_labels, is_kubernetes_label, missing_twins
+from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import needs_initialization, node_taints
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.runtime.write import Patch, addresses_replaced, combined, taints_changed
@@ -91,7 +92,7 @@ def initialization(node: V1Node, metadata: InstanceMetadata, known: Known | None
     """
     _same_instance(node, metadata)
     wanted, refused = wanted_labels(metadata)
-    labels, told = _labels(node), _told(node, known)
+    labels, told = labels_of(node), _told(node, known)
     changed: dict[str, str | None] = {}
     ours = {} if known is None else {key: value for key, value in told.items() if key not in wanted}
     for key, value in wanted.items():
@@ -100,7 +101,7 @@ def initialization(node: V1Node, metadata: InstanceMetadata, known: Known | None
             if labels.get(key) != value:
                 changed[key] = value
     _pair_up(labels, changed)
-    identity = Patch() if _provider_id(node) else _identity(metadata)
+    identity = Patch() if provider_id_of(node) else _identity(metadata)
     untainted = taints_changed(node_taints(node), remove=lambda taint: taint["key"] == TAINT_EXTERNAL_CLOUD_PROVIDER)
     rest = combined(_labels_patch(node, changed, ours), identity, untainted)
     return _changes(_addresses_patch(node, metadata), rest, refused=refused, known=_knowing(ours, wanted, known))
@@ -113,7 +114,7 @@ def refresh(node: V1Node, metadata: InstanceMetadata, known: Known | None = None
     """
     _same_instance(node, metadata)
     wanted, refused = wanted_labels(metadata)
-    labels, told = _labels(node), _told(node, known)
+    labels, told = labels_of(node), _told(node, known)
     changed: dict[str, str | None] = {}
     ours: dict[str, str] = {}
     for key, value in wanted.items():
@@ -152,7 +153,7 @@ def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = Non
 
     Raises `NotAdopted`, with the reason for the user's eyes, and what `refresh` raises.
     """
-    if _provider_id(node):
+    if provider_id_of(node):
         return refresh(node, metadata, known)  # somebody was faster
     own = (node.status.addresses if node.status else None) or ()
     if not {parse_ip(a.address) for a in own} & {parse_ip(a.address) for a in metadata.node_addresses} - {None}:
@@ -169,7 +170,7 @@ def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = Non
 
 def pairing(node: V1Node) -> NodeChanges:
     """Bring the deprecated label twins in line with their GA labels, which win; no word from the cloud is needed."""
-    changed = missing_twins(_labels(node))
+    changed = missing_twins(labels_of(node))
     return _changes(Patch({"metadata": {"labels": changed}}, versioned=True)) if changed else NOTHING
 
 
@@ -194,7 +195,7 @@ def recorded_labels(node: V1Node) -> dict[str, str]:
 
 
 def _same_instance(node: V1Node, metadata: InstanceMetadata) -> None:
-    known = _provider_id(node)
+    known = provider_id_of(node)
     if known and metadata.provider_id and known != metadata.provider_id:
         raise InstanceReplaced(
             f"the cloud answers with instance {metadata.provider_id}, but spec.providerID is {known} and cannot "
@@ -270,13 +271,10 @@ def _pair_up(labels: Mapping[str, str], changed: dict[str, str | None]) -> None:
     changed.update(missing_twins(after))
 
 
-def _labels(node: V1Node) -> Mapping[str, str]:
+def labels_of(node: V1Node) -> Mapping[str, str]:
+    """The node's labels."""
     return (node.metadata.labels if node.metadata else None) or {}
 
 
 def _annotations(node: V1Node) -> Mapping[str, str]:
     return (node.metadata.annotations if node.metadata else None) or {}
-
-
-def _provider_id(node: V1Node) -> str:
-    return (node.spec.provider_id if node.spec else None) or ""

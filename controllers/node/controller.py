@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.addresses import NodeIPError
+from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from controllers.cloudcalls import CloudCallError, InvalidAnswer
 from controllers.node.changes import InstanceReplaced
@@ -153,7 +154,7 @@ class CloudNodeController:
             "Warning",
             "ForeignProviderID",
             f"This node waits to be initialised, but not by this manager: its spec.providerID "
-            f"{node.spec.provider_id if node.spec else ''} does not begin with {prefixes}, so it belongs to another "
+            f"{provider_id_of(node)} does not begin with {prefixes}, so it belongs to another "
             "cloud provider. If none is at work, correct the kubelet's --provider-id, delete the Node object and "
             "restart the kubelet",
         )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cloudprovider import InstanceMetadata, InstanceNotFound
+from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, InvalidAnswer
@@ -146,7 +147,7 @@ class NodeReconciler:
             self._finished(key, node, entry)
 
     def _finished(self, key: str, done: V1Node, entry: Remembered, provider_id: str = "") -> None:
-        provider_id = provider_id or (done.spec.provider_id if done.spec else None) or ""
+        provider_id = provider_id or provider_id_of(done)
         entry.unsure = entry.put_back = False
         entry.taint.used(self._clock.monotonic())
         created = done.metadata.creation_timestamp if done.metadata else None
@@ -174,7 +175,7 @@ class NodeReconciler:
         if answer is None:
             return
         entry = self._memory.of(node)
-        nameless = not (node.spec and node.spec.provider_id) and bool(self._cloud.provider_id_prefixes)
+        nameless = not provider_id_of(node) and bool(self._cloud.provider_id_prefixes)
         if isinstance(answer, Exception):
             # No error, or the worker would ask the cloud again long before the next refresh, and for ever.
             if nameless and isinstance(answer, InstanceNotFound):

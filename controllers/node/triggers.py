@@ -10,13 +10,14 @@ back. Of additional labels nothing that somebody else does is ever undone, so a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.addresses import provided_node_ip
-from cloudprovider.helpers.providerid import Ownership, ownership
+from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
-from controllers.node.changes import PAIRED, pairing
+from controllers.node.changes import PAIRED, labels_of, pairing
+from controllers.runtime.cache import key_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -67,37 +68,36 @@ class NodeTriggers:
         moved = old is not new and _relevant(old) != _relevant(new)
         if moved and needs_initialization(new) and not needs_initialization(old):
             self._memory.of(new).put_back = True
-        relabeled = _labels(old) != _labels(new) and _paired_labels(old) != _paired_labels(new)
+        relabeled = labels_of(old) != labels_of(new) and _paired_labels(old) != _paired_labels(new)
         if old is new or moved or relabeled:
             self._look_at(new)
         if needs_initialization(new) or needs_initialization(old) or not self.owned(new):
             return
         if moved or (relabeled and self._undone(old, new)):
-            self._refreshes.add(_name(new))
+            self._refreshes.add(key_of(new))
 
     def on_delete(self, node: V1Node) -> None:
-        self._nodes.forget(_name(node))
-        self._refreshes.forget(_name(node))
-        self._memory.forget(_name(node))
-        self._on_gone(_name(node))
+        self._nodes.forget(key_of(node))
+        self._refreshes.forget(key_of(node))
+        self._memory.forget(key_of(node))
+        self._on_gone(key_of(node))
 
     def sweep(self) -> int:
         """Ask for a refresh of every initialised node of this provider; returns how many."""
         self._memory.forget_gone(lambda key: self._lister.get(key) is not None)
-        due = [_name(node) for node in self._lister.list() if not needs_initialization(node) and self.owned(node)]
+        due = [key_of(node) for node in self._lister.list() if not needs_initialization(node) and self.owned(node)]
         for name in due:
             self._refreshes.add(name)
         return len(due)
 
     def owned(self, node: V1Node) -> bool:
         """Whether the node is this provider's to look after: its provider ID is ours, or still to be given."""
-        provider_id = node.spec.provider_id if node.spec else None
-        return ownership(provider_id, self._prefixes) is not Ownership.FOREIGN
+        return ownership(provider_id_of(node), self._prefixes) is not Ownership.FOREIGN
 
     def _undone(self, old: V1Node, new: V1Node) -> bool:
         """Whether somebody just changed the instance type, zone or region that we wrote, and it is time to look."""
         before, after = _paired_labels(old), _paired_labels(new)
-        entry = self._memory.find(_name(new))
+        entry = self._memory.find(key_of(new))
         if entry is None or entry.known is None:
             return False  # the next sweep compares it with the cloud for the first time
         as_told = {**entry.known.told, **entry.wished}
@@ -109,32 +109,22 @@ class NodeTriggers:
         if not self.owned(node):
             if needs_initialization(node):
                 self._on_foreign(node)
-            entry = self._memory.find(_name(node))
+            entry = self._memory.find(key_of(node))
             if entry is not None:
                 entry.without_id = False
             return
         if needs_initialization(node):
-            self._nodes.add(_name(node), NEW_NODE)
+            self._nodes.add(key_of(node), NEW_NODE)
         elif pairing(node):
-            self._nodes.add(_name(node))
-
-
-def _name(node: V1Node) -> str:
-    assert node.metadata is not None
-    assert node.metadata.name is not None
-    return node.metadata.name
+            self._nodes.add(key_of(node))
 
 
 def _relevant(node: V1Node) -> tuple[object, ...]:
-    meta, spec = node.metadata, node.spec
+    meta = node.metadata
     assert meta is not None
-    return meta.uid, needs_initialization(node), spec.provider_id if spec else None, provided_node_ip(node)
+    return meta.uid, needs_initialization(node), provider_id_of(node), provided_node_ip(node)
 
 
 def _paired_labels(node: V1Node) -> dict[str, str]:
-    labels = _labels(node)
+    labels = labels_of(node)
     return {key: labels[key] for key in PAIRED if key in labels}
-
-
-def _labels(node: V1Node) -> Mapping[str, str]:
-    return (node.metadata.labels if node.metadata else None) or {}

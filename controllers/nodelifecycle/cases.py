@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve, frozen
 
 from cloudprovider import InstanceState
-from controllers.nodelifecycle.changes import provider_id_of
+from cloudprovider.helpers import provider_id_of
 from controllers.runtime.cache import uid_of
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from cloudprovider.helpers.providerid import is_owned
-from cloudprovider.helpers.taints import find_taint, get_node_condition, needs_initialization, node_taints
+from cloudprovider.helpers.providerid import is_owned, provider_id_of
+from cloudprovider.helpers.taints import find_taint, is_ready, needs_initialization, node_taints
 from cloudprovider.wellknown import (
     LABEL_TOPOLOGY_ZONE,
     LABEL_ZONE_BETA,
@@ -73,17 +73,6 @@ def attention(
         if created is None or now - created.timestamp() < grace:
             return Attention.NONE
     return Attention.ASK
-
-
-def is_ready(node: V1Node) -> bool:
-    """Whether the condition Ready is True. A node without the condition is not ready."""
-    condition = get_node_condition(node, "Ready")
-    return condition is not None and condition.status == "True"
-
-
-def provider_id_of(node: V1Node) -> str:
-    """`spec.providerID`, "" where there is none."""
-    return (node.spec.provider_id if node.spec is not None else None) or ""
 
 
 def returned(node: V1Node, *, out_of_service: bool) -> Patch:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from attrs import evolve, frozen
 
 from cloudprovider import InstanceMetadata, InstanceState
+from cloudprovider.helpers import is_ready, provider_id_of
 from controllers.nodelifecycle import changes
 from controllers.nodelifecycle.cases import Answer, Case, Cases
-from controllers.nodelifecycle.changes import Attention, is_ready, provider_id_of
+from controllers.nodelifecycle.changes import Attention
 from controllers.nodelifecycle.pace import Pace
 from controllers.runtime.api import ApiError, Conflict, NotFound, ServerError, Unreachable
 from controllers.runtime.cache import NODES, key_of, uid_of, version_of
-from controllers.runtime.queue import Result
+from controllers.runtime.queue import Result, retry_after_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply
 
 if TYPE_CHECKING:
@@ -165,8 +166,8 @@ class NodeLifecycleReconciler:
         return changes.returned(node, out_of_service=self._policy.out_of_service)
 
     def _unknown(self, key: str, case: Case, error: Exception) -> None:
-        delay = getattr(error, "retry_after", None)
-        if isinstance(delay, int | float) and delay > 0:
+        delay = retry_after_of(error)
+        if delay:
             self._cases.replace(key, case, evolve(case, rests_until=self._clock.monotonic() + delay))
 
     def _shut_down(self, key: str, node: V1Node, case: Case) -> Result | None:

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from cloudprovider.helpers.providerid import is_owned
+from cloudprovider.helpers import is_owned, is_ready, provider_id_of
 from controllers.nodelifecycle.changes import (
     Attention,
     attention,
     can_witness,
     is_announced,
-    is_ready,
-    provider_id_of,
     zone_of,
 )
 from controllers.runtime.cache import key_of, uid_of

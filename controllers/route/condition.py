@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
+from cloudprovider.helpers.taints import get_node_condition
 from controllers.runtime.api import NotFound
 from controllers.runtime.cache import NODES, key_of, uid_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply, condition_set
@@ -96,8 +97,7 @@ def network_condition(node: V1Node, created: bool, now: str) -> Patch:
 
 def condition_of(node: V1Node) -> tuple[str, str] | None:
     """Status and reason of the node's NetworkUnavailable condition."""
-    conditions = (node.status.conditions if node.status else None) or ()
-    found = next((condition for condition in conditions if condition.type == CONDITION), None)
+    found = get_node_condition(node, CONDITION)
     return None if found is None else (found.status, found.reason or "")
 
 

@@ -26,10 +26,12 @@ from typing import Final
 from cloudprovider.masking import Mask, forms, secret_values
 from controllers.runtime.redaction import redact
 
-__all__ = ["Cleaner", "conceal", "conceal_config", "one_line", "stack_of"]
+__all__ = ["Cleaner", "conceal", "conceal_config", "one_line", "stack_of", "text_of"]
 
 LONGEST: Final = 4096
 """Characters of a log message."""
+LONGEST_ERROR: Final = 1000
+"""Characters of an exception's message, which is a part of a log message or an Event."""
 LONGEST_STACK: Final = 16384
 """Characters of a traceback, its whole chain."""
 WINDOW: Final = 12
@@ -50,13 +52,16 @@ class Cleaner:
         self.values = frozenset(values)
         self._mask = Mask((form for value in self.values for form in forms(value)), window=WINDOW)
 
-    def line(self, value: object, limit: int = LONGEST) -> str:
-        """The text of any object on one line of at most `limit` characters, even if its ``str`` raises."""
+    def line(self, value: object, limit: int = LONGEST, *, fold: bool = False) -> str:
+        """The text of any object on one line of at most `limit` characters, even if its ``str`` raises.
+
+        With `fold`, each run of blanks and line breaks is shown as one blank.
+        """
         text = _text(value)
         shown = redact(self._mask.apply(text[: limit + _MARGIN]))
         if len(text) > limit + _MARGIN:
             shown = shown[:-_LEFT]
-        shown = _escaped(shown)
+        shown = _escaped(" ".join(shown.split()) if fold else shown)
         if len(text) <= limit + _MARGIN and len(shown) <= limit:
             return shown
         return f"{shown[: limit - 3]}..."
@@ -102,6 +107,12 @@ def conceal_config(data: bytes | None) -> None:
 def one_line(value: object, limit: int = LONGEST) -> str:
     """`Cleaner.line` with all that is to be concealed."""
     return _cleaner.line(value, limit)
+
+
+def text_of(error: object) -> str:
+    """An exception's message on one line, fit for a log message or an Event. Cleaned before it is cut: half a secret is
+    recognised by nobody."""
+    return _cleaner.line(error, LONGEST_ERROR, fold=True)
 
 
 def stack_of(error: BaseException, limit: int = LONGEST_STACK) -> str:

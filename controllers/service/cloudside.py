@@ -15,10 +15,9 @@ from attrs import evolve
 
 from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
 from controllers.cloudcalls import CallsClosed, CloudCallError
-from controllers.cloudcalls.errors import delay_of
 from controllers.runtime.api import ApiError
 from controllers.runtime.cache import uid_of
-from controllers.runtime.queue import Parked
+from controllers.runtime.queue import Parked, retry_after_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -77,7 +76,7 @@ class CloudSide:
         try:
             yield
         except (RetryError, Throttled) as error:
-            not_before = self._clock.monotonic() + (delay_of(error) or 0.0)
+            not_before = self._clock.monotonic() + (retry_after_of(error) or 0.0)
             self._records.put(key, evolve(record, not_before=not_before))
             raise
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
+from cloudprovider.helpers import is_ready, provider_id_of
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED
 from controllers.runtime.cache import key_of
 
@@ -120,12 +121,6 @@ def is_target(node: V1Node) -> bool:
     return is_eligible(node) and not is_leaving(node)
 
 
-def is_ready(node: V1Node) -> bool:
-    """Whether its condition Ready is True."""
-    conditions = (node.status.conditions if node.status is not None else None) or ()
-    return any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
-
-
 def _chosen(found: list[V1Node], ready_only: bool) -> list[V1Node]:
     return [node for node in found if is_ready(node)] or found if ready_only else found
 
@@ -138,4 +133,4 @@ def describe(node: V1Node) -> str:
     """All about a target that load balancers depend on, in a line: name, provider ID, addresses in any order."""
     addresses = (node.status.addresses if node.status is not None else None) or ()
     places = sorted(f"{address.type}={address.address}" for address in addresses)
-    return " ".join([key_of(node), (node.spec.provider_id if node.spec is not None else None) or "-", *places])
+    return " ".join([key_of(node), provider_id_of(node) or "-", *places])

@@ -12,6 +12,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider.errors import CloudProviderError, InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.ips import parse_ip
+from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.testing.fake.config import FakeConfig
 from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.expand import from_template, instance_id
@@ -38,7 +39,7 @@ def node_name(node: V1Node) -> str:
 
 def node_key(node: V1Node) -> Key:
     """The node's name and provider ID."""
-    return node_name(node), (node.spec.provider_id if node.spec is not None else None) or ""
+    return node_name(node), provider_id_of(node)
 
 
 def node_addresses(addresses: Iterable[Address]) -> tuple[V1NodeAddress, ...]:

@@ -10,7 +10,7 @@ Read first: `workqueue.py`, `worker.py`, `outcomes.py`. Imports the wing `api` o
 from controllers.runtime.queue.core import ShutDown
 from controllers.runtime.queue.failurelog import seconds_text
 from controllers.runtime.queue.items import Backoff
-from controllers.runtime.queue.outcomes import DONE, FailureHandling, Parked, Result, TerminalError
+from controllers.runtime.queue.outcomes import DONE, FailureHandling, Parked, Result, TerminalError, retry_after_of
 from controllers.runtime.queue.progress import bounded
 from controllers.runtime.queue.turns import TurnLanes
 from controllers.runtime.queue.worker import Batching, BatchWorker, Worker
@@ -30,5 +30,6 @@ __all__ = [
     "WorkQueue",
     "Worker",
     "bounded",
+    "retry_after_of",
     "seconds_text",
 ]

@@ -29,8 +29,8 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeGuard, TypeVar
 from attrs import field, frozen
 
 from cloudprovider.errors import CloudProviderError
-from controllers.runtime import cleaning
 from controllers.runtime.api import ApiError
+from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue.failurelog import FailureLog, seconds_text
@@ -47,7 +47,7 @@ __all__ = [
     "Settler",
     "TerminalError",
     "aborted",
-    "one_line",
+    "retry_after_of",
 ]
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,6 @@ P = ParamSpec("P")
 
 _RESULTS = ("success", "requeue_after", "retry_after", "terminal", "parked", "error")
 _EXPECTED = (ApiError, CloudProviderError, OSError)
-_LONGEST_TEXT = 1000
 
 LEAST_WAIT = 1.0
 """Seconds that a key waits at least when an error names a time."""
@@ -193,7 +192,7 @@ class Settler(Generic[K]):
             elif isinstance(outcome, Exception):
                 self._failed(key, outcome, stack)
             else:
-                error = TypeError(f"reconcile must return a Result or None, not {one_line(repr(outcome))}")
+                error = TypeError(f"reconcile must return a Result or None, not {text_of(repr(outcome))}")
                 self._failed(key, error, stack)
         except Exception:
             logger.exception("%s: settling %s failed; the key is tried again", self._name, key)
@@ -226,7 +225,7 @@ class Settler(Generic[K]):
         elif isinstance(error, TerminalError):
             self._queue.forget(key)
             level, result, fate = logging.ERROR, "terminal", "not tried again before its next event"
-        elif (delay := _retry_after(error)) is not None:
+        elif delay := retry_after_of(error):  # one of 0 names no time, and would have the key run in a circle
             delay = self._as_asked(key, error, delay)
             level, result, fate = logging.INFO, "retry_after", f"retrying in {seconds_text(delay)} as asked"
         else:
@@ -289,7 +288,7 @@ class Settler(Generic[K]):
         self, level: int, key: K, fate: str, delay: float | None, error: Exception, expected: bool, stack: bool
     ) -> None:
         fields = {} if delay is None else {"retry_in": round(delay, 3)}
-        words = one_line(error)
+        words = text_of(error)
         self._failures.failed(key, fate, error, words, level=level, stack=stack and not expected, fields=fields)
         if expected and stack and logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s: %s: the stack of this failure", self._name, key, exc_info=error)
@@ -302,27 +301,18 @@ class Settler(Generic[K]):
                 logger.exception("%s: %s: reporting its failure failed", self._name, key)
 
 
-def one_line(value: object) -> str:
-    """The text of an exception or another object for a log: one line, of bounded length, even if ``str`` raises."""
-    try:
-        text = " ".join(str(value)[: 4 * _LONGEST_TEXT].split())
-    except Exception as error:  # noqa: BLE001 - foreign classes; their text is only for the log
-        text = f"<its text raised {type(error).__name__}>"
-    return cleaning.one_line(text, _LONGEST_TEXT)  # before it is cut: half a secret is recognised by nobody
-
-
 def aborted(error: BaseException) -> Aborted:
     """What a BaseException is to its key: one more failure."""
-    wrapped = Aborted(f"the run ended with {type(error).__name__}: {one_line(error)}")
+    wrapped = Aborted(f"the run ended with {type(error).__name__}: {text_of(error)}")
     wrapped.__cause__ = error
     return wrapped
 
 
-def _retry_after(error: Exception) -> float | None:
-    """The delay that an exception asks for. One of 0 names no time, and would have the key run in a circle."""
+def retry_after_of(error: BaseException) -> float | None:
+    """The seconds that an exception asks for, None where it has no usable `retry_after`."""
     value: object = getattr(error, "retry_after", None)
-    return float(value) if _is_delay(value) and value > 0 else None
+    return float(value) if _is_delay(value) else None
 
 
 def _is_delay(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

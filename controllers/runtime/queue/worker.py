@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from attrs import evolve, field, frozen, validators
 from prometheus_client import Counter
 
+from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue.fetchbuffer import Batch, FetchBuffer
@@ -23,7 +24,6 @@ from controllers.runtime.queue.outcomes import (
     Settler,
     TerminalError,
     aborted,
-    one_line,
 )
 from controllers.runtime.queue.progress import Progress
 from controllers.runtime.queue.threads import LoopThreads
@@ -245,7 +245,7 @@ class BatchWorker(_Working[K], Generic[K, A]):
                 len(keys),
                 len(missing),
                 type(error).__name__,
-                one_line(error),
+                text_of(error),
                 exc_info=not isinstance(error, self._settler.expected),
             )
             self._settle_unanswered(missing, error)

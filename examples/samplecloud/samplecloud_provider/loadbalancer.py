@@ -17,7 +17,7 @@ from kubernetes.client.models.v1_service import V1Service
 from typing_extensions import override
 
 from cloudprovider import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers, RetryError
-from cloudprovider.helpers import health_check_path_port, load_balancer_source_ranges, parse_provider_id
+from cloudprovider.helpers import health_check_path_port, load_balancer_source_ranges, parse_provider_id, provider_id_of
 from samplecloud_provider.cloud import Balancer, Cloud
 from samplecloud_provider.config import Config
 from samplecloud_provider.instances import PROVIDER, answered
@@ -87,7 +87,7 @@ def _ports(service: V1Service) -> list[str]:
 
 
 def _targets(nodes: Sequence[V1Node]) -> list[str]:
-    ids = [(node.spec.provider_id if node.spec is not None else None) or "" for node in nodes]
+    ids = [provider_id_of(node) for node in nodes]
     ours = (provider_id for provider_id in ids if provider_id.startswith(f"{PROVIDER}://"))
     return sorted(parse_provider_id(provider_id).instance for provider_id in ours)
 

@@ -28,9 +28,9 @@ from controllers.cloudcalls.errors import (
     CallsClosed,
     InvalidAnswer,
     outcome_of,
-    text_of,
     translate,
 )
+from controllers.runtime.cleaning import text_of
 from controllers.runtime.queue import Parked
 
 

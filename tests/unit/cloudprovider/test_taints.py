@@ -14,6 +14,7 @@ from cloudprovider.helpers import (
     cloud_taint,
     find_taint,
     get_node_condition,
+    is_ready,
     needs_initialization,
     node_taints,
     remove_taint,
@@ -104,3 +105,12 @@ def test_conditions_are_found_by_type() -> None:
     assert get_node_condition(status, "DiskPressure") is None
     assert get_node_condition(V1Node(status=V1NodeStatus()), "Ready") is None
     assert get_node_condition(V1Node(), "Ready") is None
+
+
+def test_a_node_is_ready_only_by_its_own_word() -> None:
+    def node(status: str) -> V1Node:
+        return V1Node(status=V1NodeStatus(conditions=[V1NodeCondition(type="Ready", status=status)]))
+
+    assert is_ready(node("True"))
+    assert not is_ready(node("Unknown"))
+    assert not is_ready(V1Node())

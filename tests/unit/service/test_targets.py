@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_node import V1Node
 
+from cloudprovider.helpers import is_ready
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED
-from controllers.service.targets import NO_TARGETS, TargetSet, describe, is_ready, is_target, targets
+from controllers.service.targets import NO_TARGETS, TargetSet, describe, is_target, targets
 from tests.unit.service.bench import Lister
 from tests.unit.service.objects import node
 

@@ -11,9 +11,10 @@ import pytest
 import controllers
 from cloudprovider.errors import InstanceNotFound, RetryError, Throttled
 from controllers.runtime.api import TooManyRequests
+from controllers.runtime.cleaning import text_of
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import DONE, Backoff, Parked, Result, TerminalError, WorkQueue
-from controllers.runtime.queue.outcomes import Aborted, FailureHandling, Settler, one_line
+from controllers.runtime.queue.outcomes import Aborted, FailureHandling, Settler
 from tests.support.clock import FakeClock
 
 
@@ -320,7 +321,7 @@ class TestNothingIsLost:
 
         bench.run(Broken())
         assert bench.next_run() == 1.0
-        assert "its text raised RuntimeError" in caplog.text
+        assert "its message cannot be shown: RuntimeError" in caplog.text
 
     def test_an_attribute_that_raises(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         class Broken(Exception):
@@ -399,9 +400,9 @@ class TestLog:
         bench.run(InstanceNotFound("no instance"))
         assert "not tried again, as this controller stops" in caplog.text
 
-    def test_one_line(self) -> None:
-        assert one_line(ValueError("a\n\tb")) == "a b"
-        assert len(one_line("x" * 5_000)) == 1_000
+    def test_its_text_is_one_line(self) -> None:
+        assert text_of(ValueError("a\n\tb")) == "a b"
+        assert len(text_of("x" * 5_000)) == 1_000
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf"), "5", True])
