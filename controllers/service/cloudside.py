@@ -1,6 +1,6 @@
 """Between stages 4 and 5: what every question and order to the cloud has around it.
 
-Used by `reconcile.py` and `removal.py`. Keeps the time that the cloud named before it wants to be asked the same again,
+Used by `execute.py`. Keeps the time that the cloud named before it wants to be asked the same again,
 and tells the Service's owner what failed.
 """
 
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve
 
 from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
-from controllers.cloudcalls import CallsClosed, CloudCallError
+from controllers.cloudcalls import PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed, CloudCallError
 from controllers.runtime.api import ApiError
 from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import Parked, retry_after_of
+from controllers.service.decide import Sight
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -34,8 +35,6 @@ CLOUD_ERRORS: Final = (CloudProviderError, CloudCallError, Parked)
 """What a call to the cloud may raise."""
 PATIENT: Final = (RetryError, Throttled, Parked, CallsClosed)
 """Those that say "later", and nothing about what there is."""
-UNTOLD: Final = (ImplementedElsewhere, NotImplementedByProvider)
-"""Those of a provider that does not say what there is."""
 
 
 class TooEarly(Exception):
@@ -63,9 +62,9 @@ class CloudSide:
         self._recorder = recorder
         self._clock = clock
 
-    def not_too_early(self, record: Record | None, attempt: str) -> None:
+    def not_too_early(self, record: Record, attempt: str) -> None:
         """Raise TooEarly while the cloud's word holds when to ask for the same again: events must not hasten it."""
-        if record is not None and record.attempt == attempt:
+        if record.attempt == attempt:
             left = record.not_before - self._clock.monotonic()
             if left > 0:
                 raise TooEarly(left)
@@ -80,21 +79,26 @@ class CloudSide:
             self._records.put(key, evolve(record, not_before=not_before))
             raise
 
-    def look(self, service: V1Service, priority: int) -> V1LoadBalancerStatus | None:
-        """What the cloud has; None when it answered that it has none. Tells the owner what fails, but for UNTOLD."""
+    def look(self, service: V1Service, *, sweep: bool = False) -> V1LoadBalancerStatus | Sight:
+        """What the cloud has. Tells the Service's owner when the look fails, and raises the failure."""
         try:
-            return self.balancers.get(self.cluster, service, priority=priority)
-        except UNTOLD:
-            raise
+            found = self.balancers.get(self.cluster, service, priority=PRIORITY_SWEEP if sweep else PRIORITY_NORMAL)
+        except ImplementedElsewhere:
+            return Sight.ELSEWHERE
+        except NotImplementedByProvider:
+            return Sight.UNTOLD
         except CLOUD_ERRORS as error:
             self.failed(service, "SyncLoadBalancerFailed", "Error syncing load balancer: failed to look at it", error)
             raise
+        return Sight.NONE if found is None else found
 
-    def is_missing(self, service: V1Service, priority: int) -> bool:
-        """Whether the cloud answered that it has none. A provider that cannot tell has not said so."""
+    def shows_none(self, service: V1Service) -> bool:
+        """Whether the cloud says, after a failed deletion, that there is none. A look that fails says nothing; the
+        deletion's error counts."""
         try:
-            return self.look(service, priority) is None
-        except UNTOLD:
+            return self.balancers.get(self.cluster, service, priority=PRIORITY_NORMAL) is None
+        except CLOUD_ERRORS as error:
+            log.debug("Service %s: failed to look after a failed deletion: %s", uid_of(service), error)
             return False
 
     @contextmanager

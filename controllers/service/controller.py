@@ -17,16 +17,18 @@ from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Backoff, FailureHandling, TurnLanes, Worker, WorkQueue
 from controllers.runtime.run import Periodic, run_until
 from controllers.runtime.write import EventRecorder
+from controllers.service.apiserver import CacheBehind, ServiceAPI
+from controllers.service.changes import Scope
 from controllers.service.cloudside import CloudSide
-from controllers.service.cluster import CacheBehind, ServiceAPI
+from controllers.service.execute import Executor
 from controllers.service.identity import ClusterIdentity
 from controllers.service.metrics import AddressWatch, ServiceMetrics
-from controllers.service.nodesync import NodeSync
+from controllers.service.nodesync import NodeSync, Window
 from controllers.service.options import ServiceOptions
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport
+from controllers.service.pacing import Schedule
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
-from controllers.service.removal import Removal
 from controllers.service.targets import TargetSet
 from controllers.service.triggers import REFRESH, NodeTriggers, ServiceTriggers
 
@@ -92,8 +94,7 @@ class ServiceController:
             queue,
             records,
             targets,
-            window=options.node_sync_window,
-            longest=max(options.node_sync_window, options.node_sync_longest),
+            window=Window(options.node_sync_window, max(options.node_sync_window, options.node_sync_longest)),
             priority=REFRESH,
             latency=measures.nodesync_latency,
             clock=clock,
@@ -103,20 +104,16 @@ class ServiceController:
         api = ServiceAPI(rest, options.ready_nodes_only, clock)
         side = CloudSide(balancers, records, self._recorder, options.cluster_name, clock)
         self._identity = ClusterIdentity(clients.cluster_identity, clock)
+        schedule = Schedule(options.drift_check_period, options.ensure_period)
         reconciler = ServiceReconciler(
-            api,
             self._services.lister,
-            side,
-            targets.current,
             records,
-            self._recorder,
+            targets.current,
+            Executor(api, side, targets.current, records, self._recorder, measures, schedule, clock),
             sync,
-            Removal(api, side, records, self._recorder),
-            identity=self._identity.get,
-            drift_period=options.drift_check_period,
-            ensure_period=options.ensure_period,
-            measures=measures,
-            clock=clock,
+            lambda: Scope(options.cluster_name, self._identity.get(), balancers.revision()),
+            schedule,
+            clock,
         )
         self._workers = (
             Worker(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
+from attrs import frozen
+
 from controllers.runtime.queue import DONE, Result
 
 if TYPE_CHECKING:
@@ -22,12 +24,18 @@ if TYPE_CHECKING:
 ALL_NODES: Final = "*"
 
 
-class NodeSync:
-    """One gathering of changes at a time. Thread-safe.
+@frozen
+class Window:
+    """How long changes are gathered (seconds)."""
 
-    What was gathered is acted upon when no change came for `window` seconds, and `longest` seconds after the first at
-    the latest.
-    """
+    quiet: float
+    """They are acted upon when none came for so long,"""
+    longest: float
+    """and so long after the first at the latest."""
+
+
+class NodeSync:
+    """One gathering of changes at a time. Thread-safe."""
 
     def __init__(
         self,
@@ -36,8 +44,7 @@ class NodeSync:
         records: Records,
         targets: TargetSet,
         *,
-        window: float,
-        longest: float,
+        window: Window,
         priority: int,
         latency: Histogram,
         clock: Clock,
@@ -47,7 +54,6 @@ class NodeSync:
         self._records = records
         self._targets = targets
         self._window = window
-        self._longest = longest
         self._priority = priority
         self._clock = clock
         self._lock = threading.Lock()
@@ -63,14 +69,14 @@ class NodeSync:
             self._last = self._clock.monotonic()
             if self._first is None:
                 self._first = self._last
-        self._nodes.add_after(ALL_NODES, self._window)
+        self._nodes.add_after(ALL_NODES, self._window.quiet)
 
     def sync(self, key: str) -> Result:
         """One unit of work of the queue `node`: wait on while changes come, else queue what lags behind."""
         now = self._clock.monotonic()
         with self._lock:
             first = now if self._first is None else self._first
-            left = min(self._last + self._window, first + self._longest) - now
+            left = min(self._last + self._window.quiet, first + self._window.longest) - now
             if left > 0:
                 return Result(requeue_after=left)
             self._first = None

@@ -1,4 +1,5 @@
-"""Pure, beside stage 4: how soon the same may be done again, when something keeps asking for it.
+"""Pure, beside stage 4: how soon the same may be done again, when something keeps asking for it; and when it is done
+although nothing asks.
 
 Two writers that disagree about a Service never end by themselves. The first few changes are acted upon at once, as a
 person's are; then each waits longer than the one before, until it has been quiet for a while.
@@ -6,9 +7,12 @@ person's are; then each waits longer than the one before, until it has been quie
 
 from __future__ import annotations
 
+import math
+import random
+from collections.abc import Callable
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 
 @frozen
@@ -43,11 +47,6 @@ class Limit:
         return Pace(1 if calm else pace.count + 1, now)
 
 
-def told(pace: Pace) -> Pace:
-    """The same, with its present wait reported."""
-    return evolve(pace, told=True)
-
-
 def doubled(base: float, times: int, cap: float) -> float:
     """`base`, doubled so many times, at most `cap`."""
     return min(cap, base * 2.0 ** min(times, 60))
@@ -63,3 +62,31 @@ EMPTY: Final = 60.0
 """Seconds after which a load balancer without an address is ensured again; doubled each time, up to a drift period."""
 EMPTY_CAP: Final = 1800.0
 """The longest of these, where there is no drift check; then they end."""
+
+
+@frozen
+class Schedule:
+    """When a load balancer is looked at, and ensured, although nothing asks for it (periods in seconds; 0: never)."""
+
+    drift: float
+    ensure: float
+    chance: Callable[[], float] = random.random
+
+    def next_look(self, now: float, empty: int = 0) -> float:
+        """After the cloud answered so often in a row without an address: soon, if one may be about to come."""
+        return now + _patience(empty) if self.is_unfinished(empty) else self._spread(self.drift, now)
+
+    def next_ensure(self, now: float) -> float:
+        return self._spread(self.ensure, now)
+
+    def is_unfinished(self, empty: int) -> bool:
+        """Whether the cloud answered without an address so lately that one may be about to come."""
+        return empty > 0 and _patience(empty) < (self.drift or EMPTY_CAP)
+
+    def _spread(self, period: float, now: float) -> float:
+        """After half of the period to all of it, so that not all come at once."""
+        return now + period * (0.5 + 0.5 * self.chance()) if period else math.inf
+
+
+def _patience(empty: int) -> float:
+    return doubled(EMPTY, empty - 1, math.inf)

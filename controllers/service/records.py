@@ -7,10 +7,12 @@ holds digests, no nodes; it goes with its Service.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
 
+from controllers.runtime.cache import uid_of
 from controllers.service.pacing import Pace
 
 if TYPE_CHECKING:
@@ -20,6 +22,24 @@ if TYPE_CHECKING:
     from controllers.service.targets import Targets
 
 
+class State(Enum):
+    """How far a load balancer is. `decide.py` says what follows from each."""
+
+    UNSURE = "the cloud may have nothing, half or all of it"
+    RETARGETING = "built; which targets it has is unsure"
+    CONFIRMED = "as the cloud confirmed; the note on the Service does not say so yet"
+    WRITTEN = "as the cloud confirmed, and as the note on the Service says"
+    ELSEWHERE = "another controller builds it (ImplementedElsewhere)"
+    UNSEEN = "a deletion failed, and a look after it found none; one such answer may be wrong, the next one counts"
+    GONE = "the cloud confirmed the deletion; our note and finalizer are still to be taken off"
+    RELEASED = "they are off, so a finalizer that appears now is another controller's; kept until it is wanted again"
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the cloud confirmed the deletion."""
+        return self in (State.GONE, State.RELEASED)
+
+
 @frozen(kw_only=True)
 class Record:
     """One Service's load balancer. It is there as soon as the cloud may have begun to build."""
@@ -27,12 +47,15 @@ class Record:
     service: V1Service
     """As it was when the cloud was last called for it: what the deletion is asked with, should the Service vanish."""
     uid: str
+    state: State = State.UNSURE
     spec: str = ""
-    """Fingerprint that the cloud confirmed; "" when nothing is certain."""
+    """Fingerprint that the cloud confirmed; "" when that is not certain."""
     nodes: str = ""
-    """Digest of the targets that the cloud confirmed; "" when nothing is certain."""
+    """Digest of the targets that the cloud confirmed; "" when that is not certain."""
     status: V1LoadBalancerStatus | None = None
     """What the cloud answered when it was last asked to build."""
+    new_status: bool = False
+    """It has yet to be written on the Service."""
     seen: V1LoadBalancerStatus | None = None
     """What a look at the cloud showed that the call after it did not change."""
     empty: int = 0
@@ -51,24 +74,19 @@ class Record:
     """Fingerprint that the cloud was last asked to build, whatever came of it."""
     pace: Pace = field(factory=Pace)
     """How often that became another one of late."""
-    unwritten: bool = False
-    """The note of what was applied has yet to be written, and with `new_status` the status too."""
-    new_status: bool = False
     held: Pace = field(factory=Pace)
     """How often our finalizer or the address was put back of late."""
     restore_at: float = 0.0
-    """When a note that somebody removed is put back; 0.0: it is not missed."""
-    restored: bool = False
-    """It was put back once since we last wrote it; not again."""
-    elsewhere: bool = False
-    """Another controller builds it: ImplementedElsewhere."""
-    unseen: bool = False
-    """A deletion failed, and a look after it found none. One such answer may be wrong; the next one counts."""
-    gone: bool = False
-    """The cloud confirmed the deletion."""
-    released: bool = False
-    """And note and finalizer are off. Kept until the Service is gone or wants a load balancer again: a finalizer that
-    appears meanwhile is another controller's."""
+    """When a note that somebody removed is put back. 0.0: it is not missed; inf: it was put back once since we last
+    wrote it, and is not again."""
+
+    @classmethod
+    def blank(cls, service: V1Service) -> Record:
+        """Nothing is known of its load balancer."""
+        return cls(service=service, uid=uid_of(service))
+
+
+_REWOUND: Final = {State.WRITTEN: State.CONFIRMED, State.RELEASED: State.GONE}
 
 
 class Records:
@@ -99,9 +117,8 @@ class Records:
         with self._lock:
             record = self._records.get(key)
             if record is not None:
-                self._records[key] = evolve(
-                    record, version="", released=False, unwritten=True, new_status=True, restored=False
-                )
+                state = _REWOUND.get(record.state, record.state)
+                self._records[key] = evolve(record, state=state, version="", new_status=True, restore_at=0.0)
 
     def drop(self, key: str) -> None:
         """Forget it; does nothing where there is none."""
@@ -114,7 +131,7 @@ class Records:
             return [
                 key
                 for key, record in self._records.items()
-                if not (targets.cover(record.nodes) or record.elsewhere or record.gone)
+                if not (targets.cover(record.nodes) or record.state is State.ELSEWHERE or record.state.deleted)
             ]
 
     def __contains__(self, key: str) -> bool:
@@ -123,4 +140,4 @@ class Records:
 
     def __len__(self) -> int:
         with self._lock:
-            return sum(not record.gone for record in self._records.values())
+            return sum(not record.state.deleted for record in self._records.values())

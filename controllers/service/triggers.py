@@ -67,7 +67,7 @@ class ServiceTriggers:
     def _leaves(self, service: V1Service) -> None:
         """A former process may have built for it, and this one not have come to it: so it is remembered now."""
         if wants_load_balancer(service) or claim(service) is Claim.REMOVE:
-            self._records.put_if_absent(key_of(service), Record(service=service, uid=uid_of(service)))
+            self._records.put_if_absent(key_of(service), Record.blank(service))
 
 
 def urgency(service: V1Service) -> int:

@@ -16,14 +16,16 @@ from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Backoff, WorkQueue
 from controllers.runtime.queue.outcomes import FailureHandling, Settler
+from controllers.service.apiserver import CacheBehind, ServiceAPI
+from controllers.service.changes import Scope
 from controllers.service.cloudside import CloudSide
-from controllers.service.cluster import CacheBehind, ServiceAPI
+from controllers.service.execute import Executor
 from controllers.service.identity import ClusterIdentity
 from controllers.service.metrics import ServiceMetrics
-from controllers.service.nodesync import NodeSync
+from controllers.service.nodesync import NodeSync, Window
+from controllers.service.pacing import Schedule
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
-from controllers.service.removal import Removal
 from controllers.service.targets import TargetSet, describe
 from controllers.service.triggers import REFRESH, NodeTriggers, ServiceTriggers
 from tests.support.clock import FakeClock
@@ -99,8 +101,7 @@ class Bench:
             self.queue,
             self.records,
             self.targets,
-            window=settings["window"],
-            longest=settings["longest"],
+            window=Window(settings["window"], settings["longest"]),
             priority=REFRESH,
             latency=measures.nodesync_latency,
             clock=clock,
@@ -110,21 +111,17 @@ class Bench:
         self.api = ServiceAPI(cast(Any, self.server), bool(settings["ready_only"]), clock)
         side = CloudSide(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
         self.known = ClusterIdentity(self._identity, clock)
+        schedule = Schedule(settings["drift_period"], settings["ensure_period"], lambda: 1.0)
+        current, recorder = self.targets.current, cast(Any, self.recorder)
         self.reconciler = ServiceReconciler(
-            self.api,
             cast(Any, self.services),
-            side,
-            self.targets.current,
             self.records,
-            cast(Any, self.recorder),
+            current,
+            Executor(self.api, side, current, self.records, recorder, measures, schedule, clock),
             self.sync,
-            Removal(self.api, side, self.records, cast(Any, self.recorder)),
-            identity=self.known.get,
-            drift_period=settings["drift_period"],
-            ensure_period=settings["ensure_period"],
-            measures=measures,
-            clock=clock,
-            chance=lambda: 1.0,
+            lambda: Scope(CLUSTER, self.known.get(), self.cloud.revision()),
+            schedule,
+            clock,
         )
         expected = (CloudCallError, CacheBehind)
         self._settler = Settler(self.queue, FailureHandling(expected=expected), metrics=self.metrics, clock=clock)

@@ -9,7 +9,7 @@ import pytest
 from cloudprovider.wellknown import TAINT_TO_BE_DELETED
 from controllers.runtime.queue import DONE, Result
 from controllers.service.nodesync import ALL_NODES
-from controllers.service.records import Record
+from controllers.service.records import Record, State
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import node, raw_node, service
 
@@ -76,8 +76,8 @@ def test_only_load_balancers_that_lag_behind_are_queued() -> None:
     _record(bench, "lags", "0" * 16)
     _record(bench, "unsure", "")
     _record(bench, "has-them", present)
-    _record(bench, "not-ours", "", elsewhere=True)
-    _record(bench, "gone", "", gone=True)
+    _record(bench, "not-ours", "", state=State.ELSEWHERE)
+    _record(bench, "gone", "", state=State.GONE)
     bench.sync.sync(ALL_NODES)
     assert sorted(bench.waiting()) == ["default/lags", "default/unsure"]
 

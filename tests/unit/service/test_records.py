@@ -8,7 +8,7 @@ import pytest
 
 from controllers.runtime.metrics import Metrics
 from controllers.service.metrics import ServiceMetrics
-from controllers.service.records import Record, Records
+from controllers.service.records import Record, Records, State
 from controllers.service.targets import Targets
 from tests.unit.service.objects import service
 
@@ -34,7 +34,7 @@ def test_what_is_dropped_is_gone() -> None:
 def test_a_fresh_record_is_sure_of_nothing() -> None:
     record = _record()
     assert (record.spec, record.nodes, record.status, record.due) == ("", "", None, 0.0)
-    assert (record.elsewhere, record.gone, record.released) == (False, False, False)
+    assert record.state is State.UNSURE
 
 
 def test_outdated_are_those_with_other_targets() -> None:
@@ -42,8 +42,8 @@ def test_outdated_are_those_with_other_targets() -> None:
     records.put("a", _record(nodes="x"))
     records.put("b", _record(nodes="y"))
     records.put("c", _record())
-    records.put("d", _record(elsewhere=True))
-    records.put("e", _record(gone=True))
+    records.put("d", _record(state=State.ELSEWHERE))
+    records.put("e", _record(state=State.GONE))
     assert records.outdated(Targets((), "x")) == ["b", "c"]
     assert records.outdated(Targets((), "x", frozenset({"y"}))) == ["c"]
 
@@ -55,7 +55,7 @@ def test_the_gauge_counts_load_balancers_that_are_there() -> None:
     name = "service_controller_load_balancers"
     assert metrics.value(name) == 0
     records.put("a", _record())
-    records.put("b", _record(gone=True))
+    records.put("b", _record(state=State.GONE))
     assert metrics.value(name) == 1
     assert "b" in records
     records.drop("a")

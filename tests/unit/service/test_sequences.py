@@ -25,6 +25,7 @@ from controllers.runtime.api import Conflict, ServerError, Unreachable
 from controllers.runtime.cache import SERVICES, key_of, uid_of
 from controllers.service import changes
 from controllers.service.changes import APPLIED, Note, Scope
+from controllers.service.records import State
 from controllers.service.targets import targets
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import (
@@ -321,7 +322,11 @@ def _check_end(world: World) -> None:
         assert load_balancer_status_equal(changes.status_of(service), balancer.status)
         assert changes.note_of(service) == Note(uid_of(service), changes.fingerprint(service, scope), digest)
     assert set(cloud.balancers) - world.left <= wanted
-    known = {record.uid for key in KEYS if (record := bench.records.get(key)) is not None and not record.released}
+    known = {
+        record.uid
+        for key in KEYS
+        if (record := bench.records.get(key)) is not None and record.state is not State.RELEASED
+    }
     assert known == wanted
 
 

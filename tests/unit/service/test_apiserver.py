@@ -10,7 +10,7 @@ from controllers.runtime.api import STRATEGIC_PATCH, Conflict, Invalid, NotFound
 from controllers.runtime.cache import version_of
 from controllers.runtime.write import Patch
 from controllers.service import changes
-from controllers.service.cluster import CacheBehind, ServiceGone
+from controllers.service.apiserver import CacheBehind, ServiceGone
 from controllers.service.targets import targets
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, Fault, excluded, node, raw_node, raw_service, service
