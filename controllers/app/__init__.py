@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from controllers.app.config import parse
     from controllers.app.entry import Context, Controller, ControllerEntry, Rule
     from controllers.app.host import Host, hosting
-    from controllers.app.manager import Manager, ManagerError
+    from controllers.app.manager import Manager
     from controllers.app.options import ManagerOptions, Options
     from controllers.app.process import run_until_signal
     from controllers.app.serving import HealthServer
+    from controllers.app.startup import ManagerError
 else:
     __getattr__, __dir__ = lazy(
         __name__,
@@ -28,10 +29,11 @@ else:
             "config": ["parse"],
             "entry": ["Context", "Controller", "ControllerEntry", "Rule"],
             "host": ["Host", "hosting"],
-            "manager": ["Manager", "ManagerError"],
+            "manager": ["Manager"],
             "options": ["ManagerOptions", "Options"],
             "process": ["run_until_signal"],
             "serving": ["HealthServer"],
+            "startup": ["ManagerError"],
         },
     )
 

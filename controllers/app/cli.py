@@ -28,7 +28,6 @@ from controllers.app.options import SECTIONS, Options
 from controllers.options import BOOL, VERSION, Flag
 
 if TYPE_CHECKING:
-    from cloudprovider import CloudConfig, Interface
     from controllers.app.manager import Manager
 
 log = logging.getLogger(__name__)
@@ -153,7 +152,8 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry]) -> Manager | 
     from prometheus_client import ProcessCollector
 
     from cloudprovider import CloudProviderError
-    from controllers.app.manager import Manager, ManagerError
+    from controllers.app.manager import Manager
+    from controllers.app.startup import ManagerError, load_provider
     from controllers.runtime.api import ClientBuilder, ConfigError
     from controllers.runtime.metrics import Metrics
 
@@ -162,7 +162,7 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry]) -> Manager | 
     metrics = Metrics()
     ProcessCollector(registry=metrics.registry)
     try:
-        provider, config = _provider(options)
+        provider, config = load_provider(given.cloud_provider, given.cloud_config)
         clients = ClientBuilder.from_options(
             kubeconfig=given.kubeconfig or None,
             master=given.master or None,
@@ -183,16 +183,6 @@ def _run(manager: Manager) -> int:
     # The caches are made of long-lived objects: at the default threshold the collector walks them for nothing.
     gc.set_threshold(_COLLECT_AFTER, 20, 50)
     return run_until_signal(manager.run, drain=DRAIN_SECONDS, release=manager.release_held)
-
-
-def _provider(options: Options) -> tuple[Interface, CloudConfig | None]:
-    from cloudprovider import CloudConfig, get_cloud_provider
-    from controllers.runtime.cleaning import conceal_config
-
-    given = options.manager
-    config = CloudConfig.read(given.cloud_config) if given.cloud_config else None
-    conceal_config(config.data if config else None)
-    return get_cloud_provider(given.cloud_provider, config), config
 
 
 def _provider_problems(outcome: Outcome) -> list[str]:

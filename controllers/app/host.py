@@ -7,26 +7,21 @@ see examples/service_only.py.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from attrs import frozen
 
 from cloudprovider import CloudConfig, Interface, StopSignal
-from cloudprovider.masking import safe_cause
 from controllers.app.entry import Controller
-from controllers.app.listers import InformerListers
-from controllers.app.manager import ManagerError
+from controllers.app.startup import ProviderHost
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
-from controllers.runtime.cleaning import conceal_config
+from controllers.runtime.clock import ClockEvent
 from controllers.runtime.metrics import Metrics
 
 __all__ = ["Host", "hosting"]
-
-_CANCELLED = 2.0  # seconds for provider calls that nobody waits for any more to notice that they are cancelled
 
 
 @frozen
@@ -64,28 +59,16 @@ def hosting(
     ConfigError where there is no usable API server, and ManagerError when the provider cannot be initialised, or lacks
     its cluster ID unless `allow_untagged_cloud`.
     """
-    conceal_config(config.data if config else None)
     metrics = metrics or Metrics()
-    stop = threading.Event()
     with ExitStack() as ends:
         clients = ends.enter_context(ClientBuilder.from_options(kubeconfig, metrics=metrics))
-        cloud = CloudCalls(provider, options=calls, metrics=metrics)
-        ends.callback(cloud.close, _CANCELLED)
-        ends.callback(cloud.cancel_running)
-        ends.callback(stop.set)
+        started = ProviderHost(
+            provider, config, options=calls, allow_untagged_cloud=allow_untagged_cloud, metrics=metrics
+        )
+        ends.callback(started.close)
+        ends.callback(started.cancel)
+        ends.callback(started.ask_to_stop)
         informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics)
         ends.callback(informers.stop)
-        try:
-            tagged = cloud.provider.has_cluster_id()
-            if tagged or allow_untagged_cloud:
-                cloud.provider.initialize(clients, stop)
-                cloud.provider.set_informers(InformerListers(informers))
-        except Exception as error:  # noqa: BLE001 - vendor boundary: becomes the caller's failure
-            text, cause = safe_cause(error, config.data if config else None)
-            raise ManagerError(f"cloud provider {cloud.provider_name} could not be initialised: {text}") from cause
-        if not (tagged or allow_untagged_cloud):
-            raise ManagerError(
-                f"cloud provider {cloud.provider_name} has no cluster ID; without one it cannot tell this cluster's "
-                "resources from another's"
-            )
-        yield Host(clients, informers, cloud, metrics)
+        started.initialize(clients, informers, ClockEvent())
+        yield Host(clients, informers, started.cloud, metrics)

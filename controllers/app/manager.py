@@ -16,23 +16,19 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import attrs
-
 from cloudprovider import CloudConfig, Interface, StopSignal
-from cloudprovider.masking import safe_cause
 from controllers.app.access import AccessCheck
 from controllers.app.apiserver import ServerCheck
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import Context, Controller, ControllerEntry, HoldsBack, enabled
 from controllers.app.groups import Groups, Part
 from controllers.app.health import Health
-from controllers.app.listers import InformerListers
 from controllers.app.options import Options, split_address
 from controllers.app.serving import HealthServer
-from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.app.startup import ManagerError, ProviderHost
+from controllers.cloudcalls import CloudCallOptions
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
-from controllers.runtime.cleaning import conceal_config
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
@@ -43,19 +39,9 @@ T = TypeVar("T")
 DRAIN_SECONDS = 30.0
 PROGRAM = "cloud-controller-manager"
 _IDENTITY = "shared-informers"
-_POLL = 5.0  # seconds for which one poll's answers about instances serve the next question (never a deletion)
 _LOOK = 1.0  # seconds between two looks at what ends the process
 _TELL = 5.0  # seconds between two lines about what is waited for
-_CANCELLED = 2.0  # seconds for provider calls that nobody waits for any more to notice that they are cancelled
 _AFTER_DRAIN = 3.0  # seconds of the drain kept for what follows the controllers' own: last Events, informers
-
-
-class ManagerError(Exception):
-    """The manager cannot start or go on. The message is for the operator; `unexpected` asks for the traceback too."""
-
-    def __init__(self, message: str, *, unexpected: bool = False) -> None:
-        super().__init__(message)
-        self.unexpected = unexpected
 
 
 class Manager:
@@ -82,7 +68,6 @@ class Manager:
         self._provider = provider
         self._clients = clients
         self._config = config
-        conceal_config(config.data if config else None)
         self._entries = enabled(options.manager.controllers, catalog)
         if not self._entries:
             raise ManagerError("no controller is left to run: see --controllers")
@@ -125,14 +110,14 @@ class Manager:
         self._in_background("serving", "health watch", self.health.run)
         self._serve()
         informers = self._informers()
-        cloud = self._gateway()
-        if not self._prepare_provider(cloud, informers, stop):
+        host = self._provider_host()
+        if not host.initialize(self._clients, informers, stop):
             return False
         context = Context(
             options=self._options,
             clients=self._clients,
             informers=informers,
-            cloud=cloud,
+            cloud=host.cloud,
             metrics=self.metrics,
             clock=self._clock,
             drain=max(0.0, self._drain - _AFTER_DRAIN),
@@ -183,58 +168,6 @@ class Manager:
         self.health.watch_notes(server.checks)
         return informers
 
-    def _prepare_provider(self, cloud: CloudCalls, informers: InformerFactory, stop: StopSignal) -> bool:
-        """False when `stop` came before the provider was ready."""
-        provider_stop = ClockEvent(self._clock)
-        self._groups.add("provider", Part(f"provider {self._name}", lambda _seconds: True, provider_stop.set))
-        provider = cloud.provider
-
-        def prepare() -> None:
-            if not provider.has_cluster_id():
-                self._without_cluster_id()
-            provider.initialize(self._clients, provider_stop)
-            provider.set_informers(InformerListers(informers))
-
-        return self._patiently(prepare, stop)
-
-    def _without_cluster_id(self) -> None:
-        if not self._options.manager.allow_untagged_cloud:
-            raise ManagerError(
-                f"cloud provider {self._name} has no cluster ID; without one it cannot tell this cluster's "
-                "resources from another's. Fix: set one as the provider's documentation says, or give "
-                "--allow-untagged-cloud."
-            )
-        log.warning("provider %s has no cluster ID; going on because of --allow-untagged-cloud", self._name)
-
-    def _patiently(self, prepare: Callable[[], None], stop: StopSignal) -> bool:
-        """Call the provider in a thread of its own, so that stopping never waits for it; False when `stop` came."""
-        errors: list[Exception] = []
-
-        def run() -> None:
-            try:
-                prepare()
-            except Exception as error:  # noqa: BLE001 - vendor boundary: told below, in the manager's thread
-                errors.append(error)
-
-        thread = threading.Thread(target=run, name="provider-start", daemon=True)
-        began = told = self._clock.monotonic()
-        thread.start()
-        while thread.is_alive():
-            thread.join(0.02)
-            if stop.is_set():
-                return False
-            now = self._clock.monotonic()
-            if thread.is_alive() and now - told >= _TELL:
-                told = now
-                log.warning("waiting %.0f s for provider %s to be initialised", now - began, self._name)
-        for error in errors:
-            if isinstance(error, ManagerError):
-                raise error
-            text, cause = safe_cause(error, self._config.data if self._config else None)
-            log.debug("the provider's own error", exc_info=cause)
-            raise ManagerError(f"cloud provider {self._name} could not be initialised: {text}") from cause
-        return True
-
     def _check_access(self, entries: Sequence[ControllerEntry]) -> None:
         """In the background: what is missing is told, and nothing waits for the answer."""
         rest, rules = self._clients.rest(_IDENTITY), [rule for entry in entries for rule in entry.rules]
@@ -253,14 +186,19 @@ class Manager:
         self._clients.close()
         return True
 
-    def _gateway(self) -> CloudCalls:
-        options = attrs.evolve(self._options.of(CloudCallOptions), cache_ttl=_POLL)
-        cloud = CloudCalls(self._provider, options=options, metrics=self.metrics, clock=self._clock)
-        self._groups.add(
-            "cloud calls", Part("cloud calls", lambda s: cloud.close(min(s, _CANCELLED)), cloud.cancel_running)
+    def _provider_host(self) -> ProviderHost:
+        host = ProviderHost(
+            self._provider,
+            self._config,
+            options=self._options.of(CloudCallOptions),
+            allow_untagged_cloud=self._options.manager.allow_untagged_cloud,
+            metrics=self.metrics,
+            clock=self._clock,
         )
-        self.health.watch_cloud(cloud)
-        return cloud
+        self._groups.add("cloud calls", Part("cloud calls", host.close, host.cancel))
+        self._groups.add("provider", Part(f"provider {self._name}", lambda _seconds: True, host.ask_to_stop))
+        self.health.watch_cloud(host.cloud)
+        return host
 
     def _construct(self, entry: ControllerEntry, context: Context) -> Controller | None:
         try:

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from cloudprovider import CloudProviderError
-from controllers.app.manager import ManagerError
+from controllers.app.startup import ManagerError
 from controllers.runtime.api import ConfigError, end_plugins
 
 log = logging.getLogger(__name__)

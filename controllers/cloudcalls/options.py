@@ -92,9 +92,9 @@ class CloudCallOptions:
     """Seconds after which one batch is split although no other call of its method was answered meanwhile: an instance
     that hangs must not keep the others of a lone batch waiting for the timeout."""
 
-    cache_ttl: float = option(0.0, DURATION, check=not_negative)
-    """Seconds for which an instance's metadata may be answered from memory; 0 turns it off. Meant to be the period of
-    one poll. Never used for fresh questions, and no state is ever remembered."""
+    cache_ttl: float = option(5.0, DURATION, check=not_negative)
+    """Seconds for which an instance's metadata may be answered from memory; 0 turns it off. One poll's answers serve
+    the next question. Never used for fresh questions, and no state is ever remembered."""
 
     snapshots: int = option(512, INT, check=positive)
     """Objects of which a copy for the provider is kept at most, about 12 KB for a node. The longest list (a load

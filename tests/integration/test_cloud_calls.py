@@ -59,7 +59,7 @@ def test_a_lone_batch_that_hangs_is_split_long_before_its_deadline(api: Cluster)
     names = _names(20)
     for name in names:
         api.create(NODES, small_node(name))
-    options = CloudCallOptions(timeout=120.0, lone_patience=0.5, patience=0.2)
+    options = CloudCallOptions(timeout=120.0, lone_patience=0.5, patience=0.2, cache_ttl=0.0)
     with _cloud() as cloud:
         cloud.faults.add({"name": "hang", "action": "hang", "method": "instances_metadata", "key": "node-0013"})
         with node_controller(api.kubeconfig, cloud, options=NEVER, calls=options) as running:

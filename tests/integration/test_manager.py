@@ -410,5 +410,5 @@ def test_controllers_get_what_they_are_built_from(embedded: EmbeddedAPIServer, t
     [context] = eventually(lambda: seen)
     assert context.metrics is manager.metrics
     assert context.cloud.provider_name == "tiny"
-    assert context.cloud.options == attrs.evolve(limits, cache_ttl=5.0)  # one poll of the lifecycle controller
+    assert context.cloud.options == limits
     assert 0 < context.drain < 30

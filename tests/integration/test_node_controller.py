@@ -353,7 +353,7 @@ def test_a_sick_provider_costs_only_the_nodes_that_it_is_sick_about(api: Cluster
             }
         )
         cloud.faults.add({"name": "slow", "action": "throttle", "method": "instance*", "stop": 10, "times": 5})
-        calls = CloudCallOptions(timeout=3.0)
+        calls = CloudCallOptions(timeout=3.0, cache_ttl=0.0)
         with node_controller(api.kubeconfig, cloud, options=NEVER, calls=calls) as running:
             # Where the throttled calls come one after the other, as on a busy machine, each halves the rate: down to
             # one call a second, doubled every 5 s. So 47 nodes take 15 s from the last of them, which may be 10 s away.

@@ -46,7 +46,7 @@ def node_controller(
     metrics = Metrics()
     clients = ClientBuilder.from_options(kubeconfig=str(kubeconfig), metrics=metrics)
     informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics, clock=clock)
-    cloud = CloudCalls(provider, options=calls, metrics=metrics, clock=clock)
+    cloud = CloudCalls(provider, options=calls or CloudCallOptions(cache_ttl=0.0), metrics=metrics, clock=clock)
     controller = CloudNodeController(clients, informers, cloud, options=options, metrics=metrics, clock=clock)
     running = Running(controller, cloud, informers.informer(NODES).lister, metrics)
     informers.start()

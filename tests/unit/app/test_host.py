@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from cloudprovider import ClientBuilder, CloudProviderError, Interface, Listers, StopSignal
-from controllers.app import ManagerError, hosting
-from controllers.cloudcalls import CallsClosed
+from cloudprovider import ClientBuilder, CloudConfig, CloudProviderError, Interface, Listers, StopSignal
+from controllers.app import ManagerError, Options, hosting
+from controllers.cloudcalls import CallsClosed, CloudCallOptions
 from controllers.runtime.api import ConfigError
 
 
@@ -91,6 +91,18 @@ def test_without_its_cluster_id_a_provider_is_not_started_unless_that_is_allowed
     assert tiny.clients is None
     with hosting(tiny, kubeconfig, allow_untagged_cloud=True):
         assert tiny.clients is not None
+
+
+def test_calls_and_secrets_are_as_in_the_manager(kubeconfig: str) -> None:
+    with hosting(Tiny(), kubeconfig) as host:
+        assert host.cloud.options == Options().of(CloudCallOptions)
+    config = CloudConfig("cloud.yaml", b"password: hunter-twenty-two")
+    with (
+        pytest.raises(ManagerError, match=r"could not be initialised: .*refused") as caught,
+        hosting(Tiny(error=CloudProviderError("hunter-twenty-two was refused")), kubeconfig, config=config),
+    ):
+        pytest.fail("the body has run")
+    assert "hunter-twenty-two" not in str(caught.value)
 
 
 def test_without_an_api_server_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

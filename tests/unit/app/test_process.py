@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from cloudprovider import CloudProviderError
-from controllers.app.manager import ManagerError
 from controllers.app.process import run_until_signal
+from controllers.app.startup import ManagerError
 from controllers.runtime.api import ConfigError
 
 

@@ -178,7 +178,11 @@ class World:
         self.metrics = Metrics()
         hooks = {name: settings.pop(name) for name in ("guard", "on_fatal") if name in settings}
         self.calls = CloudCalls(
-            provider, options=CloudCallOptions(**settings), metrics=self.metrics, clock=self.clock, **hooks
+            provider,
+            options=CloudCallOptions(**{"cache_ttl": 0.0, **settings}),
+            metrics=self.metrics,
+            clock=self.clock,
+            **hooks,
         )
 
     def requests(self, method: str, outcome: str) -> float:

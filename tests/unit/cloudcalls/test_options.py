@@ -10,7 +10,7 @@ from controllers.cloudcalls import CloudCallOptions
 def test_defaults_are_valid() -> None:
     options = CloudCallOptions()
     assert options.concurrency == 40
-    assert options.cache_ttl == 0
+    assert options.cache_ttl == 5
     assert CloudCallOptions(timeouts={}).timeout_of("ensure_load_balancer") == options.timeout
 
 

@@ -1,0 +1,124 @@
+"""How a provider is started: the same for the manager and for `hosting`.
+
+Stage: before the first one, and the gateway of stage 5. A provider comes in, with the config that it was made from; out
+goes the gateway through which everybody calls it, once it has been initialised. The order is that of k8s.io/cloud-
+provider's sample/basic_main.go: cluster ID, Initialize, SetInformers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from cloudprovider import CloudConfig, Interface, StopSignal, get_cloud_provider
+from cloudprovider.masking import safe_cause
+from controllers.app.listers import InformerListers
+from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.runtime.api import ClientBuilder
+from controllers.runtime.cache import InformerFactory
+from controllers.runtime.cleaning import conceal_config
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
+from controllers.runtime.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+_TELL = 5.0  # seconds between two lines about a provider that is waited for
+_CANCELLED = 2.0  # seconds for provider calls that nobody waits for any more to notice that they are cancelled
+
+
+class ManagerError(Exception):
+    """The manager cannot start or go on. The message is for the operator; `unexpected` asks for the traceback too."""
+
+    def __init__(self, message: str, *, unexpected: bool = False) -> None:
+        super().__init__(message)
+        self.unexpected = unexpected
+
+
+def load_provider(name: str, config_path: str) -> tuple[Interface, CloudConfig | None]:
+    """The provider of that name, and the config that it was made from; an empty path is none. Raises RegistryError."""
+    config = CloudConfig.read(config_path) if config_path else None
+    conceal_config(config.data if config else None)
+    return get_cloud_provider(name, config), config
+
+
+class ProviderHost:
+    """One provider from its start to its end, and the gateway to it in `cloud`.
+
+    `config` is what the provider was made from: its secrets are concealed wherever text leaves the process. Call
+    `initialize` once; to end it, `ask_to_stop`, then `cancel` and `close`. From any thread.
+    """
+
+    def __init__(
+        self,
+        provider: Interface,
+        config: CloudConfig | None = None,
+        *,
+        options: CloudCallOptions | None = None,
+        allow_untagged_cloud: bool = False,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._secrets = config.data if config else None
+        conceal_config(self._secrets)
+        self._allow_untagged_cloud = allow_untagged_cloud
+        self._clock = clock
+        self._stop = ClockEvent(clock)
+        self.cloud = CloudCalls(provider, options=options, metrics=metrics, clock=clock)
+
+    def initialize(self, clients: ClientBuilder, informers: InformerFactory, stop: StopSignal) -> bool:
+        """Make the provider ready, in a thread of its own, so that `stop` never waits for it; False when it came first.
+
+        Raises ManagerError when the provider fails, or lacks its cluster ID without leave.
+        """
+        name = self.cloud.provider_name
+        errors: list[Exception] = []
+
+        def run() -> None:
+            try:
+                self._prepare(clients, informers)
+            except Exception as error:  # noqa: BLE001 - vendor boundary: told below, in the caller's thread
+                errors.append(error)
+
+        thread = threading.Thread(target=run, name="provider-start", daemon=True)
+        began = told = self._clock.monotonic()
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.02)
+            if stop.is_set():
+                return False
+            now = self._clock.monotonic()
+            if thread.is_alive() and now - told >= _TELL:
+                told = now
+                log.warning("waiting %.0f s for provider %s to be initialised", now - began, name)
+        for error in errors:
+            if isinstance(error, ManagerError):
+                raise error
+            text, cause = safe_cause(error, self._secrets)
+            log.debug("the provider's own error", exc_info=cause)
+            raise ManagerError(f"cloud provider {name} could not be initialised: {text}") from cause
+        return True
+
+    def ask_to_stop(self) -> None:
+        """Tell the provider that the end is near. Does not block."""
+        self._stop.set()
+
+    def cancel(self) -> None:
+        """Cancel the calls under way. Does not block."""
+        self.cloud.cancel_running()
+
+    def close(self, seconds: float = _CANCELLED) -> bool:
+        """Refuse further calls; whether those under way ended in time."""
+        return self.cloud.close(min(seconds, _CANCELLED))
+
+    def _prepare(self, clients: ClientBuilder, informers: InformerFactory) -> None:
+        provider, name = self.cloud.provider, self.cloud.provider_name
+        if not provider.has_cluster_id():
+            if not self._allow_untagged_cloud:
+                raise ManagerError(
+                    f"cloud provider {name} has no cluster ID; without one it cannot tell this cluster's "
+                    "resources from another's. Fix: set one as the provider's documentation says, or give "
+                    "--allow-untagged-cloud."
+                )
+            log.warning("provider %s has no cluster ID; going on because of --allow-untagged-cloud", name)
+        provider.initialize(clients, self._stop)
+        provider.set_informers(InformerListers(informers))
