@@ -43,7 +43,7 @@ _ACCEPTED_AT_ONCE = 32  # connections, before those that are there are looked at
 _CHUNK = 65536
 _TICK = 0.25  # seconds between two looks at the deadlines
 
-Answer = Callable[[Request], Response]
+Handler = Callable[[Request], Response]
 
 
 class _Connection:
@@ -78,7 +78,7 @@ class Reception:
     `answer` is called in one of a few threads, several at once; what it raises becomes a 500, and a log line.
     """
 
-    def __init__(self, address: tuple[str, int], answer: Answer, *, name: str = "reception") -> None:
+    def __init__(self, address: tuple[str, int], answer: Handler, *, name: str = "reception") -> None:
         self._asked = address
         self._answer = answer
         self._name = name
@@ -116,7 +116,7 @@ class Reception:
 class _Desk:
     """Everything between bind and close. `run` is its thread; the answering threads come and go."""
 
-    def __init__(self, listener: socket.socket, answer: Answer, name: str) -> None:
+    def __init__(self, listener: socket.socket, answer: Handler, name: str) -> None:
         host, port = listener.getsockname()[:2]
         self.address = (str(host), int(port))
         self._listener = listener

@@ -1,9 +1,9 @@
 """The gateway to the cloud (stage 5, cloud call): the only caller of vendor code.
 
-Controllers hold a :class:`CloudCalls`. Behind it: `gateway`, `pool` and `jobs` (threads, deadlines, parked keys),
-`limits` (rate and priorities), `fetch`, `batching`, `answers` and `instances` (questions about nodes), `validate` and
-`snapshots` (what passes in and out), `capabilities` (typed wrappers), `errors` (what a call can end in), `metrics`,
-`options`.
+Controllers hold a :class:`CloudCalls` (`facade`). Behind it: `gateway`, `pool` and `jobs` (threads, deadlines, parked
+keys), `limits` (rate and priorities), `fetch`, `batching`, `answercache` and `instances` (questions about nodes),
+`validate` and `snapshots` (what passes in and out), `capabilities` (typed wrappers), `errors` (what a call can end in),
+`metrics`, `options`.
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from controllers.lazy import lazy
 
 if TYPE_CHECKING:
-    from controllers.cloudcalls.cloudcalls import CloudCalls
     from controllers.cloudcalls.errors import (
         AnswerMissing,
         CallAborted,
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
         CloudCallError,
         InvalidAnswer,
     )
+    from controllers.cloudcalls.facade import CloudCalls
     from controllers.cloudcalls.gateway import CallHealth, OverdueCall
     from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
     from controllers.cloudcalls.options import CloudCallOptions
@@ -28,7 +28,6 @@ else:
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "cloudcalls": ["CloudCalls"],
             "errors": [
                 "AnswerMissing",
                 "CallAborted",
@@ -38,6 +37,7 @@ else:
                 "CloudCallError",
                 "InvalidAnswer",
             ],
+            "facade": ["CloudCalls"],
             "gateway": ["CallHealth", "OverdueCall"],
             "limits": ["PRIORITY_DELETE", "PRIORITY_NEW", "PRIORITY_NORMAL", "PRIORITY_SWEEP"],
             "options": ["CloudCallOptions"],

@@ -19,7 +19,7 @@ from attrs import define, field
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import CloudProviderError, NotImplementedByProvider
-from controllers.cloudcalls.answers import Answers, identity
+from controllers.cloudcalls.answercache import AnswerCache, identity
 from controllers.cloudcalls.batching import Batcher, Group, concerns_all
 from controllers.cloudcalls.errors import CallFailed
 from controllers.cloudcalls.gateway import Ask, Gateway
@@ -47,7 +47,7 @@ class Way(Generic[A]):
     batch: Callable[[Sequence[Question]], Ask[BatchAnswer[A]]] | None
     """Asks about several nodes in one call; None when the provider cannot."""
     max_batch: int
-    answers: Answers[A]
+    answers: AnswerCache[A]
     batcher: Batcher = field(factory=Batcher)
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Answer = InstanceMetadata | Exception | None
+MetadataAnswer = InstanceMetadata | Exception | None
 """What the cloud said of one node; None when it was not asked."""
 
 _ATTEMPTS = 8
@@ -64,15 +64,15 @@ class NodeReconciler:
         self._memory = memory
         self._refused_before: set[str] = set()
 
-    def fetch_new(self, keys: Sequence[str], deliver: Callable[[str, Answer], None]) -> None:
+    def fetch_new(self, keys: Sequence[str], deliver: Callable[[str, MetadataAnswer], None]) -> None:
         """Ask the cloud about those of the nodes that carry the taint and may lose it now."""
         self._fetch(keys, deliver, lambda node: needs_initialization(node) and not self._too_early(node), PRIORITY_NEW)
 
-    def fetch_known(self, keys: Sequence[str], deliver: Callable[[str, Answer], None]) -> None:
+    def fetch_known(self, keys: Sequence[str], deliver: Callable[[str, MetadataAnswer], None]) -> None:
         """Ask the cloud about those of the nodes that are initialised."""
         self._fetch(keys, deliver, lambda node: not needs_initialization(node), PRIORITY_SWEEP)
 
-    def initialize(self, key: str, answer: Answer) -> Result | None:
+    def initialize(self, key: str, answer: MetadataAnswer) -> Result | None:
         """Make a tainted node ready for use, or bring an initialised one's label twins in line.
 
         Raises what the cloud answered, what the API server refused, or why the answer may not be applied.
@@ -163,7 +163,7 @@ class NodeReconciler:
         fields = {"node": key, "provider": self._cloud.provider_name, "provider_id": provider_id, "duration": delay}
         log.info("initialised node %s: %s%s", key, provider_id or "no provider ID", after, extra=fields)
 
-    def refresh(self, key: str, answer: Answer) -> None:
+    def refresh(self, key: str, answer: MetadataAnswer) -> None:
         """Carry over what has changed in the cloud, and put back what somebody else undid, if it is not too early.
 
         A node without a provider ID is adopted, or its owner is told once. Raises as `initialize` does.
@@ -241,7 +241,7 @@ class NodeReconciler:
     def _fetch(
         self,
         keys: Sequence[str],
-        deliver: Callable[[str, Answer], None],
+        deliver: Callable[[str, MetadataAnswer], None],
         wanted: Callable[[V1Node], bool],
         priority: int,
     ) -> None:

@@ -26,7 +26,7 @@ _ROUNDING: Final = 1e-6
 
 
 @frozen(eq=False)
-class Answer:
+class StateAnswer:
     """What the cloud said of a node, and of which instance it was asked."""
 
     node: V1Node
@@ -72,7 +72,7 @@ class Case:
         return (self.uid, self.provider_id) == (uid_of(node), provider_id_of(node))
 
 
-def judged(case: Case | None, answer: Answer, period: float) -> Case:
+def judged(case: Case | None, answer: StateAnswer, period: float) -> Case:
     """The case after one more answer. Pure."""
     if case is None or not case.is_of(answer.node):
         case = Case(uid_of(answer.node), provider_id_of(answer.node))
@@ -100,7 +100,7 @@ class Cases:
         """The node's case, None without one."""
         return self._cases.get(name)
 
-    def file(self, name: str, answer: Answer, period: float) -> Case:
+    def file(self, name: str, answer: StateAnswer, period: float) -> Case:
         """File one more answer about the node; returns its case."""
         with self._lock:
             case = self._cases[name] = judged(self._cases.get(name), answer, period)

@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from cloudprovider import InstanceMetadata, InstanceState
 from cloudprovider.helpers import is_ready, provider_id_of
 from controllers.nodelifecycle import changes
-from controllers.nodelifecycle.cases import Answer, Case, Cases
+from controllers.nodelifecycle.cases import Case, Cases, StateAnswer
 from controllers.nodelifecycle.changes import Attention
 from controllers.nodelifecycle.pace import Pace
 from controllers.runtime.api import ApiError, Conflict, NotFound, ServerError, Unreachable
@@ -94,7 +94,7 @@ class NodeLifecycleReconciler:
 
     # ---- the question
 
-    def fetch(self, keys: Sequence[str], deliver: Callable[[str, Answer | None], None]) -> None:
+    def fetch(self, keys: Sequence[str], deliver: Callable[[str, StateAnswer | None], None]) -> None:
         """Ask the cloud about those of the nodes that are not ready, or called as witnesses."""
         asked_at = self._clock.monotonic()
         nodes: dict[str, V1Node] = {}
@@ -107,14 +107,14 @@ class NodeLifecycleReconciler:
 
         def answered(name: str, state: InstanceState | Exception) -> None:
             self._metrics.state(state)
-            deliver(name, Answer(nodes[name], asked_at, self._clock.monotonic(), state))
+            deliver(name, StateAnswer(nodes[name], asked_at, self._clock.monotonic(), state))
 
         if nodes:
             self._cloud.fetch_state(list(nodes.values()), answered, fresh=True)
 
     # ---- the work
 
-    def reconcile(self, key: str, answer: Answer | Exception | None) -> Result | None:
+    def reconcile(self, key: str, answer: StateAnswer | Exception | None) -> Result | None:
         """Act on what the cloud said, or tidy up a node that is ready again.
 
         Raises what the cloud answered instead of a state, and what the API server refused.
@@ -124,7 +124,7 @@ class NodeLifecycleReconciler:
         finally:
             self._metrics.worked_on(key)
 
-    def _reconcile(self, key: str, answer: Answer | Exception | None) -> Result | None:
+    def _reconcile(self, key: str, answer: StateAnswer | Exception | None) -> Result | None:
         node = self._lister.get(key)
         if node is None:
             self._cases.forget(key)
@@ -153,10 +153,10 @@ class NodeLifecycleReconciler:
             return self._shut_down(key, node, case)
         return self._gone(key, node, case, answer)
 
-    def _testify(self, key: str, node: V1Node, answer: Answer | Exception | None) -> None:
+    def _testify(self, key: str, node: V1Node, answer: StateAnswer | Exception | None) -> None:
         """File what the cloud said of a node that is Ready; an answer about its former self says nothing of it."""
         now = self._clock.monotonic()
-        if isinstance(answer, Answer):
+        if isinstance(answer, StateAnswer):
             asked = (uid_of(answer.node), provider_id_of(answer.node))
             self._witnesses.file(key, asked, answer.asked_at, answer.state, now)
         elif answer is not None:
@@ -194,7 +194,7 @@ class NodeLifecycleReconciler:
         self._cases.replace(key, case, evolve(case, rests_until=until))
         return Result(requeue_after=seconds)
 
-    def _gone(self, key: str, node: V1Node, case: Case, answer: Answer) -> Result | None:
+    def _gone(self, key: str, node: V1Node, case: Case, answer: StateAnswer) -> Result | None:
         if case.provider_id and case.since == answer.answered_at:  # the first of the row
             self._successors.add(key)
         if case.since == answer.answered_at and self._permits.needs_witnesses(node, case):

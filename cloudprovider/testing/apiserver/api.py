@@ -1,6 +1,6 @@
 """One request to one answer, without HTTP: authentication, authorization, discovery, reads, writes, reviews, watches.
 
-The HTTP handler builds a Request and sends the Answer, or runs the WatchStream that it gets instead.
+The HTTP handler builds a Request and sends the Response, or runs the WatchStream that it gets instead.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Request:
 
 
 @attrs.frozen
-class Answer:
+class Response:
     """What goes back: the body in pieces, so that large lists are never joined."""
 
     code: int
@@ -84,14 +84,14 @@ class API:
         self.watch_timeout = watch_timeout
         self._documents = discovery.documents(router.kinds(), address)
 
-    def handle(self, request: Request, wrong: Wrong = NOTHING_WRONG) -> Answer | WatchStream:
+    def handle(self, request: Request, wrong: Wrong = NOTHING_WRONG) -> Response | WatchStream:
         """Answer a request. Never raises StatusError: failures are answers too."""
         try:
             return self._handle(request, wrong)
         except StatusError as error:
             return failure(error)
 
-    def _handle(self, request: Request, wrong: Wrong) -> Answer | WatchStream:
+    def _handle(self, request: Request, wrong: Wrong) -> Response | WatchStream:
         path, _, query_text = request.target.partition("?")
         user = self.access.authenticate(request.headers.get("authorization", ""))
         if user is None:
@@ -122,7 +122,7 @@ class API:
 
     # -- outside the resources ---------------------------------------------------------------------------------------
 
-    def _outside(self, request: Request, path: str, user: User, query: Mapping[str, str]) -> Answer:
+    def _outside(self, request: Request, path: str, user: User, query: Mapping[str, str]) -> Response:
         plain = path.rstrip("/") or "/"
         if plain in discovery.REVIEWS:
             group, plural = plain.split("/")[2], plain.rpartition("/")[2]
@@ -142,16 +142,16 @@ class API:
         if plain in self._documents:
             return _json(200, self._documents[plain])
         if plain.split("/")[1] in ("healthz", "livez", "readyz"):
-            return Answer(200, [b"ok"], content_type="text/plain; charset=utf-8")
+            return Response(200, [b"ok"], content_type="text/plain; charset=utf-8")
         if path.startswith(_REAL_GROUPS):
             raise errors.not_implemented(f"{request.method} {unquote(path)}")
-        return Answer(404, [b"404 page not found\n"], content_type="text/plain; charset=utf-8")
+        return Response(404, [b"404 page not found\n"], content_type="text/plain; charset=utf-8")
 
     # -- reads -------------------------------------------------------------------------------------------------------
 
     def _read(
         self, target: Target, query: Mapping[str, str], form: Form, watching: bool, wrong: Wrong
-    ) -> Answer | WatchStream:
+    ) -> Response | WatchStream:
         kind = target.kind
         if target.name:
             if target.subresource not in ("", "status"):
@@ -187,7 +187,7 @@ class API:
 
     # -- writes ------------------------------------------------------------------------------------------------------
 
-    def _write(self, request: Request, target: Target, query: Mapping[str, str], form: Form) -> Answer:
+    def _write(self, request: Request, target: Target, query: Mapping[str, str], form: Form) -> Response:
         kind, method = target.kind, request.method
         content_type = request.headers.get("content-type", "").partition(";")[0].strip()
         if len(request.body) > BODY_LIMIT:
@@ -224,7 +224,7 @@ class API:
 
     def _delete(
         self, request: Request, target: Target, query: Mapping[str, str], form: Form, content_type: str
-    ) -> Answer:
+    ) -> Response:
         kind = target.kind
         body: Any = None
         if request.body:
@@ -285,25 +285,25 @@ def _duplicate_paths(data: bytes) -> list[str]:
     return found
 
 
-def _json(code: int, body: JSON) -> Answer:
-    return Answer(code, [encode(body)])
+def _json(code: int, body: JSON) -> Response:
+    return Response(code, [encode(body)])
 
 
-def failure(error: StatusError) -> Answer:
+def failure(error: StatusError) -> Response:
     """A StatusError as an answer."""
-    return Answer(error.code, [encode(error.body())], error.headers)
+    return Response(error.code, [encode(error.body())], error.headers)
 
 
-def _object(code: int, stored: Stored, form: Form, headers: Mapping[str, str] | None = None) -> Answer:
+def _object(code: int, stored: Stored, form: Form, headers: Mapping[str, str] | None = None) -> Response:
     if form is Form.METADATA_LIST:
         raise StatusError(
             406, "NotAcceptable", "you requested PartialObjectMetadataList, but the requested object is not a list"
         )
     data = stored.data if form is Form.FULL else encode(partial_metadata(stored.object))
-    return Answer(code, [data], headers or {})
+    return Response(code, [data], headers or {})
 
 
-def _outcome(outcome: Outcome, form: Form) -> Answer:
+def _outcome(outcome: Outcome, form: Form) -> Response:
     if outcome.stored is None:
         return _json(outcome.code, outcome.status or {})
     return _object(outcome.code, outcome.stored, form, _warnings(outcome.warnings))
@@ -316,7 +316,7 @@ def _warnings(warnings: Sequence[str]) -> Mapping[str, str]:
     return {"Warning": ", ".join(f'299 - "{one}"' for one in quoted)}
 
 
-def _list(kind: str, api_version: str, metadata: JSON, items: Sequence[bytes]) -> Answer:
+def _list(kind: str, api_version: str, metadata: JSON, items: Sequence[bytes]) -> Response:
     head = encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})[:-1] + b',"items":['
     pieces: list[bytes] = [head]
     for at, item in enumerate(items):
@@ -324,4 +324,4 @@ def _list(kind: str, api_version: str, metadata: JSON, items: Sequence[bytes]) -
             pieces.append(b",")
         pieces.append(item)
     pieces.append(b"]}")
-    return Answer(200, pieces)
+    return Response(200, pieces)

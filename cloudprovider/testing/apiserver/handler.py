@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import Final
 
 from cloudprovider.testing.apiserver import errors
-from cloudprovider.testing.apiserver.api import API, BODY_LIMIT, Answer, Request, Wrong, failure
+from cloudprovider.testing.apiserver.api import API, BODY_LIMIT, Request, Response, Wrong, failure
 from cloudprovider.testing.apiserver.errors import StatusError
 from cloudprovider.testing.apiserver.faults import Action, Fault
 from cloudprovider.testing.apiserver.listener import Listener
@@ -163,7 +163,7 @@ class Handler(socketserver.StreamRequestHandler):
         return keep
 
     @staticmethod
-    def _answer(api: API, request: Request, wrong: Wrong) -> Answer | WatchStream:
+    def _answer(api: API, request: Request, wrong: Wrong) -> Response | WatchStream:
         try:
             return api.handle(request, wrong)
         except Exception as error:  # noqa: BLE001 - top of the connection's loop: the client must see a bug
@@ -172,7 +172,7 @@ class Handler(socketserver.StreamRequestHandler):
                 StatusError(500, "InternalError", f"Internal error occurred: {type(error).__name__}: {error}")
             )
 
-    def _send(self, request: Request, answer: Answer, keep: bool, *, truncate: bool = False) -> None:
+    def _send(self, request: Request, answer: Response, keep: bool, *, truncate: bool = False) -> None:
         pieces = answer.pieces
         length = sum(map(len, pieces))
         head = _head(answer.code, answer.content_type, keep, answer.headers, f"Content-Length: {length}")

@@ -1,7 +1,7 @@
 """The faults that can be put between a host and the fake cloud (stage 5): one frozen model for each action.
 
 Written in a configuration file under `faults`, or made in Python and handed to `FakeCloud.faults.add`. gate.py decides
-which of them a call meets and carries them out, answers.py makes the wrong answers.
+which of them a call meets and carries them out, junk.py makes the wrong answers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cloudprovider.errors import (
     Throttled,
 )
 from cloudprovider.testing.fake.errors import CredentialsExpired, QuotaExceeded
-from cloudprovider.testing.fake.methods import Answer, Method, matching_methods
+from cloudprovider.testing.fake.methods import Method, Returns, matching_methods
 from cloudprovider.testing.fake.model import Count, Duration, Model, Patterns, as_patterns
 
 __all__ = [
@@ -184,7 +184,7 @@ class HalfBuilt(_Failing):
     method: Patterns = "ensure_load_balancer"
 
     def fits(self, method: Method) -> bool:
-        return method.answer is Answer.NEW_BALANCER
+        return method.returns is Returns.NEW_BALANCER
 
 
 class Hang(Fault):
@@ -214,8 +214,8 @@ class Wrong(Fault):
         return not whole and self.scope != "call"
 
     def fits(self, method: Method) -> bool:
-        return method.answer is not Answer.NOTHING and not (
-            self.answer != "junk" and method.answer is Answer.NEW_BALANCER
+        return method.returns is not Returns.NOTHING and not (
+            self.answer != "junk" and method.returns is Returns.NEW_BALANCER
         )
 
     @model_validator(mode="after")

@@ -14,10 +14,10 @@ from typing import Any, TypeVar, cast
 from attrs import define, field, frozen
 
 from cloudprovider.errors import CloudProviderError
-from cloudprovider.testing.fake.answers import spoil, spoil_one
 from cloudprovider.testing.fake.calls import CallBook, CallRecord
 from cloudprovider.testing.fake.faultbook import FaultBook, Key, Plan
 from cloudprovider.testing.fake.faults import AnyFault, Hang, Partial, Wrong
+from cloudprovider.testing.fake.junk import spoil, spoil_one
 from cloudprovider.testing.fake.methods import METHODS, Method, matches
 from cloudprovider.testing.fake.store import Store, Transaction, View
 from cloudprovider.testing.fake.timing import Waiting

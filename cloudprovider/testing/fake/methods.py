@@ -14,10 +14,10 @@ from functools import lru_cache
 
 from attrs import frozen
 
-__all__ = ["METHODS", "Answer", "Method", "matches", "matching_methods"]
+__all__ = ["METHODS", "Returns", "Method", "matches", "matching_methods"]
 
 
-class Answer(enum.Enum):
+class Returns(enum.Enum):
     """What a method returns, as far as wrong answers go."""
 
     NOTHING = enum.auto()
@@ -42,44 +42,44 @@ class Method:
 
     name: str
     capability: str
-    answer: Answer
+    returns: Returns
     mutating: bool = False
     batch: bool = False
 
 
 _METHODS = (
-    Method("initialize", "interface", Answer.NOTHING),
-    Method("instance_exists", "instances_v2", Answer.EXISTS),
-    Method("instance_shutdown", "instances_v2", Answer.SHUTDOWN),
-    Method("instance_metadata", "instances_v2", Answer.METADATA),
-    Method("instances_metadata", "instances_batch", Answer.METADATA, batch=True),
-    Method("instances_state", "instances_batch", Answer.STATE, batch=True),
-    Method("node_addresses", "instances", Answer.ADDRESSES),
-    Method("node_addresses_by_provider_id", "instances", Answer.ADDRESSES),
-    Method("instance_id", "instances", Answer.TEXT),
-    Method("external_id", "instances", Answer.TEXT),
-    Method("instance_type", "instances", Answer.TEXT),
-    Method("instance_type_by_provider_id", "instances", Answer.TEXT),
-    Method("add_ssh_key_to_all_instances", "instances", Answer.NOTHING, mutating=True),
-    Method("current_node_name", "instances", Answer.TEXT),
-    Method("instance_exists_by_provider_id", "instances", Answer.EXISTS),
-    Method("instance_shutdown_by_provider_id", "instances", Answer.SHUTDOWN),
-    Method("get_zone", "zones", Answer.ZONE),
-    Method("get_zone_by_provider_id", "zones", Answer.ZONE),
-    Method("get_zone_by_node_name", "zones", Answer.ZONE),
-    Method("get_load_balancer", "load_balancer", Answer.BALANCER),
-    Method("get_load_balancer_name", "load_balancer", Answer.TEXT),
-    Method("load_balancer_revision", "load_balancer", Answer.TEXT),
-    Method("ensure_load_balancer", "load_balancer", Answer.NEW_BALANCER, mutating=True),
-    Method("update_load_balancer", "load_balancer", Answer.NOTHING, mutating=True),
-    Method("ensure_load_balancer_deleted", "load_balancer", Answer.NOTHING, mutating=True),
-    Method("owned_load_balancers", "load_balancer", Answer.NAMES),
-    Method("list_routes", "routes", Answer.ROUTES),
-    Method("create_route", "routes", Answer.NOTHING, mutating=True),
-    Method("delete_route", "routes", Answer.NOTHING, mutating=True),
-    Method("get_labels_for_volume", "pv_labeler", Answer.LABELS),
-    Method("list_clusters", "clusters", Answer.NAMES),
-    Method("master", "clusters", Answer.ADDRESS),
+    Method("initialize", "interface", Returns.NOTHING),
+    Method("instance_exists", "instances_v2", Returns.EXISTS),
+    Method("instance_shutdown", "instances_v2", Returns.SHUTDOWN),
+    Method("instance_metadata", "instances_v2", Returns.METADATA),
+    Method("instances_metadata", "instances_batch", Returns.METADATA, batch=True),
+    Method("instances_state", "instances_batch", Returns.STATE, batch=True),
+    Method("node_addresses", "instances", Returns.ADDRESSES),
+    Method("node_addresses_by_provider_id", "instances", Returns.ADDRESSES),
+    Method("instance_id", "instances", Returns.TEXT),
+    Method("external_id", "instances", Returns.TEXT),
+    Method("instance_type", "instances", Returns.TEXT),
+    Method("instance_type_by_provider_id", "instances", Returns.TEXT),
+    Method("add_ssh_key_to_all_instances", "instances", Returns.NOTHING, mutating=True),
+    Method("current_node_name", "instances", Returns.TEXT),
+    Method("instance_exists_by_provider_id", "instances", Returns.EXISTS),
+    Method("instance_shutdown_by_provider_id", "instances", Returns.SHUTDOWN),
+    Method("get_zone", "zones", Returns.ZONE),
+    Method("get_zone_by_provider_id", "zones", Returns.ZONE),
+    Method("get_zone_by_node_name", "zones", Returns.ZONE),
+    Method("get_load_balancer", "load_balancer", Returns.BALANCER),
+    Method("get_load_balancer_name", "load_balancer", Returns.TEXT),
+    Method("load_balancer_revision", "load_balancer", Returns.TEXT),
+    Method("ensure_load_balancer", "load_balancer", Returns.NEW_BALANCER, mutating=True),
+    Method("update_load_balancer", "load_balancer", Returns.NOTHING, mutating=True),
+    Method("ensure_load_balancer_deleted", "load_balancer", Returns.NOTHING, mutating=True),
+    Method("owned_load_balancers", "load_balancer", Returns.NAMES),
+    Method("list_routes", "routes", Returns.ROUTES),
+    Method("create_route", "routes", Returns.NOTHING, mutating=True),
+    Method("delete_route", "routes", Returns.NOTHING, mutating=True),
+    Method("get_labels_for_volume", "pv_labeler", Returns.LABELS),
+    Method("list_clusters", "clusters", Returns.NAMES),
+    Method("master", "clusters", Returns.ADDRESS),
 )
 METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
 

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from cloudprovider.testing.apiserver.api import Answer, Request, Wrong
+from cloudprovider.testing.apiserver.api import Request, Response, Wrong
 from cloudprovider.testing.apiserver.watchstream import WatchStream
 
 JSON = dict[str, Any]
@@ -49,7 +49,7 @@ class Client:
         if token != "":
             headers["authorization"] = f"Bearer {token or self.server.token}"
         answer = self.server.api.handle(Request(method, target, headers, data), wrong or Wrong())
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, Response)
         text = b"".join(answer.pieces)
         parsed = json.loads(text) if answer.content_type == "application/json" else text
         return Reply(answer.code, parsed, answer.headers)

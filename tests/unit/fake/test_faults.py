@@ -31,9 +31,9 @@ from cloudprovider.testing.fake import (
     Throttle,
     Wrong,
 )
-from cloudprovider.testing.fake.answers import fitting_junk
 from cloudprovider.testing.fake.config import CAPABILITIES
-from cloudprovider.testing.fake.methods import METHODS, Answer
+from cloudprovider.testing.fake.junk import fitting_junk
+from cloudprovider.testing.fake.methods import METHODS, Returns
 from tests.support.clock import FakeClock
 from tests.unit.fake.conftest import MakeCloud
 from tests.unit.fake.objects import node, nodes, service, volume
@@ -392,7 +392,7 @@ class TestJunk:
             routes={"existing": [{"name": "r", "destination_cidr": "10.0.0.0/8"}]},
         )
         asked = questions(cloud)
-        answering = {name for name, method in METHODS.items() if method.answer is not Answer.NOTHING}
+        answering = {name for name, method in METHODS.items() if method.returns is not Returns.NOTHING}
         assert set(asked) == answering - {"get_load_balancer_name", "load_balancer_revision"}
         asked["ensure_load_balancer"]()
         for name, ask in asked.items():

@@ -16,7 +16,7 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider.helpers import provider_id_of
 from controllers.runtime.cache import key_of, uid_of, version_of
 
-__all__ = ["Answers", "identity"]
+__all__ = ["AnswerCache", "identity"]
 
 A = TypeVar("A")
 _LIMIT = 20_000
@@ -40,7 +40,7 @@ class _Asked(Generic[A]):
         self.tell: list[Callable[[A | Exception], None]] = []
 
 
-class Answers(Generic[A]):
+class AnswerCache(Generic[A]):
     """Thread-safe. `ttl` in seconds, counted from the question: 0 keeps nothing. Errors are never kept."""
 
     def __init__(self, ttl: float) -> None:

@@ -16,7 +16,7 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import InstanceMetadata, InstanceState, Interface, NotImplementedByProvider
 from controllers.cloudcalls import instances, validate
-from controllers.cloudcalls.answers import Answers
+from controllers.cloudcalls.answercache import AnswerCache
 from controllers.cloudcalls.capabilities import (
     ClusterCalls,
     InstanceCalls,
@@ -275,7 +275,7 @@ class CloudCalls:
         together = (
             None if batch is None else lambda questions: instances.metadata_batch(batch, questions, prefixes, same)
         )
-        return Way(program, together, self.max_batch, Answers(self.options.cache_ttl))
+        return Way(program, together, self.max_batch, AnswerCache(self.options.cache_ttl))
 
     def _state_way(self) -> Way[InstanceState]:
         batch, v2, legacy, _ = self._instance_capabilities()
@@ -288,7 +288,7 @@ class CloudCalls:
             raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} cannot be asked about nodes")
 
         together = None if batch is None else partial(instances.state_batch, batch)
-        return Way(program, together, self.max_batch, Answers(0.0))
+        return Way(program, together, self.max_batch, AnswerCache(0.0))
 
     def _same_id(self, one: str, other: str) -> bool:
         """The provider's own word, in a thread of the pool. It decides nothing but this, so whatever it raises is a

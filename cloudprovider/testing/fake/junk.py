@@ -18,29 +18,29 @@ from cloudprovider.errors import CloudProviderError, DiskNotFound, InstanceNotFo
 from cloudprovider.instances import InstanceMetadata, InstanceState
 from cloudprovider.routes import Route
 from cloudprovider.testing.fake.faults import Junk, Wrong
-from cloudprovider.testing.fake.methods import Answer, Method
+from cloudprovider.testing.fake.methods import Method, Returns
 from cloudprovider.zones import Zone
 
 __all__ = ["fitting_junk", "spoil", "spoil_one"]
 
-_INSTANCE = {Answer.METADATA, Answer.SHUTDOWN, Answer.ADDRESSES, Answer.TEXT, Answer.ZONE}
-_JUNK: Mapping[Answer, tuple[Junk, ...]] = {
-    Answer.METADATA: (
+_INSTANCE = {Returns.METADATA, Returns.SHUTDOWN, Returns.ADDRESSES, Returns.TEXT, Returns.ZONE}
+_JUNK: Mapping[Returns, tuple[Junk, ...]] = {
+    Returns.METADATA: (
         Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES, Junk.PROVIDER_ID, Junk.OTHER_PROVIDER_ID, Junk.LABELS,
         Junk.PLACES,
     ),
-    Answer.EXISTS: (Junk.NONE, Junk.TYPE),
-    Answer.SHUTDOWN: (Junk.NONE, Junk.TYPE),
-    Answer.STATE: (Junk.NONE, Junk.TYPE),
-    Answer.ADDRESSES: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES),
-    Answer.TEXT: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.PLACES),
-    Answer.ZONE: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.PLACES),
-    Answer.BALANCER: (Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES),
-    Answer.NEW_BALANCER: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES),
-    Answer.ROUTES: (Junk.NONE, Junk.TYPE, Junk.PLACES),
-    Answer.NAMES: (Junk.NONE, Junk.TYPE),
-    Answer.ADDRESS: (Junk.NONE, Junk.TYPE, Junk.EMPTY),
-    Answer.LABELS: (Junk.NONE, Junk.TYPE, Junk.LABELS),
+    Returns.EXISTS: (Junk.NONE, Junk.TYPE),
+    Returns.SHUTDOWN: (Junk.NONE, Junk.TYPE),
+    Returns.STATE: (Junk.NONE, Junk.TYPE),
+    Returns.ADDRESSES: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES),
+    Returns.TEXT: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.PLACES),
+    Returns.ZONE: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.PLACES),
+    Returns.BALANCER: (Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES),
+    Returns.NEW_BALANCER: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES),
+    Returns.ROUTES: (Junk.NONE, Junk.TYPE, Junk.PLACES),
+    Returns.NAMES: (Junk.NONE, Junk.TYPE),
+    Returns.ADDRESS: (Junk.NONE, Junk.TYPE, Junk.EMPTY),
+    Returns.LABELS: (Junk.NONE, Junk.TYPE, Junk.LABELS),
 }  # fmt: skip
 _BAD_ADDRESSES = (("InternalIP", "not-an-address"), ("InternalIP", "999.0.0.1"), ("Satellite", "10.0.0.1"))
 _BAD_LABELS = {"-bad key-": "x", "acme.example/value": "no blanks allowed!", "node.kubernetes.io/mine": "reserved"}
@@ -49,7 +49,7 @@ _NO_LABEL_VALUE = "not a label value!"
 
 def fitting_junk(method: Method) -> tuple[Junk, ...]:
     """The kinds of junk that this method can answer with."""
-    fitting = _JUNK.get(method.answer, ())
+    fitting = _JUNK.get(method.returns, ())
     if fitting and method.batch:
         return (*fitting, Junk.ERRORS, Junk.UNASKED, Junk.KEYS, Junk.MUTATED)
     return (*fitting, Junk.MUTATED) if fitting else ()
@@ -73,9 +73,9 @@ def spoil(
         _scribble(arguments)
         return truth
     if not method.batch:
-        return _junk(junk, method.answer, truth)
+        return _junk(junk, method.returns, truth)
     if junk is Junk.UNASKED:
-        gone: Any = InstanceState.GONE if method.answer is Answer.STATE else InstanceNotFound("never asked for")
+        gone: Any = InstanceState.GONE if method.returns is Returns.STATE else InstanceNotFound("never asked for")
         return {**truth, "unasked-1": gone, "unasked-2": gone}
     if junk is Junk.KEYS:
         return {(key[1] if len(key) > 1 and key[1] else f"fake://{key[0]}"): truth.get(key[0]) for key in keys}
@@ -91,11 +91,11 @@ def spoil(
 def spoil_one(fault: Wrong, method: Method, name: str, truth: Any, draw: random.Random) -> Any:
     """The answer about one name of a batch. "Not found" is a value there, never raised."""
     if fault.answer == "not-found":
-        return InstanceState.GONE if method.answer is Answer.STATE else InstanceNotFound(f"no instance {name}")
+        return InstanceState.GONE if method.returns is Returns.STATE else InstanceNotFound(f"no instance {name}")
     junk = _chosen(fault, method, draw)
-    if junk is Junk.ERRORS or junk not in _JUNK[method.answer]:
+    if junk is Junk.ERRORS or junk not in _JUNK[method.returns]:
         return ValueError("an exception from outside the contract")
-    return _junk(junk, method.answer, truth)
+    return _junk(junk, method.returns, truth)
 
 
 def _chosen(fault: Wrong, method: Method, draw: random.Random) -> Junk:
@@ -107,35 +107,35 @@ def _chosen(fault: Wrong, method: Method, draw: random.Random) -> Junk:
 
 
 def _not_found(method: Method, name: str) -> Any:
-    if method.answer in _INSTANCE:
+    if method.returns in _INSTANCE:
         raise InstanceNotFound(f"no instance {name}")
-    if method.answer is Answer.LABELS:
+    if method.returns is Returns.LABELS:
         raise DiskNotFound(f"no volume {name}")
-    if method.answer is Answer.ADDRESS:
+    if method.returns is Returns.ADDRESS:
         raise CloudProviderError(f"no cluster {name}")
-    return {Answer.EXISTS: False, Answer.BALANCER: None}.get(method.answer, ())
+    return {Returns.EXISTS: False, Returns.BALANCER: None}.get(method.returns, ())
 
 
 def _addresses() -> tuple[V1NodeAddress, ...]:
     return tuple(V1NodeAddress(type=kind, address=address) for kind, address in _BAD_ADDRESSES)
 
 
-def _junk(junk: Junk, answer: Answer, truth: Any) -> Any:
+def _junk(junk: Junk, answer: Returns, truth: Any) -> Any:
     if junk is Junk.NONE:
         return None
     if junk is Junk.TYPE:
-        return "junk" if answer not in (Answer.TEXT, Answer.ADDRESS) else 42
-    if answer is Answer.METADATA:
+        return "junk" if answer not in (Returns.TEXT, Returns.ADDRESS) else 42
+    if answer is Returns.METADATA:
         return _junk_metadata(junk, truth if isinstance(truth, InstanceMetadata) else InstanceMetadata())
-    if answer is Answer.ADDRESSES:
+    if answer is Returns.ADDRESSES:
         return () if junk is Junk.EMPTY else _addresses()
-    if answer in (Answer.TEXT, Answer.ADDRESS):
+    if answer in (Returns.TEXT, Returns.ADDRESS):
         return "" if junk is Junk.EMPTY else _NO_LABEL_VALUE
-    if answer is Answer.ZONE:
+    if answer is Returns.ZONE:
         return Zone() if junk is Junk.EMPTY else Zone(_NO_LABEL_VALUE, "x" * 64)
-    if answer is Answer.LABELS:
+    if answer is Returns.LABELS:
         return dict(_BAD_LABELS)
-    if answer is Answer.ROUTES:
+    if answer is Returns.ROUTES:
         return (None, Route(name="junk", target_node="", destination_cidr="not-a-cidr"))
     ingress = [V1LoadBalancerIngress(ip="not-an-address")] if junk is Junk.ADDRESSES else []
     return V1LoadBalancerStatus(ingress=ingress)

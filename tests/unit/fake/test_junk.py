@@ -14,7 +14,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, Zone
 from cloudprovider.helpers import address_problems, label_problems, label_value_problems, provider_id_problems
 from cloudprovider.testing.fake import Junk, Wrong
-from cloudprovider.testing.fake.answers import fitting_junk, spoil, spoil_one
+from cloudprovider.testing.fake.junk import fitting_junk, spoil, spoil_one
 from cloudprovider.testing.fake.methods import METHODS
 
 STATUS = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="192.0.2.1")])
