@@ -1,8 +1,8 @@
 """Whether the API server answers: asked every few seconds, so that /healthz knows it soon (row O1).
 
-Stage: beside all of them. Every request of every client says how it ended to `runtime/reachability.py`; where nothing
-else is asked, or an answer never comes (a server that stands still, a network that swallows), the question from here
-does. It goes to `health.py`.
+Stage: beside all of them. Every request of every client says how it ended to `runtime/api/reachability.py`; where
+nothing else is asked, or an answer never comes (a server that stands still, a network that swallows), the question
+from here does. It goes to `health.py`.
 """
 
 from __future__ import annotations

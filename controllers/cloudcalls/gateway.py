@@ -310,7 +310,7 @@ class Gateway:
         else:
             outcome = job.fate
         if outcome == OVERDUE:
-            # Whoever asked tells it, once for many; see `runtime/failurelog.py`.
+            # Whoever asked tells it, once for many; see `runtime/queue/failurelog.py`.
             log.debug(
                 "cloud provider %r: %s for %s has not answered after %.1f s and was given up; its thread is lost until"
                 " it returns",

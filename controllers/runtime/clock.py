@@ -1,8 +1,12 @@
-"""Time for every stage (1-6): the one door through which the runtime reads clocks and waits.
+"""Time for every stage (1-6): how the runtime and the controllers read clocks and wait.
 
-Nothing else in ``controllers`` calls ``time.monotonic``, ``time.time`` or a timed ``Condition.wait`` for its own
-scheduling: it asks the :class:`Clock` it was given. Production passes :data:`SYSTEM_CLOCK`; tests pass a clock that
-they move by hand, so that no test sleeps.
+What is due when (back-offs, deadlines, periods, expiry) is read from the :class:`Clock` that a part was given.
+Production passes :data:`SYSTEM_CLOCK`; tests pass a clock that they move by hand, so that no test sleeps.
+
+Three modules use the machine's clock directly, because they wait for threads and sockets and schedule nothing:
+`cache/informer.py` joins its threads at a stop, `controllers/app/process.py` waits for the next signal, and
+`controllers/app/reception.py` times the connections to /healthz. A test keeps this list. Waits for
+sockets are the kernel's, for as long as the Clock says is left (`api/wire/lifetime.py`).
 """
 
 import threading

@@ -1,7 +1,7 @@
 """What the API server answers when it says no: one exception per meaning (used by stages 1, 2 and 6).
 
-Answers come from `transport.py` and `clients.py` (HTTP responses) and from `watch.py` (ERROR events); the errors go to
-whoever made the request. Nothing else in this package looks at status codes.
+Answers come from `restclient.py` (HTTP responses) and from `cache/watch.py` (ERROR events); the errors go to whoever
+made the request, who matches their classes and not status codes.
 
     ApiError
      +- BadRequest        400

@@ -37,11 +37,11 @@ from kubernetes.config.incluster_config import (
 from kubernetes.config.kube_config import load_kube_config_from_dict
 
 from controllers.runtime.api.credentials import Fixed, Loaded, Source, TokenFile
-from controllers.runtime.api.endpoint import Endpoint, Proxy
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.proxies import from_environment, is_local
 from controllers.runtime.api.secretfiles import SecretFile
 from controllers.runtime.api.tls import TLSSettings
+from controllers.runtime.api.wire import Endpoint, Proxy
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""A streamed answer as lines: what `watch.py` reads (stage 1).
+"""A streamed answer as lines: what `cache/watch.py` reads (stage 1).
 
 Bytes come from a connection of its own (`transport.py`); lines go to the watch. `RestClient.stream` makes it.
 """
@@ -10,10 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from controllers.runtime.api.connection import Connection, Interrupted
 from controllers.runtime.api.errors import ApiError, Unreachable
-from controllers.runtime.api.http1 import Answer, ProtocolError
 from controllers.runtime.api.transport import Transport
+from controllers.runtime.api.wire import Answer, Connection, Interrupted, ProtocolError
 
 MAX_LINE: Final = 64 * 1024 * 1024
 """Bytes; etcd stores objects of 1.5 MB, so a longer line means that the peer sends no lines at all."""

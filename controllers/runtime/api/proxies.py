@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from controllers.runtime.api.endpoint import Endpoint
+from controllers.runtime.api.wire import Endpoint
 
 _PORT: Final = re.compile(r"(.*):([0-9]+)")
 

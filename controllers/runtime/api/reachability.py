@@ -1,9 +1,9 @@
 """Whether the API server answers, as all requests of one program see it (stages 1 and 6).
 
 `transport.py` reports every exchange, watches' openings included. Errors without an answer carry the `Recovery` to
-come, so that whoever backs off because of them can stop waiting: the watch (`retries.py`), a queue's keys
-(`stranded.py`), Events. So the first answer after an outage ends every back-off to that server. Health checks read
-`down_since`.
+come, so that whoever backs off because of them can stop waiting: the watch (`cache/retries.py`), a queue's keys
+(`queue/stranded.py`), Events. So the first answer after an outage ends every back-off to that server. Health checks
+read `down_since`.
 
 Only the first answer after OUTAGE seconds without any counts as a recovery. A request that fails while others succeed
 backs off as ever.

@@ -19,12 +19,12 @@ from urllib.parse import urlencode
 
 from controllers.runtime.api.credentials import Credentials
 from controllers.runtime.api.errors import ApiError, ClientClosed, ServerError, from_status
-from controllers.runtime.api.http1 import Answer
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.ratelimit import TokenBucket
 from controllers.runtime.api.reachability import NO_ANSWERS, Reachability
 from controllers.runtime.api.requestmetrics import RequestMetrics
 from controllers.runtime.api.transport import READS, Transport
+from controllers.runtime.api.wire import Answer
 
 log = logging.getLogger(__name__)
 

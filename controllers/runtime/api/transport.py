@@ -19,13 +19,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from controllers.runtime.api.connection import Connection, Interrupted
-from controllers.runtime.api.endpoint import Endpoint
 from controllers.runtime.api.errors import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
-from controllers.runtime.api.http1 import ProtocolError
 from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.reachability import Reachability
 from controllers.runtime.api.tls import TLSFiles
+from controllers.runtime.api.wire import Connection, Endpoint, Interrupted, ProtocolError
 
 READS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 """Methods that may be repeated, whatever became of the first try."""

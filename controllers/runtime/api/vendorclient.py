@@ -21,13 +21,11 @@ from urllib3.util.connection import create_connection
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from controllers.runtime.api.credentials import Credentials
-from controllers.runtime.api.endpoint import Endpoint, Proxy
 from controllers.runtime.api.errors import ClientClosed
-from controllers.runtime.api.http1 import ProtocolError, Reader
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from controllers.runtime.api.requestmetrics import RequestMetrics
 from controllers.runtime.api.transport import READS
-from controllers.runtime.api.tunnel import open_tunnel
+from controllers.runtime.api.wire import Endpoint, ProtocolError, Proxy, Reader, open_tunnel
 from controllers.runtime.clock import Clock
 
 Ask = Callable[[str, str], None]
@@ -148,7 +146,7 @@ def _pools(guard: Ask, socks: Proxy | None) -> dict[str, type[urllib3.HTTPConnec
 
 
 class _Wire:
-    """A plain socket, as `tunnel.py` wants it."""
+    """A plain socket, as `wire/tunnel.py` wants it."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock

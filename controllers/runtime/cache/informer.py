@@ -1,6 +1,6 @@
 """Informers (stages 1 and 2): a thread per kind that keeps a cache equal to the server, and tells handlers the changes.
 
-A `ListWatch` (`watch.py`) yields signals, the cache (`store.py`) turns them into changes, and each handler gets them
+A `ListWatch` (`watch.py`) yields updates, the cache (`store.py`) turns them into changes, and each handler gets them
 through a queue of its own (`handlers.py`). The cache changes and the queues fill under one lock, so a handler added at
 any time starts from one moment's state and misses nothing after it.
 
@@ -25,7 +25,7 @@ from controllers.runtime.cache.handlers import Delivery, Handlers
 from controllers.runtime.cache.resources import Resource, T, key_of
 from controllers.runtime.cache.store import Cache, Change, ChangeKind, Lister
 from controllers.runtime.cache.watch import ListWatch
-from controllers.runtime.cache.watchtypes import Bookmark, Listed, Rest, Signal, Watched, WatchOptions
+from controllers.runtime.cache.watchtypes import Bookmark, Listed, Rest, Update, Watched, WatchOptions
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
@@ -238,8 +238,8 @@ class Informer(Generic[T]):
     def _run(self) -> None:
         while not self._stopped:
             try:
-                for signal in self._source.signals():
-                    self._take(signal)
+                for update in self._source.updates():
+                    self._take(update)
                 return
             except Exception:
                 # A fault of ours, or of a credential plugin: whatever it was, a list makes the cache right again.
@@ -247,20 +247,20 @@ class Informer(Generic[T]):
                 log.exception("%s: informer failed, listing again in %.1f s", self.resource.plural, delay)
                 self._source.wait(delay)
 
-    def _take(self, signal: Signal[T]) -> None:
-        if isinstance(signal, Watched):
-            self._events[signal.event].inc()
+    def _take(self, update: Update[T]) -> None:
+        if isinstance(update, Watched):
+            self._events[update.event].inc()
             with self._lock:
-                changes = self._cache.apply(signal.event, signal.item)
+                changes = self._cache.apply(update.event, update.item)
                 if changes:
                     self._push(changes)
             if changes is None:
                 self._stale.inc()
-        elif isinstance(signal, Bookmark):
+        elif isinstance(update, Bookmark):
             self._bookmarks.inc()
-            self._cache.advance(signal.version)
+            self._cache.advance(update.version)
         else:
-            self._take_list(signal)
+            self._take_list(update)
 
     def _take_list(self, listed: Listed[T]) -> None:
         with self._lock:

@@ -3,7 +3,7 @@
 `watch.py` reports each failure here and waits here. Delays start at 0.8 s, double up to 30 s, and vary between half and
 full. A server that gives no answer of its own (refused, reset, timed out; 502, 503 or 504 from what stands before it)
 is asked again after 4 s at most: such a try is cheap, and somebody has to notice the end of the outage. The first
-answer that anybody in the process gets ends the wait of all (`reachability.py`). When the server answers again, but
+answer that anybody in the process gets ends the wait of all (`api/reachability.py`). When the server answers again, but
 with another error, as one that has just started does, the delays start over.
 """
 

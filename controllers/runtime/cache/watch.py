@@ -1,7 +1,7 @@
 """List, then watch, for ever (stage 1): the API server's side of one informer.
 
-Bytes come from `RestClient`; `ListWatch.signals` yields complete lists, events and bookmarks in the order in
-which the cache must apply them. All that may go wrong on the way is settled here, so the informer sees signals only:
+Bytes come from `RestClient`; `ListWatch.updates` yields complete lists, events and bookmarks in the order in
+which the cache must apply them. All that may go wrong on the way is settled here, so the informer sees updates only:
 
 | what happens                                    | what is done                                                  |
 |-------------------------------------------------|---------------------------------------------------------------|
@@ -55,7 +55,7 @@ from controllers.runtime.cache.listing import Abandoned, PageRequest, fetch_list
 from controllers.runtime.cache.resources import Resource, T, is_newer
 from controllers.runtime.cache.retries import Retries
 from controllers.runtime.cache.store import EVENT_TYPES, Item
-from controllers.runtime.cache.watchtypes import Bookmark, Listed, Rest, Signal, Watched, WatchOptions
+from controllers.runtime.cache.watchtypes import Bookmark, Listed, Rest, Update, Watched, WatchOptions
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
@@ -83,7 +83,7 @@ class _ListBehind(Exception):
 
 
 class ListWatch(Generic[T]):
-    """Lists and watches one kind. One thread iterates `signals`; `stop` and the properties are for any thread.
+    """Lists and watches one kind. One thread iterates `updates`; `stop` and the properties are for any thread.
 
     `read` turns a raw object into an item (`read_anew`: whatever was read before), and `read_line` a watch line into
     type and item, or None where it cannot do so at once. `version` returns the newest resourceVersion that the consumer
@@ -153,7 +153,7 @@ class ListWatch(Generic[T]):
         return self._retries.error
 
     def stop(self) -> None:
-        """End `signals` at once: while connecting, listing, reading, or waiting. May be called twice."""
+        """End `updates` at once: while connecting, listing, reading, or waiting. May be called twice."""
         self._stop.set()
         self._retries.wake()
         with self._lock:
@@ -165,12 +165,12 @@ class ListWatch(Generic[T]):
         return self._stop.wait(seconds)
 
     def relist(self, cause: str) -> float:
-        """Have the next `signals` begin with a list, as a signal could not be applied; returns the delay before it."""
+        """Have the next `updates` begin with a list, as an update could not be applied; returns the delay before it."""
         self._relist_cause = cause
         return self._retries.delay()
 
-    def signals(self) -> Iterator[Signal[T]]:
-        """Yield signals until `stop`. A new iteration goes on where the last one was left."""
+    def updates(self) -> Iterator[Update[T]]:
+        """Yield updates until `stop`. A new iteration goes on where the last one was left."""
         while not self._stop.is_set():
             phase = self._list if self._relist_cause else self._watch
             try:
@@ -185,7 +185,7 @@ class ListWatch(Generic[T]):
 
     # Listing
 
-    def _list(self) -> Iterator[Signal[T]]:
+    def _list(self) -> Iterator[Update[T]]:
         seen, asked = self._version(), self._clock.monotonic()
         listing = fetch_list(
             self._fetch,
@@ -261,7 +261,7 @@ class ListWatch(Generic[T]):
 
     # Watching
 
-    def _watch(self) -> Iterator[Signal[T]]:
+    def _watch(self) -> Iterator[Update[T]]:
         self._in_doubt = self._in_doubt or self._retries.was_away
         if self._in_doubt:
             self._ask_version()
@@ -282,16 +282,16 @@ class ListWatch(Generic[T]):
             lines.open()
             self._open_since = self._quiet_since = self._clock.monotonic()
             for line in lines:
-                signal = self._decode(line)
-                if isinstance(signal, Bookmark) and is_newer(self._version(), signal.version):
+                update = self._decode(line)
+                if isinstance(update, Bookmark) and is_newer(self._version(), update.version):
                     self._in_doubt = True
-                    raise Garbled(f"a bookmark at version {signal.version}, though {self._version()} was seen")
+                    raise Garbled(f"a bookmark at version {update.version}, though {self._version()} was seen")
                 if not useful:
                     useful = True
                     self._fruitless = self._garbled = self._silences = 0
                     self._retries.start_over()
                 self._hear()
-                yield signal
+                yield update
         finally:
             self._finish(lines)
             stood = self._open_for() >= min(self._options.settled, self._options.silence * _MARGIN)
@@ -307,7 +307,7 @@ class ListWatch(Generic[T]):
             trouble = Garbled("the server ended it after a moment")
             self._stop.wait(self._retries.complain("watch", trouble, told=not useful))
 
-    def _decode(self, line: bytes) -> Signal[T]:
+    def _decode(self, line: bytes) -> Update[T]:
         at_once = self._read_line(line) if self._read_line is not None else None
         if at_once is not None:
             return Watched(*at_once)

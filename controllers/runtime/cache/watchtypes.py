@@ -1,4 +1,4 @@
-"""What the list-watch loop needs and yields (stage 1): the seams of `watch.py` with the clients and the informer."""
+"""Types of the list-watch loop (stage 1): what `watch.py` needs of a client, and what it yields to the informer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from attrs import field, frozen, validators
 from controllers.runtime.cache.resources import T
 from controllers.runtime.cache.store import Item
 
-__all__ = ["Body", "Bookmark", "Lines", "Listed", "Rest", "Signal", "Watched", "WatchOptions"]
+__all__ = ["Body", "Bookmark", "Lines", "Listed", "Rest", "Update", "Watched", "WatchOptions"]
 
 
 class Lines(Protocol):
-    """What is needed of a LineStream (linestream.py); `close` may be called from any thread."""
+    """What is needed of a LineStream (`api/linestream.py`); `close` may be called from any thread."""
 
     def open(self) -> None: ...
     def __iter__(self) -> Iterator[bytes]: ...
@@ -22,14 +22,14 @@ class Lines(Protocol):
 
 
 class Body(Protocol):
-    """What is needed of a Response (clients.py)."""
+    """What is needed of a Response (`api/restclient.py`)."""
 
     @property
     def data(self) -> bytes: ...
 
 
 class Rest(Protocol):
-    """What is needed of a RestClient (clients.py)."""
+    """What is needed of a RestClient (`api/restclient.py`)."""
 
     def request(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None
@@ -88,4 +88,4 @@ class Bookmark:
     version: str
 
 
-Signal = Listed[T] | Watched[T] | Bookmark
+Update = Listed[T] | Watched[T] | Bookmark

@@ -15,9 +15,9 @@ from kubernetes.client.configuration import Configuration
 
 from controllers.runtime.api import ClientBuilder, Unreachable
 from controllers.runtime.api.credentials import Fixed
-from controllers.runtime.api.endpoint import Endpoint, Proxy
 from controllers.runtime.api.kubeconfig import Access
 from controllers.runtime.api.proxies import excluded, from_environment
+from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Authority, Peer, Server, shut_down
 
 API = Endpoint.parse("https://api.internal.example:6443")

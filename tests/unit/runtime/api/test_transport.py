@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from controllers.runtime.api import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
-from controllers.runtime.api.connection import Connection, Interrupted
-from controllers.runtime.api.endpoint import Endpoint, Proxy
 from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.tls import CHECK_SECONDS, TLSFiles, TLSSettings
 from controllers.runtime.api.transport import IDLE_SECONDS, Transport
+from controllers.runtime.api.wire.connection import Connection, Interrupted
+from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
 from controllers.runtime.clock import SYSTEM_CLOCK
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.runtime.api.http1 import MAX_CHUNK_LINE, MAX_HEAD, NoAnswer, ProtocolError, Reader, Truncated
+from controllers.runtime.api.wire.http1 import MAX_CHUNK_LINE, MAX_HEAD, NoAnswer, ProtocolError, Reader, Truncated
 
 
 def reader_of(*pieces: bytes) -> Reader:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from controllers.runtime.api import ClientClosed, Gone, RestClient, TooManyRequests, Unreachable, linestream
 from controllers.runtime.api.credentials import Credentials, Fixed
-from controllers.runtime.api.endpoint import Endpoint
-from controllers.runtime.api.http1 import ProtocolError, Reader
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from controllers.runtime.api.requestmetrics import RequestMetrics
 from controllers.runtime.api.tls import TLSFiles, TLSSettings
 from controllers.runtime.api.transport import Transport
+from controllers.runtime.api.wire.endpoint import Endpoint
+from controllers.runtime.api.wire.http1 import ProtocolError, Reader
 from controllers.runtime.metrics import Metrics
 from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_none
 

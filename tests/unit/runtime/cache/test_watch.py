@@ -45,7 +45,7 @@ class World:
         self.metrics = Metrics()
         self.rest = ScriptedRest(*steps)
         self.cache: Cache[V1Node] = Cache(NODES, self.metrics)
-        self.signals: list[object] = []
+        self.updates: list[object] = []
         self.source = ListWatch(
             self.rest, NODES, self.cache.read, lambda: self.cache.version,
             metrics=self.metrics, clock=self.clock, options=WatchOptions(**options), rng=random.Random(7),
@@ -59,15 +59,15 @@ class World:
         return self
 
     def _take_all(self) -> None:
-        for signal in self.source.signals():
-            self.signals.append(signal)
-            if isinstance(signal, Listed):
-                self.cache.replace(signal.items, signal.version, restored=signal.cause == "restored")
-            elif isinstance(signal, Watched):
-                self.cache.apply(signal.event, signal.item)
+        for update in self.source.updates():
+            self.updates.append(update)
+            if isinstance(update, Listed):
+                self.cache.replace(update.items, update.version, restored=update.cause == "restored")
+            elif isinstance(update, Watched):
+                self.cache.apply(update.event, update.item)
             else:
-                assert isinstance(signal, Bookmark)
-                self.cache.advance(signal.version)
+                assert isinstance(update, Bookmark)
+                self.cache.advance(update.version)
 
     @property
     def names(self) -> list[str]:
@@ -186,7 +186,7 @@ class TestNeverBack:
     def test_a_list_older_than_what_was_seen_changes_nothing(self) -> None:
         stale = page(7)
         world = World(page(9, A), watch(bookmark(20)), refused(GONE), stale, stale, page(21, A, C), watch(End())).run()
-        assert [type(signal) for signal in world.signals] == [Listed, Bookmark, Listed]
+        assert [type(update) for update in world.updates] == [Listed, Bookmark, Listed]
         assert [q.get("resourceVersion") for q in world.queries[3:6]] == ["20", None, None]
         assert world.names == ["a", "c"]
         assert world.count("informer_list_failures_total", cause="behind") == 2
@@ -440,7 +440,7 @@ class TestDamage:
     def test_what_is_no_list_never_passes_for_an_empty_one(self, body: bytes) -> None:
         world = World(page(9, A), refused(GONE), body, page(30, A, B), watch(End())).run()
         assert world.names == ["a", "b"]
-        assert [len(signal.items) for signal in world.signals if isinstance(signal, Listed)] == [1, 2]
+        assert [len(update.items) for update in world.updates if isinstance(update, Listed)] == [1, 2]
         assert world.count("informer_list_failures_total", cause="garbled") == 1
 
     def test_a_list_without_a_single_item_is_believed(self) -> None:

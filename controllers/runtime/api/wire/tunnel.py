@@ -14,8 +14,8 @@ import struct
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
-from controllers.runtime.api.endpoint import Endpoint, Proxy
-from controllers.runtime.api.http1 import ProtocolError, Reader
+from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
+from controllers.runtime.api.wire.http1 import ProtocolError, Reader
 
 T = TypeVar("T")
 

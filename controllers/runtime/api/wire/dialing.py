@@ -16,7 +16,7 @@ import threading
 from itertools import chain, zip_longest
 from typing import Any, Final
 
-from controllers.runtime.api.lifetime import Lifetime
+from controllers.runtime.api.wire.lifetime import Lifetime
 
 KEEPALIVE_SECONDS: Final = 30
 """First TCP keep-alive probe and the interval of the next ones, as client-go's dialer."""

@@ -12,11 +12,11 @@ import socket
 import ssl
 from typing import Final
 
-from controllers.runtime.api.dialing import dial
-from controllers.runtime.api.endpoint import Endpoint
-from controllers.runtime.api.http1 import ProtocolError, Reader
-from controllers.runtime.api.lifetime import Interrupted, Lifetime
-from controllers.runtime.api.tunnel import TLSInTLS, open_tunnel
+from controllers.runtime.api.wire.dialing import dial
+from controllers.runtime.api.wire.endpoint import Endpoint
+from controllers.runtime.api.wire.http1 import ProtocolError, Reader
+from controllers.runtime.api.wire.lifetime import Interrupted, Lifetime
+from controllers.runtime.api.wire.tunnel import TLSInTLS, open_tunnel
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 __all__ = ["Connection", "Interrupted"]
