@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
+UNIT = ROOT / "tests" / "unit"
 PACKAGES = ("cloudprovider", "controllers", "tests", "examples")
 FILE = re.compile(r"(?<![\w./-])(?:\.\./)*(?:[\w-]+/)*[\w-]+\.(?:py|md)(?![\w/-])")
 FOLDER = re.compile(rf"(?<![\w./-])(?:{'|'.join((*PACKAGES, 'docs'))})(?:/[\w-]+)+(?![\w.-])")
@@ -69,8 +70,13 @@ def at(path: Path, number: int, name: str) -> str:
 
 
 def stands(name: str, path: Path, line: str) -> bool:
-    """Whether a file of that name is there, seen from this file's folder, one above it, or beside one in the line."""
+    """Whether a file of that name is there, seen from this file's folder, one above it, or beside one in the line.
+
+    A test is in the folder of what it tests, too: tests/unit/service in controllers/service.
+    """
     folders = [folder for folder in path.parents if folder.is_relative_to(ROOT)]
+    if path.is_relative_to(UNIT):
+        folders.append(ROOT / "controllers" / path.relative_to(UNIT).parent)
     folders += [(folder / other).parent for other in FILE.findall(line) if "/" in other for folder in folders]
     return any((folder / name).is_file() for folder in folders)
 

@@ -1,4 +1,4 @@
-"""The table of states and steps in `controllers/service/decide.py`, line by line: no cloud, no API server, and a time that is a number."""
+"""The table of states and steps in decide.py, line by line: no cloud, no API server, and a time that is a number."""
 
 from __future__ import annotations
 

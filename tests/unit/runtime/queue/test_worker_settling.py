@@ -1,4 +1,4 @@
-"""What becomes of a key after its run: the table in ``controllers/runtime/queue/outcomes.py``, row by row."""
+"""What becomes of a key after its run: the table in ``outcomes.py``, row by row."""
 
 import logging
 import re
