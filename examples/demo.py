@@ -28,7 +28,7 @@ from livedemo.manager import ManagerProcess
 from livedemo.view import View, choose
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from controllers.runtime.api import ApiError, ClientBuilder, ConfigError, Forbidden
+from controllers.runtime.api import ApiError, ClientBuilder, ClientConfigError, Forbidden
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.metrics import Metrics
 
@@ -73,7 +73,7 @@ class Demo:
     def _run(self, kubeconfig: str, server: EmbeddedAPIServer | None) -> None:
         try:
             clients = ClientBuilder.from_options(kubeconfig=kubeconfig, metrics=self._metrics)
-        except ConfigError as error:
+        except ClientConfigError as error:
             raise Failed(str(error)) from error
         informers = InformerFactory(clients.rest("demo"), metrics=self._metrics)
         manager = ManagerProcess(self._flags(kubeconfig, embedded=server is not None))

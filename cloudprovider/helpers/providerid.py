@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
@@ -20,7 +20,7 @@ from cloudprovider.errors import NotImplementedByProvider
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from cloudprovider.interface import Interface
+    from cloudprovider.instances import Instances
 
 __all__ = [
     "Ownership",
@@ -143,7 +143,14 @@ def _split(provider_id: str) -> tuple[str, str | None, str] | None:
     return (provider, authority, rest) if slash else (provider, None, authority)
 
 
-def get_instance_provider_id(cloud: Interface, node_name: str) -> str:
+class _Cloud(Protocol):
+    """What is asked of `cloudprovider.Interface` here: that module uses this one."""
+
+    def provider_name(self) -> str: ...
+    def instances(self) -> Instances | None: ...
+
+
+def get_instance_provider_id(cloud: _Cloud, node_name: str) -> str:
     """The provider ID of a node's instance, asked from a provider's older `Instances` by name.
 
     Calls the provider, so only the gateway or a provider itself uses it; changes nothing. Raises

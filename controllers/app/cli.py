@@ -154,7 +154,7 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry]) -> Manager | 
     from cloudprovider import CloudProviderError
     from controllers.app.manager import Manager
     from controllers.app.startup import ManagerError, load_provider
-    from controllers.runtime.api import ClientBuilder, ConfigError
+    from controllers.runtime.api import ClientBuilder, ClientConfigError
     from controllers.runtime.metrics import Metrics
 
     given = options.manager
@@ -171,7 +171,7 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry]) -> Manager | 
             metrics=metrics,
         )
         return Manager(options, provider, clients, config=config, catalog=catalog, metrics=metrics)
-    except (CloudProviderError, ConfigError, ManagerError) as error:
+    except (CloudProviderError, ClientConfigError, ManagerError) as error:
         log.error("%s", error)
         return None
 

@@ -56,8 +56,8 @@ def hosting(
 
     Without a `kubeconfig` the pod's service account is used. Blocks while the provider is initialised, at most as long
     as `calls` says. `config` is what the provider was made from: its secrets are kept out of logs and Events. Raises
-    ConfigError where there is no usable API server, and ManagerError when the provider cannot be initialised, or lacks
-    its cluster ID unless `allow_untagged_cloud`.
+    ClientConfigError where there is no usable API server, and ManagerError when the provider cannot be initialised, or
+    lacks its cluster ID unless `allow_untagged_cloud`.
     """
     metrics = metrics or Metrics()
     with ExitStack() as ends:

@@ -22,7 +22,7 @@ from types import FrameType
 
 from cloudprovider import CloudProviderError
 from controllers.app.startup import ManagerError
-from controllers.runtime.api import ConfigError, end_plugins
+from controllers.runtime.api import ClientConfigError, end_plugins
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def run_until_signal(
 
     The first SIGTERM or SIGINT sets `stop` and gives `run` `drain + grace` seconds: 0 when it ends. The second calls
     `leave(1)` from the handler. A `run` that ends by itself or raises: 1, and the log says why; of ManagerError,
-    CloudProviderError and ConfigError the text alone. Threads that would keep the interpreter from ending are not
+    CloudProviderError and ClientConfigError the text alone. Threads that would keep the interpreter from ending are not
     waited for: `leave` is called with the code. SIGUSR1 calls `release()` in this thread, each time. To be called in
     the main thread; elsewhere signals are left as they are.
     """
@@ -133,7 +133,7 @@ def _code(word: int | BaseException | None, asked: bool) -> int:
     if isinstance(word, ManagerError):
         log.error("%s", word, exc_info=word if word.unexpected else None)
         return 1
-    if isinstance(word, CloudProviderError | ConfigError):
+    if isinstance(word, CloudProviderError | ClientConfigError):
         log.error("%s", word)
         return 1
     if isinstance(word, BaseException):

@@ -27,7 +27,7 @@ from controllers.runtime.api.errors import (
     from_status,
 )
 from controllers.runtime.api.execplugin import end_plugins
-from controllers.runtime.api.kubeconfig import ConfigError
+from controllers.runtime.api.kubeconfig import ClientConfigError
 from controllers.runtime.api.reachability import NO_ANSWERS, Recovery
 from controllers.runtime.api.restclient import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Response, RestClient
 
@@ -37,7 +37,7 @@ __all__ = [
     "BadRequest",
     "ClientBuilder",
     "ClientClosed",
-    "ConfigError",
+    "ClientConfigError",
     "Conflict",
     "CredentialsUnavailable",
     "Forbidden",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 from controllers.runtime.api import kubeconfig as kubeconfigs
 from controllers.runtime.api.credentials import CertificateFiles, Credentials
 from controllers.runtime.api.errors import CredentialsUnavailable, Forbidden, NotFound, Unreachable
-from controllers.runtime.api.kubeconfig import Access, ConfigError
+from controllers.runtime.api.kubeconfig import Access, ClientConfigError
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from controllers.runtime.api.reachability import Reachability
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClientBuilder",
-    "ConfigError",
+    "ClientConfigError",
     "Guard",
     "JSON_PATCH",
     "LineStream",
@@ -82,7 +82,7 @@ class ClientBuilder:
     ) -> None:
         """`qps` <= 0 means no limit; otherwise each identity has its own. `field_validation` spares the server a check.
 
-        `guard` may be set later through the attribute of that name. Raises ConfigError when TLS files are unusable.
+        `guard` may be set later through the attribute of that name. Raises ClientConfigError for unusable TLS files.
         """
         if not _NAME.fullmatch(program):
             raise ValueError(f"program is part of the user agent: no blanks, ASCII only: {program!r}")
@@ -114,7 +114,7 @@ class ClientBuilder:
             try:
                 self._tls.context()
             except OSError as error:
-                raise ConfigError(f"the TLS files cannot be used: {settings.describe(error)}") from error
+                raise ClientConfigError(f"the TLS files cannot be used: {settings.describe(error)}") from error
         self._transport = Transport(endpoint, self._tls, waits=self._waits)
         self._metrics = RequestMetrics(metrics or Metrics(), endpoint.authority)
 
@@ -133,7 +133,7 @@ class ClientBuilder:
         guard: Guard | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> Self:
-        """Find the API server as `kubeconfig.load` does; raises ConfigError, which names the culprit and the fix.
+        """Find the API server as `kubeconfig.load` does; raises ClientConfigError, which names the culprit and the fix.
 
         The other arguments are the constructor's.
         """

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 _AUTH_PROVIDERS: Final = ("oidc", "gcp")
 
 
-class ConfigError(Exception):
+class ClientConfigError(Exception):
     """The options do not lead to a usable API server; the message names the culprit and the fix."""
 
 
@@ -66,14 +66,14 @@ class Access:
     """Inline data that `configuration` names by path; they live as long as this object."""
 
     def endpoint(self) -> Endpoint:
-        """Where to connect to; raises ConfigError for a URL that cannot be used."""
+        """Where to connect to; raises ClientConfigError for a URL that cannot be used."""
         configuration = self.configuration
         try:
             return Endpoint.parse(
                 configuration.host, server_name=configuration.tls_server_name, proxy=configuration.proxy
             )
         except ValueError as error:
-            raise ConfigError(str(error)) from None
+            raise ClientConfigError(str(error)) from None
 
     def tls(self) -> TLSSettings:
         """The TLS settings, with the files as the configuration names them."""
@@ -90,7 +90,7 @@ class Access:
 
 
 def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] | None = None) -> Access:
-    """Find the API server; raises ConfigError. `master` replaces the server's URL, whatever else is given.
+    """Find the API server; raises ClientConfigError. `master` replaces the server's URL, whatever else is given.
 
     Without a kubeconfig the service account of the pod is used; `master` alone, outside of a pod or with http://, is
     reached without credentials.
@@ -103,7 +103,7 @@ def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] 
             complete = server_url(master, tls=in_pod)
             Endpoint.parse(complete)
         except ValueError as error:
-            raise ConfigError(f"--master: {error}") from None
+            raise ClientConfigError(f"--master: {error}") from None
     if kubeconfig:
         access = _KubeConfig(kubeconfig).access(master)
     elif in_pod:
@@ -114,7 +114,7 @@ def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] 
     else:
         named = environ.get("KUBECONFIG")
         hint = f" ($KUBECONFIG={named} is read only when named: --kubeconfig={named})" if named else ""
-        raise ConfigError(
+        raise ClientConfigError(
             f"no API server to talk to: {SERVICE_HOST_ENV_NAME} is not set, so this is no pod; "
             f"pass --kubeconfig or --master{hint}"
         )
@@ -131,10 +131,12 @@ def server_url(server: str, *, tls: bool) -> str:
 def _in_cluster(environ: Mapping[str, str], master: str | None) -> Access:
     host, port = environ[SERVICE_HOST_ENV_NAME], environ.get(SERVICE_PORT_ENV_NAME)
     if not port:
-        raise ConfigError(f"{SERVICE_HOST_ENV_NAME} is set but {SERVICE_PORT_ENV_NAME} is not; set both or neither")
+        raise ClientConfigError(
+            f"{SERVICE_HOST_ENV_NAME} is set but {SERVICE_PORT_ENV_NAME} is not; set both or neither"
+        )
     for path in (SERVICE_TOKEN_FILENAME, SERVICE_CERT_FILENAME):
         if not os.path.isfile(path):
-            raise ConfigError(
+            raise ClientConfigError(
                 f"{path} is missing; mount the service account (automountServiceAccountToken: true), "
                 "or pass --kubeconfig"
             )
@@ -150,7 +152,7 @@ def _settle_proxy(access: Access, environ: Mapping[str, str]) -> None:
     try:
         configuration.proxy = Proxy.parse(url).url if url else None
     except ValueError as error:
-        raise ConfigError(f"HTTPS_PROXY or HTTP_PROXY: {error}") from None
+        raise ClientConfigError(f"HTTPS_PROXY or HTTP_PROXY: {error}") from None
     configuration.no_proxy = ""
 
 
@@ -201,7 +203,7 @@ class _KubeConfig:
         self._user = self._entry(config, "users", "user", self._user_name, self._where) if self._user_name else {}
 
     def access(self, master: str | None) -> Access:
-        """Read the current context into an Access; raises ConfigError."""
+        """Read the current context into an Access; raises ClientConfigError."""
         user = self._checked_user()
         cluster = self._checked_cluster(master, certificate=any(key.startswith("client-certificate") for key in user))
         files: list[SecretFile] = []
@@ -351,8 +353,8 @@ class _KubeConfig:
             raise self._error(f"{where} has no {key}; add it" if not value else f"{where}: {key} is not a string")
         return value
 
-    def _error(self, text: str) -> ConfigError:
-        return ConfigError(f"kubeconfig {self._path}{'' if text.startswith(('is ', 'has ')) else ':'} {text}")
+    def _error(self, text: str) -> ClientConfigError:
+        return ClientConfigError(f"kubeconfig {self._path}{'' if text.startswith(('is ', 'has ')) else ':'} {text}")
 
 
 def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

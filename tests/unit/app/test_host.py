@@ -10,7 +10,7 @@ from typing_extensions import override
 from cloudprovider import ClientBuilder, CloudConfig, CloudProviderError, Interface, Listers, StopSignal
 from controllers.app import ManagerError, Options, hosting
 from controllers.cloudcalls import CallsClosed, CloudCallOptions
-from controllers.runtime.api import ConfigError
+from controllers.runtime.api import ClientConfigError
 
 
 class Tiny(Interface):
@@ -107,5 +107,5 @@ def test_calls_and_secrets_are_as_in_the_manager(kubeconfig: str) -> None:
 
 def test_without_an_api_server_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(ConfigError), hosting(Tiny()):
+    with pytest.raises(ClientConfigError), hosting(Tiny()):
         pytest.fail("the body has run")

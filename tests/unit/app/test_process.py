@@ -11,7 +11,7 @@ import pytest
 from cloudprovider import CloudProviderError
 from controllers.app.process import run_until_signal
 from controllers.app.startup import ManagerError
-from controllers.runtime.api import ConfigError
+from controllers.runtime.api import ClientConfigError
 
 
 class Exits:
@@ -124,7 +124,7 @@ def test_a_drain_that_never_ends_is_given_up(caplog: pytest.LogCaptureFixture) -
         (ManagerError("cloud provider x has no cluster ID"), "cloud provider x has no cluster ID", False),
         (ManagerError("node died: KeyError", unexpected=True), "node died: KeyError", True),
         (CloudProviderError("VPC_ID is not set"), "VPC_ID is not set", False),
-        (ConfigError("no API server to talk to"), "no API server to talk to", False),
+        (ClientConfigError("no API server to talk to"), "no API server to talk to", False),
         (KeyError("oops"), "this is a bug", True),
         (SystemExit(0), "this is a bug", True),
     ],

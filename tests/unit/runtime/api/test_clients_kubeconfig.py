@@ -15,7 +15,7 @@ import yaml
 from kubernetes.client import CoreV1Api
 from kubernetes.client.configuration import Configuration
 
-from controllers.runtime.api import ClientBuilder, ConfigError, kubeconfig
+from controllers.runtime.api import ClientBuilder, ClientConfigError, kubeconfig
 from controllers.runtime.api.credentials import Fixed, Loaded, TokenFile
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.kubeconfig import load
@@ -199,7 +199,7 @@ class TestProxies:
 
     def test_one_that_cannot_be_used_is_named(self, config: Config, write: Write) -> None:
         with pytest.raises(
-            ConfigError, match=r"HTTPS_PROXY or HTTP_PROXY: unsupported proxy ftp://proxy\.test"
+            ClientConfigError, match=r"HTTPS_PROXY or HTTP_PROXY: unsupported proxy ftp://proxy\.test"
         ) as caught:
             load(write(config), None, {"HTTPS_PROXY": "ftp://me:secret@proxy.test"})
         assert "secret" not in str(caught.value)
@@ -393,21 +393,23 @@ class TestInCluster:
     def test_an_account_that_is_not_mounted(self, account: Path, missing: str) -> None:
         (account / missing).unlink()
         env = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "443"}
-        with pytest.raises(ConfigError, match=rf"{missing} is missing.*automountServiceAccountToken"):
+        with pytest.raises(ClientConfigError, match=rf"{missing} is missing.*automountServiceAccountToken"):
             load(None, None, env)
 
     def test_half_an_environment(self, account: Path) -> None:
-        with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_PORT is not"):
+        with pytest.raises(ClientConfigError, match="KUBERNETES_SERVICE_PORT is not"):
             load(None, None, {"KUBERNETES_SERVICE_HOST": "h"})
 
 
 class TestNothingGiven:
     def test_it_says_what_to_pass(self) -> None:
-        with pytest.raises(ConfigError, match=r"KUBERNETES_SERVICE_HOST is not set.*pass --kubeconfig or --master"):
+        with pytest.raises(
+            ClientConfigError, match=r"KUBERNETES_SERVICE_HOST is not set.*pass --kubeconfig or --master"
+        ):
             load(None, None, NO_ENV)
 
     def test_the_variable_of_kubectl_is_not_read_but_mentioned(self) -> None:
-        with pytest.raises(ConfigError, match=r"--kubeconfig=/home/me/\.kube/config"):
+        with pytest.raises(ClientConfigError, match=r"--kubeconfig=/home/me/\.kube/config"):
             load("", "", {"KUBECONFIG": "/home/me/.kube/config"})
 
     def test_master_alone(self) -> None:
@@ -416,7 +418,7 @@ class TestNothingGiven:
         assert access.source.fetch().authorization == ""
 
     def test_a_bad_master(self, config: Config, write: Write) -> None:
-        with pytest.raises(ConfigError, match=r"--master: not a server URL: 'ftp://10\.0\.0\.1'"):
+        with pytest.raises(ClientConfigError, match=r"--master: not a server URL: 'ftp://10\.0\.0\.1'"):
             load(write(config), "ftp://10.0.0.1", NO_ENV)
 
 
@@ -479,7 +481,7 @@ def _only_token_file(path: str) -> Callable[[Config], None]:
 def test_what_is_wrong_is_named(edit: Callable[[Config], None], message: str, config: Config, write: Write) -> None:
     edit(config)
     path = write(config)
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(ClientConfigError, match=message) as caught:
         load(path, None, NO_ENV)
     assert path in str(caught.value)
     assert "secret-token" not in str(caught.value)
@@ -487,7 +489,7 @@ def test_what_is_wrong_is_named(edit: Callable[[Config], None], message: str, co
 
 def test_a_ca_beside_insecure_contradicts_itself(config: Config, write: Write, tmp_path: Path) -> None:
     cluster(config).update({"certificate-authority": str(Authority(tmp_path).file), "insecure-skip-tls-verify": True})
-    with pytest.raises(ConfigError, match="both insecure-skip-tls-verify and a certificate authority"):
+    with pytest.raises(ClientConfigError, match="both insecure-skip-tls-verify and a certificate authority"):
         load(write(config), None, NO_ENV)
 
 
@@ -500,26 +502,26 @@ def test_a_ca_beside_insecure_contradicts_itself(config: Config, write: Write, t
     ],
 )
 def test_a_file_that_is_no_kubeconfig(content: str, message: str, write: Write) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(ClientConfigError, match=message) as caught:
         load(write(content), None, NO_ENV)
     assert "secret-token" not in str(caught.value)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no/config: No such file or directory; correct --kubeconfig"):
+    with pytest.raises(ClientConfigError, match=r"no/config: No such file or directory; correct --kubeconfig"):
         load(str(tmp_path / "no" / "config"), None, NO_ENV)
-    with pytest.raises(ConfigError, match=r"Is a directory"):
+    with pytest.raises(ClientConfigError, match=r"Is a directory"):
         load(str(tmp_path), None, NO_ENV)
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="is not a text file"):
+    with pytest.raises(ClientConfigError, match="is not a text file"):
         load(str(binary), None, NO_ENV)
 
 
 def test_unusable_tls_files_are_told_at_once(config: Config, write: Write, tmp_path: Path) -> None:
     (tmp_path / "bad.crt").write_text("no certificate")
     cluster(config)["certificate-authority"] = "bad.crt"
-    with pytest.raises(ConfigError, match=r"TLS files cannot be used: .*bad\.crt"):
+    with pytest.raises(ClientConfigError, match=r"TLS files cannot be used: .*bad\.crt"):
         ClientBuilder.from_options(kubeconfig=write(config))
 
 
