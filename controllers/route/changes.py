@@ -156,6 +156,14 @@ def pod_cidrs(node: V1Node) -> dict[IPNetwork, str]:
     return {network(cidr): cidr for cidr in spec.pod_cidrs or ([spec.pod_cidr] if spec.pod_cidr else [])}
 
 
+def valid_pod_cidrs(node: V1Node) -> dict[IPNetwork, str]:
+    """As `pod_cidrs`, {} where that fails: the node's own key says so."""
+    try:
+        return pod_cidrs(node)
+    except ValueError:
+        return {}
+
+
 def destination(route: Route) -> IPNetwork | None:
     """Where a route leads, None for text that is no IP range: such a rule is none of ours."""
     try:

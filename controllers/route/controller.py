@@ -71,11 +71,7 @@ class RouteController:
             RouteTable(clock),
             self._queue,
             self._recorder,
-            cluster_name=options.cluster_name,
-            cluster_cidrs=options.cluster_cidrs,
-            mask_sizes=options.mask_sizes(),
-            period=options.route_reconciliation_period,
-            list_interval=options.list_interval,
+            options=options,
             metrics=metrics,
             clock=clock,
         )

@@ -11,7 +11,7 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import Route
-from controllers.route import parse_cluster_cidrs
+from controllers.route import RouteOptions, parse_cluster_cidrs
 from controllers.route.reconcile import RouteReconciler
 from controllers.route.table import RouteTable
 from controllers.runtime.api import Response, from_status
@@ -157,11 +157,13 @@ class Bench:
             self.table,
             self.queue,
             self.recorder,  # type: ignore[arg-type]
-            cluster_name="kubernetes",
-            cluster_cidrs=parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56"),
-            mask_sizes=mask_sizes or {},
-            period=period,
-            list_interval=list_interval,
+            options=RouteOptions(
+                cluster_cidrs=parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56"),
+                node_cidr_mask_size_ipv4=(mask_sizes or {}).get(4, 0),
+                node_cidr_mask_size_ipv6=(mask_sizes or {}).get(6, 0),
+                route_reconciliation_period=period,
+                list_interval=list_interval,
+            ),
             metrics=self.metrics,
             clock=self.clock,
         )

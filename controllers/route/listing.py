@@ -1,0 +1,122 @@
+"""Stages 3 to 5, the key `LIST`: asks the cloud for all routes once, and hands what needs something to the queue.
+
+From the cloud (stage 5) into the table; `planning.py` says which keys that brings up. Who has something to delete asks
+here whether the listing is fresh enough for that.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from controllers.cloudcalls import PRIORITY_NEW, CallsClosed
+from controllers.route.changes import State
+from controllers.route.metrics import NODE_CHANGE, PERIODIC
+from controllers.route.triggers import LIST, LISTING
+from controllers.runtime.queue import Result
+
+if TYPE_CHECKING:
+    from controllers.cloudcalls.capabilities import RouteCalls
+    from controllers.route.changes import Entry
+    from controllers.route.metrics import RouteMetrics
+    from controllers.route.options import RouteOptions
+    from controllers.route.planning import Planner
+    from controllers.route.table import RouteTable
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.queue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+_MOST_NAMED: Final = 5
+
+
+class RouteListing:
+    """Keeps the table fresh. Thread-safe."""
+
+    def __init__(
+        self,
+        routes: RouteCalls,
+        table: RouteTable,
+        planner: Planner,
+        queue: WorkQueue[str],
+        options: RouteOptions,
+        metrics: RouteMetrics,
+        clock: Clock,
+    ) -> None:
+        self._routes = routes
+        self._table = table
+        self._planner = planner
+        self._queue = queue
+        self._cluster_name = options.cluster_name
+        self._period = options.route_reconciliation_period
+        self._interval = options.list_interval
+        self._metrics = metrics
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._under_way = False
+        self._trigger = PERIODIC
+        self._left_alone: frozenset[str] = frozenset()
+
+    def run(self) -> Result:
+        """List the routes and compare them with all nodes; again after the period. Raises what the cloud answered."""
+        age = self._table.age
+        if age < min(self._interval, self._period) / 2:  # asked for twice: this is what the second one wanted
+            return Result(requeue_after=self._period - age)
+        with self._lock:
+            self._under_way = True
+            trigger = self._trigger
+        started = self._clock.monotonic()
+        try:
+            self._table.install(self._routes.list(self._cluster_name, priority=PRIORITY_NEW), started)
+        except CallsClosed:
+            raise
+        except Exception:
+            self._metrics.count("error", trigger)
+            raise
+        finally:
+            with self._lock:
+                self._under_way = False
+        self._trigger = PERIODIC
+        self._planner.forget_deletions(started)
+        found = self._planner.compare()
+        for key, priority in found.keys.items():
+            self._metrics.queued(key, trigger)
+            if not self._queue.num_requeues(key):  # else it comes by itself, after its back-off
+                self._queue.add(key, priority)
+        self._tell_left_alone(found.left_alone)
+        if not found.keys:
+            self._metrics.count("noop", trigger)
+        return Result(requeue_after=self._period)
+
+    def serves(self, key: str, entries: tuple[Entry, ...]) -> bool:
+        """Whether these routes may be deleted on the present listing; False when a fresh one is on its way.
+
+        Deleting takes the route as the cloud names it, and of late; only a retry keeps to what it has begun.
+        """
+        version = self._table.version
+        fresh = self._table.age <= self._interval or self._queue.num_requeues(key) > 0
+        if fresh and all(entry.state is not State.CREATED for entry in entries):
+            return True
+        self._ask(version)
+        return False
+
+    def _ask(self, version: int) -> None:
+        """Have the routes listed again, unless that has happened since `version` or is happening."""
+        with self._lock:
+            if self._under_way or self._table.version != version or self._queue.num_requeues(LIST):
+                return
+            self._trigger = NODE_CHANGE
+            self._queue.add_after(LIST, max(0.0, self._interval - self._table.age), LISTING)
+
+    def _tell_left_alone(self, routes: tuple[str, ...]) -> None:
+        self._metrics.left_alone.set(len(routes))
+        news = frozenset(routes)
+        if news - self._left_alone:
+            log.warning(
+                "%d routes inside the cluster CIDRs lead to no node of this cluster and are left alone: %s%s",
+                len(routes),
+                ", ".join(routes[:_MOST_NAMED]),
+                ", ..." if len(routes) > _MOST_NAMED else "",
+            )
+        self._left_alone = news
