@@ -22,9 +22,9 @@ import importlib_metadata
 
 from controllers.app import logs
 from controllers.app.catalog import CATALOG
-from controllers.app.config import Outcome, parse, table
+from controllers.app.config import Outcome, by_section, parse, table
 from controllers.app.entry import ControllerEntry
-from controllers.app.options import SECTIONS, Options
+from controllers.app.options import Options
 from controllers.options import BOOL, VERSION, Flag
 
 if TYPE_CHECKING:
@@ -112,14 +112,9 @@ def help_text(program: str, catalog: Sequence[ControllerEntry], default_provider
         allow_abbrev=False,
         formatter_class=lambda prog: _Formatter(prog, max_help_position=8, width=100),
     )
-    rows = table(catalog, default_provider)
-    sections = [name for name in SECTIONS if name not in ("misc", "global")]
-    sections += [row.section for row in rows if row.section not in SECTIONS]
-    for section in dict.fromkeys([*sections, "misc", "global"]):
+    for section, rows in by_section(table(catalog, default_provider)).items():
         group = parser.add_argument_group(f"{section[:1].upper()}{section[1:]} flags")
         for row in rows:
-            if row.section != section:
-                continue
             names = [f"-{row.shorthand}"] if row.shorthand else []
             names.append(f"--{row.name}")
             text = row.help + _default(row)

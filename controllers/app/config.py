@@ -14,7 +14,7 @@ import attrs
 from controllers.app import goflags
 from controllers.app.entry import ControllerEntry, problems_of
 from controllers.app.goflags import Parsed
-from controllers.app.options import ManagerOptions, Options
+from controllers.app.options import SECTIONS, ManagerOptions, Options
 from controllers.app.unsupported import unsupported_flags
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.options import BOOL, VERSION, Flag, fill, flags_of, one_of
@@ -64,6 +64,13 @@ def table(catalog: Sequence[ControllerEntry], default_provider: str | None = Non
     changed.append(Flag("version", VERSION, "false", "global", "Print the version and stop.", check))
     changed.append(Flag("help", BOOL, False, "global", "Print this text and stop.", shorthand="h"))
     return changed
+
+
+def by_section(rows: Sequence[Flag[Any]]) -> dict[str, list[Flag[Any]]]:
+    """The flags by their named set, in the order of --help: Go's sets, the controllers' own, at last misc and global."""
+    last = SECTIONS[-2:]
+    order = [*SECTIONS[:-2], *(row.section for row in rows if row.section not in last), *last]
+    return {name: [row for row in rows if row.section == name] for name in order}
 
 
 def parse(argv: Sequence[str], catalog: Sequence[ControllerEntry], default_provider: str | None = None) -> Outcome:
