@@ -67,7 +67,7 @@ def table(catalog: Sequence[ControllerEntry], default_provider: str | None = Non
 
 
 def by_section(rows: Sequence[Flag[Any]]) -> dict[str, list[Flag[Any]]]:
-    """The flags by their named set, in the order of --help: Go's sets, the controllers' own, at last misc and global."""
+    """The flags by their named set, in the order of --help: Go's sets, the controllers' own, then misc and global."""
     last = SECTIONS[-2:]
     order = [*SECTIONS[:-2], *(row.section for row in rows if row.section not in last), *last]
     return {name: [row for row in rows if row.section == name] for name in order}

@@ -34,8 +34,8 @@ class BreakerOptions:
         BOOL,
         "node-deletion-breaker",
         _SECTION,
-        "Delete nodes of a zone only if the cloud tells the Ready nodes there right, and where there is none, only as "
-        "many as the limits below allow. false: every confirmed deletion is carried out.",
+        "Delete nodes of a zone only if the cloud's answers about the Ready nodes there are right. In a zone without a "
+        "Ready node, delete only as many as the limits below allow. false: every confirmed deletion is carried out.",
     )
     witnesses: int = option(
         300,
@@ -84,8 +84,8 @@ class BreakerOptions:
         DURATION,
         "node-deletion-release-after",
         _SECTION,
-        "When the cloud has said for so long that a node held back is gone, and nothing else, the next lot of "
-        "deletions is let through. 0: never.",
+        "When the cloud has said for this time, without a break, that a node held back is gone, the deletions that "
+        "wait are carried out, up to the limit. 0: never.",
         check=not_negative,
     )
 

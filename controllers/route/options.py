@@ -82,7 +82,8 @@ class RouteOptions:
         _SECTION,
         "Mask size of nodes' pod CIDRs, as given to kube-controller-manager. A route of another size is never deleted. "
         "0: the sizes that the nodes have, and where none has any, 24 for IPv4 and 64 for IPv6. For a cluster CIDR of "
-        "one family; with two use the flags with -ipv4 and -ipv6.",
+        "one family; with two use the flags with -ipv4 and -ipv6. If you change the size, set this flag to the old "
+        "size to have the old routes deleted.",
         check=between(0, 128),
     )
     node_cidr_mask_size_ipv4: int = option(

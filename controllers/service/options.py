@@ -30,18 +30,17 @@ class ServiceOptions:
         INT,
         "concurrent-service-syncs",
         _SECTION,
-        "Workers that build, change and delete load balancers, at most three quarters of them for one namespace (Go's "
-        "default is 1).",
+        "Services handled in parallel; at most three quarters of them from one namespace (Go's default is 1). "
+        "--cloud-api-concurrency limits the cloud calls of all controllers.",
         check=between(1, 1000),
     )
-    """The calls to the cloud among them are bounded by the gateway, for all controllers."""
     node_sync_window: float = option(
         1.0,
         DURATION,
         "load-balancer-node-window",
         _SECTION,
-        "Load balancers get new nodes when none has changed for so long, so that nodes that join together cost each "
-        "load balancer one update.",
+        "Load balancers get changes of nodes when no node has changed for this time, so that nodes that join together "
+        "cost each load balancer one update.",
         check=not_negative,
     )
     node_sync_longest: float = option(
@@ -49,7 +48,7 @@ class ServiceOptions:
         DURATION,
         "load-balancer-node-window-limit",
         _SECTION,
-        "They get them after so long although nodes keep changing.",
+        "Load balancers get changes of nodes after this time even if nodes keep changing.",
         check=not_negative,
     )
     drift_check_period: float = option(
@@ -57,8 +56,8 @@ class ServiceOptions:
         DURATION,
         "load-balancer-drift-check-period",
         _SECTION,
-        "Each load balancer is looked at in the cloud at least so often, and one that is gone or has another address "
-        "is repaired. 0: never, as in Go.",
+        "How often each load balancer is read from the cloud. One that is gone or has another address is repaired. "
+        "0: never, as in Go.",
         check=not_negative,
     )
     """After half of it to all of it, so that they spread; `ensure_period` alike."""
@@ -67,8 +66,8 @@ class ServiceOptions:
         DURATION,
         "load-balancer-ensure-period",
         _SECTION,
-        "Each load balancer is ensured at least so often although nothing seems amiss, so that what a look does not "
-        "show is repaired too. 0: never, as in Go.",
+        "How often each load balancer is ensured even if nothing seems wrong. This repairs what reading does not show. "
+        "0: never, as in Go.",
         check=not_negative,
     )
     orphan_check_period: float = option(
@@ -76,7 +75,7 @@ class ServiceOptions:
         DURATION,
         "load-balancer-orphan-check-period",
         _SECTION,
-        "How often load balancers without a Service are looked for, where the provider can list them. They are "
+        "How often the manager searches for load balancers without a Service, if the provider can list them. They are "
         "reported, never deleted. 0: never.",
         check=not_negative,
     )
@@ -85,7 +84,7 @@ class ServiceOptions:
         BOOL,
         "load-balancer-ready-nodes-only",
         _SECTION,
-        "Leave nodes that are not ready out of load balancers, unless none is. Otherwise the health checks of the load "
-        "balancers decide.",
+        "Leave nodes that are not ready out of load balancers, unless no node is ready. Without this flag the health "
+        "checks of the load balancers decide.",
     )
     drain_timeout: float = drain_timeout_option()
