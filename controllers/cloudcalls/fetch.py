@@ -313,7 +313,7 @@ class Fetch(Generic[A]):
         for job in list(self._jobs):
             self._gateway.drop(job)
         for name in list(self._open):
-            self._answer(name, CallFailed(f"the question about {name} was given up"))
+            self._answer(name, CallFailed(f"the question about {name} was cancelled"))
         self._way.batcher.finished(self._groups)
 
 

@@ -312,8 +312,8 @@ class Gateway:
         if outcome == OVERDUE:
             # Whoever asked tells it, once for many; see `runtime/queue/failurelog.py`.
             log.debug(
-                "cloud provider %r: %s for %s has not answered after %.1f s and was given up; its thread is lost until"
-                " it returns",
+                "cloud provider %r: %s for %s has not answered within %.1f s and is abandoned; its thread is blocked"
+                " until it returns",
                 self.provider,
                 ask.method,
                 ask.key or ask.about,

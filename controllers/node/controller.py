@@ -64,7 +64,9 @@ class CloudNodeController:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if not cloud.has_instances:
-            raise ValueError(f"cloud provider {cloud.provider_name!r} offers no instances: nothing to initialise from")
+            raise ValueError(
+                f"cloud provider {cloud.provider_name!r} offers no instances, so nodes cannot be initialised"
+            )
         self._options = options or CloudNodeOptions()
         self._clock = clock
         metrics = metrics or Metrics()

@@ -129,8 +129,8 @@ class NodeReconciler:
             node,
             "Warning",
             "TaintPutBack",
-            f"Somebody put the taint {TAINT_EXTERNAL_CLOUD_PROVIDER} back on this node after it was initialised; it "
-            f"will be initialised again in {left:.0f} s. Find out who sets the taint: kubectl get node {key_of(node)} "
+            f"Another program set the taint {TAINT_EXTERNAL_CLOUD_PROVIDER} again after this node was initialised; it "
+            f"will be initialised again in {left:.0f} s. To see who sets the taint: kubectl get node {key_of(node)} "
             "--show-managed-fields -o yaml",
         )
 

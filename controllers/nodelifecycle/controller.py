@@ -67,7 +67,9 @@ class NodeLifecycleController:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if not cloud.has_instances:
-            raise ValueError(f"cloud provider {cloud.provider_name!r} offers no instances: nothing to learn of nodes")
+            raise ValueError(
+                f"cloud provider {cloud.provider_name!r} offers no instances, so the state of nodes is unknown"
+            )
         self._options = options = options or NodeLifecycleOptions()
         self._clock = clock
         metrics = metrics or Metrics()
@@ -195,4 +197,4 @@ class NodeLifecycleController:
         due = self._triggers.due(survey)
         self._metrics.sweep_began(began, due)
         self._triggers.enqueue(due)
-        log.debug("%d nodes are looked at", len(due))
+        log.debug("checking %d nodes in the cloud", len(due))

@@ -107,12 +107,12 @@ class Permits:
         with self._lock:
             closed = self._breaker.observe(now, owned, calm=calm)
         if closed:
-            log.warning("deletions are no longer limited: %s", closed)
+            log.warning("the limit on node deletions is lifted: %s", closed)
         found = self._witnesses.contradictions()
         lasting = {one.zone: one for one in found if now - one.since >= self._alarm_after}
         for zone in [zone for zone in self._told if zone not in lasting]:
             del self._told[zone]
-            log.warning("zone %r: the cloud no longer calls a Ready node gone; deletions go on there", zone)
+            log.warning("zone %r: the cloud no longer says that a Ready node is gone; deletions continue there", zone)
         for zone, contradiction in lasting.items():
             if zone not in self._told:
                 self._told[zone] = contradiction.since
@@ -121,7 +121,9 @@ class Permits:
     def release(self) -> int:
         """An operator's word: delete what is held back now, if the cloud still says that it is gone."""
         count = self._cases.release_held()
-        log.warning("released by the operator: %d nodes that were held back are deleted if they are still gone", count)
+        log.warning(
+            "SIGUSR1: %d nodes that were held back are deleted if the cloud still says that they are gone", count
+        )
         return count
 
     def _count(self, key: str, node: V1Node, case: Case, now: float) -> Permit:
@@ -131,15 +133,16 @@ class Permits:
             limit, deletions = self._breaker.limit(now), self._breaker.deletions(now)
         window = self._breaker.options.window
         if admission.released:
-            log.warning("deletions are no longer limited: %s", admission.released)
+            log.warning("the limit on node deletions is lifted: %s", admission.released)
         if admission.allowed:
             return Permit(True, counted_at=now)
         if admission.opened:
             self._metrics.alarms.inc()
             log.error(
                 "ALARM: the cloud says that more than %d nodes are gone, %d were deleted within %g s, and their zones "
-                "have no Ready node that shows whether it tells the truth. Deletions are limited to a trickle. If the "
-                "nodes are gone, send SIGUSR1 to this process: what is held back now is deleted then",
+                "have no Ready node to check its answers. From now on one node is deleted per "
+                "--node-deletion-trickle. If the nodes are really gone, send SIGUSR1 to this process: the nodes that "
+                "are held back now are deleted then",
                 limit,
                 deletions,
                 window,
@@ -149,10 +152,9 @@ class Permits:
             node,
             case,
             "DeletionBreakerOpened" if admission.opened else "DeletingNodeHeldBack",
-            "The cloud says that the instance of this node is gone. Its zone has no Ready node that shows whether the "
-            f"cloud tells the truth, so at most {limit} such nodes are deleted in {window:g} s, and none of these at "
-            "the start of the controller: this node waits. If it is gone, delete it, or send SIGUSR1 to the controller "
-            "manager",
+            "The cloud says that the instance of this node is gone. Its zone has no Ready node to check this. So "
+            f"at most {limit} such nodes are deleted in {window:g} s, and only a few after a start of the controller. "
+            "This node is held back. If it is really gone, delete the Node, or send SIGUSR1 to the controller manager",
         )
         return Permit(False)
 
@@ -166,8 +168,8 @@ class Permits:
         self._metrics.alarms.inc()
         names = contradiction.names
         log.error(
-            "ALARM: zone %r: for %.0f s the cloud has called %d Ready nodes gone (%s). It is not believed: no "
-            "node of that zone is deleted until it tells them right. Check the provider's credentials and region",
+            "ALARM: zone %r: for %.0f s the cloud has said that %d Ready nodes are gone (%s). That cannot be right, so "
+            "no node of that zone is deleted until this ends. Check the provider's credentials, region and account",
             contradiction.zone,
             now - contradiction.since,
             len(names),
@@ -180,7 +182,7 @@ class Permits:
                     node,
                     "Warning",
                     "ReadyNodeSaidToBeGone",
-                    f"This node is Ready, but the cloud says that its instance is gone. So the cloud is not believed "
-                    f"in zone {contradiction.zone!r}, and no node is deleted there. If this node is no longer in "
-                    "the cloud, delete it; if it is, look after the provider's answers",
+                    "This node is Ready, but the cloud says that its instance is gone. Until this ends, no node is "
+                    f"deleted in zone {contradiction.zone!r}. If the instance is really gone, delete the Node. If it "
+                    "exists, check the provider's credentials, region and account",
                 )

@@ -256,7 +256,7 @@ class NodeLifecycleReconciler:
         if isinstance(found, Exception):
             log.debug("node %s: no instance is known by its name: %s", key, found)
         elif found.provider_id and not self._cloud.same_provider_id(known, found.provider_id):
-            log.warning("node %s: %s is gone and %s has its name", key, known, found.provider_id)
+            log.warning("node %s: instance %s is gone and instance %s now has its name", key, known, found.provider_id)
             self._recorder.event(
                 node,
                 "Warning",
@@ -282,8 +282,8 @@ class NodeLifecycleReconciler:
                 node,
                 "Warning",
                 "InstanceStateUnknown",
-                "This node is not ready, and the cloud does not say whether its instance runs, is shut down or gone; "
-                f"until it does, the node is neither tainted nor deleted: {case.problem}",
+                "This node is not ready, and the cloud does not say whether its instance runs, is shut down or gone. "
+                f"Until it does, the node is neither tainted nor deleted: {case.problem}",
             )
 
     # ---- writing

@@ -114,7 +114,7 @@ class RouteListing:
         news = frozenset(routes)
         if news - self._left_alone:
             log.warning(
-                "%d routes inside the cluster CIDRs lead to no node of this cluster and are left alone: %s%s",
+                "skipped %d routes inside the cluster CIDRs whose target is not a node of this cluster: %s%s",
                 len(routes),
                 ", ".join(routes[:_MOST_NAMED]),
                 ", ..." if len(routes) > _MOST_NAMED else "",

@@ -167,7 +167,7 @@ class RouteReconciler:
                 raise  # a proxy's 404, say: it proves nothing about the node
             return True
         except (MalformedObject, ValueError) as error:
-            log.warning("node %s cannot be read, so its routes stay: %s", owner, error)
+            log.warning("node %s cannot be read, so its routes are kept: %s", owner, error)
             return False
 
     def _delete(self, net: IPNetwork, entry: Entry, key: str) -> None:

@@ -88,7 +88,7 @@ def run_until(
         for ticker in tickers:
             ticker.start()
         started = True
-        log.info("%s works", component)
+        log.info("%s is running", component)
         stop.wait()
     except BaseException:
         # Told at once, and nothing is waited for: whoever runs this controller has to know.
@@ -102,7 +102,7 @@ def run_until(
         deadline = clock.monotonic() + drain_timeout
         for worker in workers:
             if not worker.stop(max(0.0, deadline - clock.monotonic())):
-                log.warning("%s: work under way did not end within the drain time", component)
+                log.warning("%s: work under way did not finish before the drain timeout", component)
         recorder.stop(max(1.0, deadline - clock.monotonic()))
         if started:
             for ticker in tickers:

@@ -88,7 +88,12 @@ class CloudSide:
         except NotImplementedByProvider:
             return Sight.UNTOLD
         except CLOUD_ERRORS as error:
-            self.failed(service, "SyncLoadBalancerFailed", "Error syncing load balancer: failed to look at it", error)
+            self.failed(
+                service,
+                "SyncLoadBalancerFailed",
+                "Error syncing load balancer: failed to read it from the cloud",
+                error,
+            )
             raise
         return Sight.NONE if found is None else found
 
@@ -98,7 +103,7 @@ class CloudSide:
         try:
             return self.balancers.get(self.cluster, service, priority=PRIORITY_NORMAL) is None
         except CLOUD_ERRORS as error:
-            log.debug("Service %s: failed to look after a failed deletion: %s", uid_of(service), error)
+            log.debug("Service %s: could not check the cloud after a failed deletion: %s", uid_of(service), error)
             return False
 
     @contextmanager

@@ -99,7 +99,7 @@ class Executor:
     def _ensure(self, key: str, case: Case, step: Step) -> Case:
         service, former = _service(case), _record(case)
         if case.found is Sight.NONE and former.spec:
-            log.warning("the load balancer of Service %s is missing in the cloud; it is built anew", key)
+            log.warning("the load balancer of Service %s is missing in the cloud; rebuilding it", key)
         self._cloud.not_too_early(former, f"ensure {wanted(case)}")
         new = not changes.ingress(changes.status_of(service))
         targets = self._api.confirmed(self._targets(), may_be_empty=new)
@@ -225,7 +225,7 @@ class Executor:
         service, record = _service(case), _record(case)
         stripped = [part.name.lower() for part in (Part.FINALIZER, Part.ADDRESS) if part in step.missing and part.name]
         if stripped:
-            log.warning("Service %s: somebody removed its %s; put back", key, " and ".join(stripped))
+            log.warning("Service %s: another program removed its %s; added again", key, " and ".join(stripped))
             service = self._api.write(key, service, changes.begun(service, keep_note=True))
             if Part.ADDRESS in step.missing:
                 service = self._api.write(key, service, changes.applied(service, record.status, None))
@@ -286,7 +286,10 @@ class Executor:
             return self._api.write(key, service, patch)
 
     def _leave(self, key: str, case: Case, step: Step) -> Case:
-        log.info("Service %s: the cloud has no load balancer for it, so its finalizer is kept as another's", key)
+        log.info(
+            "Service %s: the cloud has no load balancer for it; its finalizer stays, it may be another's",
+            key,
+        )
         return evolve(case, over=True)
 
 

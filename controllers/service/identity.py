@@ -60,7 +60,7 @@ class ClusterIdentity:
         with self._lock:
             self._known, self._error = known, ""
         if self._failures:
-            log.info("the cluster's identity is known now; load balancers are served")
+            log.info("the namespace kube-system was read; load balancers are now built and changed")
         return known
 
     def missing(self) -> str:

@@ -68,7 +68,7 @@ class OrphanReport:
             owned = self._balancers.owned(self._cluster)
         except (CloudProviderError, CloudCallError, Parked) as error:
             self._measures.orphan_errors.inc()
-            log.warning("no search for orphaned load balancers: %s: %s", type(error).__name__, error)
+            log.warning("searching for load balancers without a Service failed: %s: %s", type(error).__name__, error)
             return self._confirm_after
         services = self._lister.list()
         found = frozenset(orphans(owned, services))
@@ -78,7 +78,7 @@ class OrphanReport:
         if confirmed - self._told:
             self._tell(sorted(confirmed, key=lambda orphan: orphan.name))
         elif self._told and not confirmed:
-            log.info("no load balancer is without its Service any more")
+            log.info("every load balancer has a Service again")
         self._told = confirmed
         return self._confirm_after if found - confirmed else None
 

@@ -65,7 +65,7 @@ def test_a_node_being_initialised_at_the_signal_is_finished(
     embedded.create(small_node("slow"))
     config = cloud(tmp_path / "cloud.json", latency={"instances_metadata": 1.0})
     process = start(f"--kubeconfig={tmp_path / 'kubeconfig'}", "--leader-elect=false", config)
-    eventually(lambda: "works" in process.log, 20, lambda: process.log)
+    eventually(lambda: "is running" in process.log, 20, lambda: process.log)
     process.signal(signal.SIGTERM)
     assert process.ended() == 0
     assert initialised(embedded.get("nodes", "slow"))
@@ -75,7 +75,7 @@ def test_a_second_signal_ends_it_at_once_with_1(embedded: EmbeddedAPIServer, sta
     embedded.create(small_node("hung"))
     config = cloud(tmp_path / "cloud.json", faults=[{"action": "hang", "method": "instance*_metadata"}])
     process = start(f"--kubeconfig={tmp_path / 'kubeconfig'}", "--leader-elect=false", config)
-    eventually(lambda: "works" in process.log, 20, lambda: process.log)
+    eventually(lambda: "is running" in process.log, 20, lambda: process.log)
     process.signal(signal.SIGTERM)
     eventually(lambda: "draining" in process.log)
     process.signal(signal.SIGTERM)

@@ -243,7 +243,7 @@ class Credentials:
             return
         self._error = found
         if not self._failures:
-            log.warning("%s (%s)", found, "keeping the former ones" if self._value else "trying again")
+            log.warning("%s (%s)", found, "keeping the previous ones" if self._value else "retrying")
         self._check_at = now + min(_LAST_RETRY, _FIRST_RETRY * 2 ** min(self._failures, 10))
         self._failures += 1
 

@@ -62,7 +62,7 @@ class Recovery:
             try:
                 listener()
             except Exception:
-                log.exception("a listener for the API server's return failed")
+                log.exception("a callback after the API server's return failed")
 
 
 class Reachability:

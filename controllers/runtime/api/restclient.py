@@ -164,7 +164,7 @@ class RestClient:
             repeatable = status == 429 or (status == 503 and not write)
             if not tries or wait is None or not repeatable or self._clock.monotonic() + wait >= deadline:
                 raise error
-            log.debug("%s; trying again in %g s", error, wait)
+            log.debug("%s; retrying in %g s", error, wait)
             if not self._waits.pause(wait):
                 raise ClientClosed("the client is closed", method=method, path=path) if self._waits.closed else error
 

@@ -116,7 +116,7 @@ class TLSFiles:
             if self._context is None:
                 raise
             if not self._failing:
-                log.warning("TLS files changed but cannot be used yet, keeping the former ones: %s", error)
+                log.warning("TLS files changed but cannot be used yet, keeping the previous ones: %s", error)
             self._failing = True
             return
         if self._context is not None:

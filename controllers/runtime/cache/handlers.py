@@ -197,7 +197,7 @@ class Delivery(Generic[T]):
             except BaseException:  # a handler's SystemExit must not end the thread either
                 self._errors.inc()
                 log.exception(
-                    "%s: handler %s raised on %s of %s", self._resource, self.name, entry.kind.value, entry.key
+                    "%s: handler %s failed on %s of %s", self._resource, self.name, entry.kind.value, entry.key
                 )
 
     def _next(self) -> _Entry[T] | None:

@@ -244,7 +244,7 @@ class Informer(Generic[T]):
             except Exception:
                 # A fault of ours, or of a credential plugin: whatever it was, a list makes the cache right again.
                 delay = self._source.relist("internal")
-                log.exception("%s: informer failed, listing again in %.1f s", self.resource.plural, delay)
+                log.exception("%s: informer failed, retrying with a new list in %.1f s", self.resource.plural, delay)
                 self._source.wait(delay)
 
     def _take(self, update: Update[T]) -> None:

@@ -148,7 +148,7 @@ class Quarantine:
             return
         if key not in self._problems:
             log.error(
-                "%s %s is malformed and set aside until it is repaired; its last good version stays in use: %s",
+                "%s %s is malformed and skipped; its last valid version stays in use until it is repaired: %s",
                 self._resource, key, problem,
             )  # fmt: skip
         self._problems[key] = problem
@@ -157,7 +157,7 @@ class Quarantine:
     def release(self, key: str, why: str) -> None:
         """Let an object go: it is well again, or deleted. Nothing happens where it is not held."""
         if self._problems.pop(key, None) is not None:
-            log.info("%s %s leaves quarantine: %s", self._resource, key, why)
+            log.info("%s %s is no longer skipped: %s", self._resource, key, why)
             self._now.set(len(self._problems))
 
     def keep_only(self, keys: Set[str]) -> None:
@@ -266,7 +266,7 @@ class Cache(Generic[T]):
                 elif old is not None:
                     objects[key] = old
                 continue
-            self.quarantine.release(key, "well-formed again")
+            self.quarantine.release(key, "valid again")
             new = item.obj
             same = old is not None and not _is_another(old, item)
             if old is not None and same and not restored and is_newer(item.version, version_of(old)) is False:
@@ -301,7 +301,7 @@ class Cache(Generic[T]):
                 return []
             self._put(item.key, None)
             return [Change(ChangeKind.DELETE, item.key, old, None)]
-        self.quarantine.release(item.key, "well-formed again")
+        self.quarantine.release(item.key, "valid again")
         self._put(item.key, item.obj)
         return _steps(item.key, old, item.obj)
 

@@ -195,7 +195,7 @@ class Settler(Generic[K]):
                 error = TypeError(f"reconcile must return a Result or None, not {text_of(repr(outcome))}")
                 self._failed(key, error, stack)
         except Exception:
-            logger.exception("%s: settling %s failed; the key is tried again", self._name, key)
+            logger.exception("%s: handling the result of %s failed; retrying", self._name, key)
             self._queue.add_rate_limited(key)
             parked = False
         finally:

@@ -120,7 +120,7 @@ class LoopThreads(Generic[W]):
                     return
                 except BaseException:
                     self._restarts.inc()
-                    logger.critical("%s: a thread's loop broke off and is entered again", self.name, exc_info=True)
+                    logger.critical("%s: a worker thread failed and was restarted", self.name, exc_info=True)
                 failures = failures + 1 if self._clock.monotonic() - began < _LONGEST_PAUSE else 1
                 pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures - 2, 16)) if failures > 1 else 0.0
                 if self._stopping.wait(pause) and failures > _LAST_CHANCES:

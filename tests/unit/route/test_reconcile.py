@@ -177,7 +177,7 @@ def test_an_answer_that_cannot_be_read_proves_nothing(junk: dict[str, Any], capl
     bench.rest.nodes["gone"] = junk
     _start(bench)
     assert bench.cloud.count("delete") == 0
-    assert "node gone cannot be read, so its routes stay" in caplog.text
+    assert "node gone cannot be read, so its routes are kept" in caplog.text
 
 
 @pytest.mark.row("R3")

@@ -85,7 +85,7 @@ def test_a_beginning_that_fails_leaves_nothing_running() -> None:
 def test_work_that_does_not_end_is_said(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         _run(_Part([], drains=False), _Stop(1))
-    assert "did not end within the drain time" in caplog.text
+    assert "did not finish before the drain timeout" in caplog.text
 
 
 class _Ended:

@@ -124,7 +124,7 @@ def test_a_new_one_is_told_with_the_others_and_an_end_is_logged(caplog: pytest.L
     desk.cloud.owned_answer = []
     with caplog.at_level(logging.INFO):
         assert desk.search() is None
-    assert "no load balancer is without its Service" in caplog.text
+    assert "every load balancer has a Service again" in caplog.text
     assert desk.metrics.value(GAUGE) == 0
     # One that comes back is news again.
     desk.cloud.owned_answer = [_owned("a")]

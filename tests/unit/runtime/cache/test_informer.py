@@ -261,7 +261,7 @@ class TestHandlers:
         until(registration.has_synced)
         assert calls == ["a", "b", "c"]
         assert world.metrics.value("informer_handler_errors_total", resource="nodes", handler="raising") == 1
-        assert "handler raising raised on add of b" in caplog.text
+        assert "handler raising failed on add of b" in caplog.text
 
     def test_handlers_get_a_name_from_their_function(self, worlds: Make) -> None:
         world, seen = worlds(), Recorder()

@@ -123,7 +123,7 @@ class TestBrokenThreads:
         bench.queue.add("good")
         assert [bench.next_begun(), bench.next_begun()] == ["exit", "good"]
         assert bench.restarts() == 1
-        assert "broke off and is entered again" in caplog.text
+        assert "a worker thread failed and was restarted" in caplog.text
         assert worker.health()[1]
         bench.clock.wait_for_timeout(1.0)
         bench.clock.advance(1.0)

@@ -331,7 +331,7 @@ class TestNothingIsLost:
 
         bench.run(Broken())
         assert bench.next_run() == 1.0
-        assert "settling a failed" in caplog.text
+        assert "handling the result of a failed" in caplog.text
 
 
 class TestLog:
