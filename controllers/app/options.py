@@ -82,10 +82,10 @@ class ManagerOptions:
     """What the manager itself takes; durations in seconds. Raises ValueError naming the flag. See each field."""
 
     cloud_provider: str = option(
-        "", NAME, "cloud-provider", "generic", "Name of the cloud provider: one that is installed. Required."
+        "", NAME, "cloud-provider", "generic", "Name of an installed cloud provider. Required."
     )
     cloud_config: str = option(
-        "", PATH, "cloud-config", "generic", "The provider's configuration file. Empty: the provider gets none."
+        "", PATH, "cloud-config", "generic", "The provider's configuration file. Empty: no configuration."
     )
     allow_untagged_cloud: bool = option(
         False,
@@ -108,7 +108,7 @@ class ManagerOptions:
         STRING,
         "kube-api-content-type",
         "generic",
-        "Content type of requests to the API server. Only JSON is spoken.",
+        "Content type of requests to the API server. Only JSON is supported.",
         check=one_of("application/json"),
     )
     kube_api_qps: float = option(
@@ -116,8 +116,8 @@ class ManagerOptions:
         FLOAT,
         "kube-api-qps",
         "generic",
-        "Limit of our own requests to the API server, per second. 0: none of our own, the server's 429 and "
-        "Retry-After are obeyed instead (Go's default is 20, and what made large clusters slow).",
+        "Limit of requests to the API server per second. 0: no limit; the server's 429 and Retry-After are obeyed"
+        " (Go's default of 20 makes large clusters slow).",
         check=no_limit_at_zero,
     )
     kube_api_burst: int = option(
@@ -125,7 +125,7 @@ class ManagerOptions:
         INT,
         "kube-api-burst",
         "generic",
-        "Requests that may be sent at once above --kube-api-qps. 0: as many as one second allows.",
+        "Burst of requests above --kube-api-qps. 0: as many as one second allows.",
         check=no_limit_at_zero,
     )
     leader_elect: bool = option(
@@ -133,7 +133,7 @@ class ManagerOptions:
         BOOL,
         "leader-elect",
         "generic",
-        "Elect one leader among several replicas. Not built yet: give --leader-elect=false and run one replica.",
+        "Elect one leader among several replicas. Not supported yet: set --leader-elect=false and run one replica.",
     )
     health_bind_address: str = option(
         "",
@@ -149,8 +149,8 @@ class ManagerOptions:
         PATH,
         "kubeconfig",
         "misc",
-        "The kubeconfig file with the API server's address and our credentials. Empty, and no --master: the pod's "
-        "own service account.",
+        "Kubeconfig file with the API server's address and credentials. Empty, and no --master: the pod's service"
+        " account is used.",
     )
     master: str = option("", URL, "master", "misc", "URL of the API server; overrides the kubeconfig's.", check=_master)
     logging_format: str = option(
@@ -166,7 +166,7 @@ class ManagerOptions:
         INT,
         "v",
         "global",
-        "Log level: 0 to 3 what operators need, 4 also each step with single objects, 6 also HTTP connections.",
+        "Log level: 0 to 3 for operators, 4 adds each step with single objects, 6 adds HTTP connections.",
         check=between(0, 10),
         shorthand="v",
     )

@@ -27,15 +27,15 @@ class RouteSwitches:
         BOOL,
         "allocate-node-cidrs",
         "generic",
-        "Whether nodes get pod CIDRs (from kube-controller-manager). node-route-controller runs only if they do and "
-        "--configure-cloud-routes holds.",
+        "Whether nodes get pod CIDRs (from kube-controller-manager). node-route-controller runs only if this flag"
+        " and --configure-cloud-routes are on.",
     )
     configure_cloud_routes: bool = option(
         True,
         BOOL,
         "configure-cloud-routes",
         "generic",
-        "Whether the pod CIDRs that --allocate-node-cidrs speaks of get routes in the cloud.",
+        "Whether routes in the cloud are created for the pod CIDRs of --allocate-node-cidrs.",
     )
 
 
@@ -44,7 +44,7 @@ def _construct(context: Context) -> Controller | None:
 
     switches = context.options.of(RouteSwitches)
     if not (switches.allocate_node_cidrs and switches.configure_cloud_routes):
-        log.info("node-route-controller is off: it takes --allocate-node-cidrs and --configure-cloud-routes")
+        log.info("node-route-controller is off: it needs --allocate-node-cidrs and --configure-cloud-routes")
         return None
     if context.cloud.routes is None:
         log.warning(

@@ -45,8 +45,8 @@ class CloudCallOptions:
         DURATION,
         "cloud-api-timeout",
         _SECTION,
-        "Deadline of one call to the provider. A call that passes it is given up, its object is taken up again when "
-        "the call ends, and the other objects go on.",
+        "Deadline of one call to the provider. After it, other objects continue, and the object is retried when "
+        "the call has ended.",
         check=positive,
     )
     """Time spent waiting for a turn does not count."""
@@ -59,8 +59,8 @@ class CloudCallOptions:
         INT,
         "cloud-api-concurrency",
         _SECTION,
-        "Calls to the provider under way at one time, over all controllers. An eighth is kept free for calls about "
-        "nodes, and an eighth of the rest for the namespaces that have none under way.",
+        "Maximum number of provider calls at the same time, for all controllers together. An eighth is reserved "
+        "for calls about nodes, and an eighth of the rest for namespaces that have no call at the moment.",
         check=between(1, 1000),
     )
     """See `turns.py`. Overdue calls no longer count: see max_abandoned."""
@@ -69,7 +69,7 @@ class CloudCallOptions:
         FLOAT,
         "cloud-api-qps",
         _SECTION,
-        "Limit of calls to the provider, per second. 0: none; calls still slow down when the cloud throttles.",
+        "Limit of calls to the provider per second. 0: no limit; calls still slow down when the cloud throttles.",
         check=no_limit_at_zero,
     )
     burst: int = option(
@@ -77,7 +77,7 @@ class CloudCallOptions:
         INT,
         "cloud-api-burst",
         _SECTION,
-        "Calls that may be made at once above --cloud-api-qps. 0: as many as one second allows.",
+        "Burst of calls above --cloud-api-qps. 0: as many as one second allows.",
         check=no_limit_at_zero,
     )
     max_abandoned: int = option(128, INT, check=not_negative)

@@ -42,8 +42,8 @@ class BreakerOptions:
         INT,
         "node-deletion-witnesses",
         _SECTION,
-        "Ready nodes of a zone, at most, that the cloud is asked about before a node there is deleted. Providers that "
-        "answer in batches are asked about so many batches.",
+        "Maximum number of a zone's Ready nodes that the cloud is asked about before a node there is deleted. If "
+        "the provider has InstancesBatch: number of batches.",
         check=between(1, 1_000_000),
     )
     at_least: int = option(
@@ -51,7 +51,7 @@ class BreakerOptions:
         INT,
         "node-deletion-limit",
         _SECTION,
-        "Deletions per --node-deletion-window that are always allowed in zones without a Ready node.",
+        "Number of deletions per --node-deletion-window that is always allowed in zones without a Ready node.",
         check=between(0, 1_000_000),
     )
     share: float = option(
@@ -59,8 +59,8 @@ class BreakerOptions:
         FLOAT,
         "node-deletion-limit-share",
         _SECTION,
-        "Share of this provider's nodes, from 0 to 1, that may be deleted per --node-deletion-window where that is "
-        "more.",
+        "Share of this provider's nodes, from 0 to 1, that may be deleted per --node-deletion-window, if that is "
+        "more than --node-deletion-limit.",
         check=between(0, 1),
     )
     window: float = option(
@@ -68,7 +68,7 @@ class BreakerOptions:
         DURATION,
         "node-deletion-window",
         _SECTION,
-        "Time over which deletions are counted.",
+        "Time window for counting deletions.",
         check=positive,
     )
     trickle: float = option(
@@ -76,7 +76,7 @@ class BreakerOptions:
         DURATION,
         "node-deletion-trickle",
         _SECTION,
-        "Time between two deletions while the limits are used up. 0: none at all.",
+        "Time between two deletions after the limit is reached. 0: no further deletion.",
         check=not_negative,
     )
     release_after: float = option(
@@ -99,7 +99,7 @@ class NodeLifecycleOptions:
         DURATION,
         "node-monitor-period",
         _SECTION,
-        "How often nodes that are not ready are looked at, and the cloud is asked about them.",
+        "How often the cloud is asked about nodes that are not ready.",
         check=positive,
     )
     confirmations: int = option(
@@ -107,8 +107,8 @@ class NodeLifecycleOptions:
         INT,
         "node-deletion-confirmations",
         _SECTION,
-        "Fresh answers of the cloud in a row that a node's instance is gone, before the node is deleted. 1: the first "
-        "one counts, as in Go.",
+        "Number of consecutive answers from the cloud that a node's instance is gone, before the node is deleted."
+        " 1: delete after the first answer, as Go does.",
         check=between(1, 1000),
     )
     """Also of answers "shut down", before the out-of-service taint."""
@@ -126,7 +126,7 @@ class NodeLifecycleOptions:
         DURATION,
         "node-uninitialized-grace-period",
         _SECTION,
-        "How long after its creation a node that waits for its initialisation is left alone.",
+        "For this time after its creation, a node that is not initialised yet is not checked.",
         check=not_negative,
     )
     unknown_event_after: float = option(
@@ -134,7 +134,7 @@ class NodeLifecycleOptions:
         DURATION,
         "node-state-unknown-event-after",
         _SECTION,
-        "How long the cloud may give no usable answer about a node that is not ready before an Event says so.",
+        "If the cloud gives no usable answer about a node that is not ready for this time, there is an Event.",
         check=positive,
     )
     """The Event comes again each time that as many seconds have passed."""

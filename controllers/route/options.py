@@ -60,8 +60,8 @@ class RouteOptions:
         _CIDRS,
         "cluster-cidr",
         _SECTION,
-        "IP range of the cluster's pods, or two of different families with a comma. node-route-controller needs it, "
-        "and deletes nothing outside of it.",
+        "IP range of the cluster's pods, or two ranges of different families separated by a comma. Required by "
+        "node-route-controller, which deletes nothing outside it.",
         check=_two_at_most,
     )
     """`parse_cluster_cidrs` makes them from text."""
@@ -70,8 +70,8 @@ class RouteOptions:
         DURATION,
         "route-reconciliation-period",
         _SECTION,
-        "How often the routes in the cloud are listed when no node has changed. Nodes that join, change or leave are "
-        "served at once, so this only repairs what was changed by hand (Go's default is 10s, which uses up the cloud's "
+        "How often the routes in the cloud are listed when no node has changed. Changes of nodes are handled at "
+        "once, so this only repairs routes that were changed by hand (Go's default of 10s can use up the cloud's "
         "quota).",
         check=positive,
     )

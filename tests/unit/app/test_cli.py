@@ -34,7 +34,9 @@ def test_help_documents_every_flag_under_gos_sections(capsys: pytest.CaptureFixt
 
 
 def test_help_shows_the_vendors_default() -> None:
-    assert 'installed. Required. (default "acme")' in " ".join(help_text("main.py", CATALOG, "acme").split())
+    assert 'installed cloud provider. Required. (default "acme")' in " ".join(
+        help_text("main.py", CATALOG, "acme").split()
+    )
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
