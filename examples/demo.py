@@ -40,11 +40,11 @@ THINK_SECONDS = 5.0
 _LOOK = 0.08
 
 NEXT = (
-    "examples/main.py           the ten lines that a vendor's own manager needs",
+    "examples/main.py           the ten lines of a vendor's own manager",
     "examples/samplecloud/      a provider to copy, in a package of its own",
     "docs/architecture.md       how a watch event becomes a patch, file by file",
-    "make test                  everything proved, on a real kube-apiserver too",
-    "make run KUBECONFIG=PATH   the same against a cluster of yours, with a fake cloud",
+    "make test                  all tests, also over a real kube-apiserver",
+    "make run KUBECONFIG=PATH   the same in your own cluster, with a fake cloud",
 )
 
 
@@ -91,7 +91,7 @@ class Demo:
                 self._check_strangers()
                 self._warn()
             where = "an embedded API server" if server else f"the cluster of {kubeconfig}"
-            title = "Nodes meet their cloud" if server else "Nodes of your cluster"
+            title = "New nodes are initialised" if server else "Nodes of your cluster"
             print(f"cloud-controller-manager with the fake cloud, against {where}:", flush=True)
             print("  " + " \\\n      ".join(manager.command) + "\n", flush=True)
             manager.start()

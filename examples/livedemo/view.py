@@ -77,7 +77,7 @@ class PlainView:
             facts = (row.provider_id, ",".join(row.addresses), row.type, row.zone)
             self._line(f"{row.name:12} initialised in {row.took or 0:.2f} s: {'  '.join(facts)}")
         else:
-            self._line(f"{row.name:12} is there, with the uninitialized taint")
+            self._line(f"{row.name:12} joined, with the uninitialized taint")
 
     def refresh(self) -> None:
         pass

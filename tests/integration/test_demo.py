@@ -72,7 +72,7 @@ def test_every_node_is_initialised_before_ones_eyes(tmp_path: Path) -> None:
     assert process.returncode == 0, out + err
     assert time.monotonic() - began < 60  # about 9 s on a machine of its own
     assert err == ""
-    assert len(re.findall(r"is there, with the uninitialized taint", out)) == 24
+    assert len(re.findall(r"joined, with the uninitialized taint", out)) == 24
     done = re.findall(r"(\S+) +initialised in [\d.]+ s: fake://i-(\S+)  10\.0\.\d+\.\d+  \S+  north-1[abc]\n", out)
     assert len(done) == 24
     assert all(name == instance for name, instance in done)
