@@ -114,7 +114,6 @@ class Informer(Generic[T]):
             namespace=namespace,
             options=options,
             rng=rng,
-            read_line=self._cache.read_line,
             read_anew=partial(self._cache.read, anew=True),
         )
         self._lock = threading.Lock()  # taken before a Delivery's and the cache's, never after

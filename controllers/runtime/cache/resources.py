@@ -11,12 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar
 from urllib.parse import quote
 
-from attrs import field, frozen
+from attrs import frozen
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 
-from controllers.runtime.cache.fastdecoding import LeftOut
-from controllers.runtime.cache.trimming import NODE_LEFT_OUT, trim_metadata, trim_node
+from controllers.runtime.cache.trimming import trim_metadata, trim_node
 
 if TYPE_CHECKING:
     from kubernetes.client.models.core_v1_event import CoreV1Event
@@ -69,8 +68,7 @@ class Resource(Generic[T]):
     """One kind of object. Immutable and hashable; safe from any thread.
 
     `prefix` is "/api/v1" or "/apis/<group>/<version>", `plural` the path's word ("nodes"). `trim` removes from a raw
-    object, in place, what nobody here reads; it may raise anything on a raw object of the wrong shape. `left_out` says
-    what of the same the parser can leave out already (`fastdecoding.py`); None where that is not worth a second model.
+    object, in place, what nobody here reads; it may raise anything on a raw object of the wrong shape.
     """
 
     prefix: str
@@ -79,7 +77,6 @@ class Resource(Generic[T]):
     model: type[T]
     namespaced: bool
     trim: Callable[[Raw], None] = trim_metadata
-    left_out: LeftOut | None = field(default=None, hash=False)
 
     @property
     def api_version(self) -> str:
@@ -185,7 +182,7 @@ def _explain(error: Exception) -> str:
 
 _CORE: Final = "/api/v1"
 
-NODES: Final = Resource(_CORE, "nodes", "Node", V1Node, namespaced=False, trim=trim_node, left_out=NODE_LEFT_OUT)
+NODES: Final = Resource(_CORE, "nodes", "Node", V1Node, namespaced=False, trim=trim_node)
 
 _ON_DEMAND: Final = {
     "SERVICES": (_CORE, "services", "Service", "v1_service.V1Service", True),

@@ -1,7 +1,7 @@
 """The cache of one kind (stage 2): what the server holds, as far as lists and watches have told.
 
-`watch.py` brings raw objects and lines, which `Cache.read` and `Cache.read_line` turn into items; the informer applies
-lists and events of items here and gets back the changes that its handlers are to see. Controllers and providers read
+`watch.py` brings raw objects, which `Cache.read` turns into items; the informer applies lists and events of items here
+and gets back the changes that its handlers are to see. Controllers and providers read
 through a `Lister`. There is no I/O and no thread in this module.
 
 Three rules keep the cache true whatever comes over the wire:
@@ -23,7 +23,6 @@ from typing import Any, Final, Generic
 
 from attrs import frozen
 
-from controllers.runtime.cache.fastdecoding import SlimReader
 from controllers.runtime.cache.resources import (
     ApiObject,
     MalformedObject,
@@ -34,7 +33,7 @@ from controllers.runtime.cache.resources import (
     uid_of,
     version_of,
 )
-from controllers.runtime.cache.trimming import LAST_APPLIED, Compactor
+from controllers.runtime.cache.trimming import Compactor
 from controllers.runtime.metrics import Metrics
 
 __all__ = [
@@ -176,7 +175,6 @@ class Cache(Generic[T]):
         self._version = ""
         self._lock = threading.Lock()
         self._compactor = Compactor()
-        self._slim = None if resource.left_out is None else SlimReader(resource.model, resource.left_out)
 
     @property
     def version(self) -> str:
@@ -220,25 +218,6 @@ class Cache(Generic[T]):
             return Item(key, uid, version, None, str(error))
         self._compactor.compact(obj)
         return Item(key_of(obj), uid, version, obj)
-
-    def read_line(self, line: bytes) -> tuple[str, Item[T]] | None:
-        """Turn a watch line into (type, item) the quick way; None where it takes `read_watch_line` and `read`.
-
-        Never raises. For the writing thread.
-        """
-        found = self._slim.event(line) if self._slim is not None else None
-        if found is None:
-            return None
-        event, obj = found
-        meta = obj.metadata
-        if event not in EVENT_TYPES or meta is None or not meta.name or not meta.resource_version:
-            return None
-        if obj.kind != self._resource.kind or obj.api_version != self._resource.api_version:
-            return None
-        if meta.annotations:
-            meta.annotations.pop(LAST_APPLIED, None)
-        self._compactor.compact_sets(obj)
-        return event, Item(key_of(obj), meta.uid or "", meta.resource_version, obj)
 
     def replace(self, items: Iterable[Item[T]], version: str, *, restored: bool = False) -> list[Change[T]]:
         """Make the cache equal to a complete list, which stood at `version`; returns what changed.

@@ -85,9 +85,9 @@ class _ListBehind(Exception):
 class ListWatch(Generic[T]):
     """Lists and watches one kind. One thread iterates `updates`; `stop` and the properties are for any thread.
 
-    `read` turns a raw object into an item (`read_anew`: whatever was read before), and `read_line` a watch line into
-    type and item, or None where it cannot do so at once. `version` returns the newest resourceVersion that the consumer
-    has applied, "" before its first list; every watch starts from it, so what was not applied is asked for again.
+    `read` turns a raw object into an item (`read_anew`: whatever was read before). `version` returns the newest
+    resourceVersion that the consumer has applied, "" before its first list; every watch starts from it, so what was not
+    applied is asked for again.
     """
 
     def __init__(
@@ -102,14 +102,12 @@ class ListWatch(Generic[T]):
         namespace: str | None = None,
         options: WatchOptions | None = None,
         rng: random.Random | None = None,
-        read_line: Callable[[bytes], tuple[str, Item[T]] | None] | None = None,
         read_anew: Callable[[Any], Item[T]] | None = None,
     ) -> None:
         self._rest = rest
         self._resource = resource
         self._path = resource.path(namespace)
         self._read = read
-        self._read_line = read_line
         self._read_anew = read_anew or read
         self._version = version
         self._clock = clock
@@ -308,9 +306,6 @@ class ListWatch(Generic[T]):
             self._stop.wait(self._retries.complain("watch", trouble, told=not useful))
 
     def _decode(self, line: bytes) -> Update[T]:
-        at_once = self._read_line(line) if self._read_line is not None else None
-        if at_once is not None:
-            return Watched(*at_once)
         event, raw = read_watch_line(line)
         if event in EVENT_TYPES:
             item = self._read(raw)

@@ -253,7 +253,7 @@ class TestCompacting:
         assert len(compactor._strings) < 8192 + 200
 
 
-@pytest.mark.parametrize("way", ["list", "event", "line"])
+@pytest.mark.parametrize("way", ["list", "event"])
 def test_a_node_of_twelve_kilobytes_weighs_nine_in_the_cache(way: str) -> None:
     texts = [json.dumps(big_node(i)) for i in range(200)]
     cache = Cache(NODES, Metrics())
@@ -263,11 +263,6 @@ def test_a_node_of_twelve_kilobytes_weighs_nine_in_the_cache(way: str) -> None:
     try:
         if way == "list":
             cache.replace([cache.read(json.loads(text)) for text in texts], "9999")
-        elif way == "line":
-            for text in texts[1:]:
-                found = cache.read_line(b'{"type":"ADDED","object":%s}' % text.encode())
-                assert found is not None
-                cache.apply(*found)
         else:
             for text in texts[1:]:
                 cache.apply("ADDED", cache.read(json.loads(text)))
