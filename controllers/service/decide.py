@@ -183,13 +183,14 @@ def _keep(case: Case, service: V1Service, targets: Targets, schedule: Schedule, 
         record = _recalled(service, note, found, schedule, now)
     elif record.state.deleted:  # whatever the cloud may still show of it, and a note say
         record = Record.blank(service)
+    case = evolve(case, record=record)
     waits = _waits(record, fingerprint, now)
     if waits and not record.pace.told:
         return Step(act=Act.WARN, record=evolve(record, pace=evolve(record.pace, told=True)))
     if found is Sight.NONE or (record.spec != fingerprint and not waits):
         return Step(act=Act.ENSURE, record=record)
     if record.state in (State.UNSURE, State.UNSEEN):
-        return _rest(evolve(case, record=record), now)
+        return _rest(case, now)
     elsewhere = record.state is State.ELSEWHERE
     if not (elsewhere or case.gathering or targets.cover(record.nodes)):
         act = Act.UPDATE if case.updates else Act.ENSURE
@@ -204,13 +205,14 @@ def _keep(case: Case, service: V1Service, targets: Targets, schedule: Schedule, 
         if repair:
             return Step(act=Act.ENSURE, record=record, sweep=True, seen=seen)
         record = evolve(record, due=schedule.next_look(now))
+        case = evolve(case, record=record)
     if is_newer(record.version, version_of(service)) is not True:
         # The cache shows our last write, so what differs was changed by someone else.
         if record.state is State.CONFIRMED:
             return Step(act=Act.WRITE, record=record)
         if record.state is State.WRITTEN:
-            return _put_back(evolve(case, record=record), service, record, now)
-    return _rest(evolve(case, record=record), now)
+            return _put_back(case, service, record, now)
+    return _rest(case, now)
 
 
 def _recalled(

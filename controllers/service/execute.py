@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
     from controllers.runtime.clock import Clock
-    from controllers.runtime.write import EventRecorder, Patch
+    from controllers.runtime.write import EventRecorder
     from controllers.service.apiserver import ServiceAPI
     from controllers.service.cloudside import CloudSide
     from controllers.service.metrics import ServiceMetrics
@@ -70,8 +70,8 @@ class Executor:
             Act.WRITE: self._write,
             Act.PUT_BACK: self._put_back,
             Act.DELETE: self._delete,
-            Act.RELEASE: self._release,
-            Act.UNHOLD: self._unhold,
+            Act.RELEASE: self._let_go,
+            Act.UNHOLD: self._let_go,
             Act.LEAVE: self._leave,
         }
 
@@ -272,18 +272,15 @@ class Executor:
         self._records.drop(key)
         return evolve(case, record=None)
 
-    def _release(self, key: str, case: Case, step: Step) -> Case:
-        service = self._let_go(key, case, changes.released(_service(case)))
-        record = evolve(_record(case), state=State.RELEASED, version=version_of(service))
-        return evolve(case, service=service, record=self._records.put(key, record), over=True)
-
-    def _unhold(self, key: str, case: Case, step: Step) -> Case:
-        return evolve(case, service=self._let_go(key, case, changes.unheld(_service(case))), over=True)
-
-    def _let_go(self, key: str, case: Case, patch: Patch) -> V1Service:
-        service = _service(case)
+    def _let_go(self, key: str, case: Case, step: Step) -> Case:
+        service, record = _service(case), case.record
+        patch = changes.released(service) if step.act is Act.RELEASE else changes.unheld(service)
         with self._cloud.telling(service, "failed to remove load balancer cleanup finalizer"):
-            return self._api.write(key, service, patch)
+            service = self._api.write(key, service, patch)
+        if step.act is Act.RELEASE:
+            record = evolve(_record(case), state=State.RELEASED, version=version_of(service))
+            self._records.put(key, record)
+        return evolve(case, service=service, record=record, over=True)
 
     def _leave(self, key: str, case: Case, step: Step) -> Case:
         log.info(

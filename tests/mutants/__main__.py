@@ -29,6 +29,7 @@ TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
     for controller in ("node", "nodelifecycle", "route", "service")
     for module in ("changes", "reconcile")
 }
+TARGETS["service/decide"] = ("controllers/service/decide.py", ("tests/unit/service/test_decide.py",))
 TARGETS |= {
     name: (f"controllers/runtime/{name}.py", tuple(
         f"tests/unit/runtime/queue/test_workqueue{part}.py" for part in ("", "_model", "_threads", "_metrics")

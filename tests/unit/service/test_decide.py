@@ -59,6 +59,24 @@ def _record(state: State = State.WRITTEN, **fields: Any) -> Record:
     return Record(service=AT_REST, uid="uid-web", state=state, **{**usual, **fields})
 
 
+UNTOLD = _record(**FORMER, pace=evolve(BUSY, told=False))
+RECALLED = Record(
+    service=AT_REST,
+    uid="uid-web",
+    state=State.WRITTEN,
+    spec=WANTED,
+    tried=WANTED,
+    nodes=TARGETS.digest,
+    status=_status(),
+    due=NOW + 1800.0,
+    ensure_due=NOW + 43200.0,
+)
+OTHER_NODES = service(
+    finalizers=[FINALIZER], annotations={APPLIED: str(Note("uid-web", WANTED, "0" * 16))}, ingress=[POINT]
+)
+RECALLED_OTHER = evolve(RECALLED, service=OTHER_NODES, nodes="0" * 16)
+
+
 def _decide(case: Case, present: Targets = TARGETS, schedule: Schedule = SCHEDULE) -> Step:
     return decide(evolve(case, scope=case.scope or SCOPE), present, schedule, NOW)
 
@@ -89,7 +107,7 @@ ROWS = [
     _row("made anew, deleted", service(uid="second"), _record(State.GONE), Act.FORGET),
     _row("nothing there", None, None, Act.REST),
     # ---- not wanted
-    _row("deleted", DELETED, _record(), Act.DELETE),
+    _row("deleted", DELETED, _record(), Act.DELETE, record=evolve(_record(), service=DELETED)),
     _row("of another type", OTHER_TYPE, _record(), Act.DELETE),
     _row("half deleted", DELETED, _record(State.UNSURE), Act.DELETE),
     _row("deletion failed, nothing seen", DELETED, _record(State.UNSEEN), Act.DELETE),
@@ -101,7 +119,7 @@ ROWS = [
     _row("our note, no record", OTHER_TYPE, None, Act.DELETE),
     _row("no claim", service(type="ClusterIP"), None, Act.REST),
     _row("perhaps ours", NOT_OURS, None, Act.LOOK, sweep=False),
-    _row("perhaps ours, and there", NOT_OURS, None, Act.DELETE, {"found": _status()}),
+    _row("perhaps ours, and there", NOT_OURS, None, Act.DELETE, {"found": _status()}, record=Record.blank(NOT_OURS)),
     _row("perhaps ours, none there", NOT_OURS, None, Act.LEAVE, {"found": Sight.NONE}),
     _row("perhaps ours, cannot tell", NOT_OURS, None, Act.LEAVE, {"found": Sight.UNTOLD}),
     _row("perhaps ours, elsewhere", NOT_OURS, None, Act.LEAVE, {"found": Sight.ELSEWHERE}),
@@ -120,14 +138,15 @@ ROWS = [
     _row("changed", AT_REST, _record(**FORMER), Act.ENSURE, sweep=False),
     _row("changed, of another controller", AT_REST, _record(State.ELSEWHERE, **FORMER), Act.ENSURE, sweep=False),
     # ---- changed again and again
-    _row("changed too often", AT_REST, _record(**FORMER, pace=evolve(BUSY, told=False)), Act.WARN),
+    _row("changed too often", AT_REST, UNTOLD, Act.WARN, record=_record(**FORMER, pace=BUSY)),
     _row("changed too often, told", AT_REST, _record(**FORMER, pace=BUSY), Act.REST, after=4.0),
     _row("half built, too often", AT_REST, _record(State.UNSURE, tried="x", pace=BUSY), Act.REST, after=4.0),
     _row("too often, other nodes", AT_REST, _record(**FORMER, pace=BUSY, nodes="old"), Act.UPDATE),
     _row("too often, look is due", AT_REST, _record(**FORMER, pace=BUSY, due=NOW), Act.REST, after=0.0),
     # ---- what a former process left
     _row("a note that may hold", AT_REST, None, Act.LOOK, sweep=False),
-    _row("a note that holds", AT_REST, None, Act.REST, {"found": _status()}, after=1800.0),
+    _row("a note that holds", AT_REST, None, Act.REST, {"found": _status()}, after=1800.0, record=RECALLED),
+    _row("a note that holds, other nodes", OTHER_NODES, None, Act.UPDATE, {"found": _status()}, record=RECALLED_OTHER),
     _row("a note, another address", AT_REST, None, Act.ENSURE, {"found": _status("192.0.2.9")}, sweep=False),
     _row("a note, none there", AT_REST, None, Act.ENSURE, {"found": Sight.NONE}, sweep=False),
     _row("a note, cannot tell", AT_REST, None, Act.ENSURE, {"found": Sight.UNTOLD}, sweep=False),
@@ -198,6 +217,8 @@ ROWS = [
         Act.PUT_BACK,
         missing=Part.NOTE,
     ),
+    _row("finalizer back", AT_REST, _record(held=Pace(count=1, last=NOW - 15.0)), Act.REST, after=900.0),
+    _row("note back after ours", AT_REST, _record(restore_at=math.inf), Act.REST, record=_record(restore_at=math.inf)),
     _row("note back", AT_REST, _record(restore_at=NOW + 5.0), Act.REST, record=_record(), after=900.0),
     _row(
         "note gone, put back once",
