@@ -107,7 +107,7 @@ class TokenFile:
         return token
 
 
-class Loaded:
+class AuthProvider:
     """An `auth-provider` of a kubeconfig (oidc, gcp), which the official client's loader refreshes."""
 
     slow = True

@@ -1,9 +1,15 @@
 """Finds the API server and the credentials: --kubeconfig, --master, or the pod's service account (before stage 1).
 
 The command line's options come in; out goes an `Access`, from which `clients.py` makes every client. The official
-client's loader does the reading of what it reads well (basic auth, auth providers, TLS settings); what it reads once,
-swallows, leaves in temporary files, or reports without a name is read here: token files, exec plugins, inline data,
-missing and contradicting entries.
+client's loader (kubernetes.config) reads the current context: server, TLS settings, basic auth, auth providers. Read
+here, and hidden from it, is what it does otherwise than client-go (row K9):
+
+- `tokenFile`: it reads the file once, and keeps the line break at its end;
+- `exec`: it waits for the plugin without end, and swallows its failure;
+- `as`, `as-uid`, `as-groups`, `as-user-extra`: it ignores them, and so would act with more rights than were given;
+- inline certificates and keys: it writes them to temporary files, which need a writable folder and may stay behind;
+- a server without a scheme: it passes it on as it stands; proxies of the environment: see `proxies.py`;
+- what is missing or contradicts itself: its message names neither the entry nor what there is instead.
 
 Follows https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ and client-go's
 BuildConfigFromFlags: neither $KUBECONFIG nor ~/.kube/config is read unless it is named. As client-go: a `tokenFile`
@@ -36,7 +42,7 @@ from kubernetes.config.incluster_config import (
 )
 from kubernetes.config.kube_config import load_kube_config_from_dict
 
-from controllers.runtime.api.credentials import Fixed, Loaded, Source, TokenFile
+from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.proxies import from_environment, is_local
 from controllers.runtime.api.secretfiles import SecretFile
@@ -222,7 +228,7 @@ class _KubeConfig:
         fixed = str(configuration.api_key.get("BearerToken") or "")
         source: Source
         if "auth-provider" in user:
-            source = Loaded(lambda: str(self._official(document).api_key.get("BearerToken") or ""))
+            source = AuthProvider(lambda: str(self._official(document).api_key.get("BearerToken") or ""))
         elif "tokenFile" in user:
             source = TokenFile(user["tokenFile"], user.get("token", ""))
         elif "exec" in user and not fixed:

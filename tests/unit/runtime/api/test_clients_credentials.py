@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controllers.runtime.api import ClientClosed, CredentialsUnavailable
-from controllers.runtime.api.credentials import Credential, Credentials, Fixed, Loaded, TokenFile
+from controllers.runtime.api.credentials import AuthProvider, Credential, Credentials, Fixed, TokenFile
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from tests.support.clock import FakeClock
@@ -296,8 +296,8 @@ class TestExecPlugin:
 
 def test_a_loader_without_a_token() -> None:
     with pytest.raises(CredentialsUnavailable):
-        Loaded(lambda: "").fetch()
-    assert Loaded(lambda: "Bearer x").fetch().authorization == "Bearer x"
+        AuthProvider(lambda: "").fetch()
+    assert AuthProvider(lambda: "Bearer x").fetch().authorization == "Bearer x"
 
 
 class TestTokenBucket:

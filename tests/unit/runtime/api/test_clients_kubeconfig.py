@@ -16,7 +16,7 @@ from kubernetes.client import CoreV1Api
 from kubernetes.client.configuration import Configuration
 
 from controllers.runtime.api import ClientBuilder, ClientConfigError, kubeconfig
-from controllers.runtime.api.credentials import Fixed, Loaded, TokenFile
+from controllers.runtime.api.credentials import AuthProvider, Fixed, TokenFile
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.kubeconfig import load
 from tests.unit.runtime.loopback import Authority, Server
@@ -153,7 +153,7 @@ class TestKubeConfig:
         provider = {"name": "oidc", "config": {"id-token": f"e30.{payload}.sig"}}
         config["users"][0]["user"] = {"auth-provider": provider}
         source = load(write(config), None, NO_ENV).source
-        assert isinstance(source, Loaded)
+        assert isinstance(source, AuthProvider)
         assert source.fetch().authorization == f"Bearer e30.{payload}.sig"
 
     def test_impersonation(self, config: Config, write: Write) -> None:
