@@ -13,11 +13,13 @@ from controllers.cloudcalls import CloudCallError
 from controllers.nodelifecycle.breaker import Breaker
 from controllers.nodelifecycle.cases import Cases
 from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
+from controllers.nodelifecycle.notices import OwnerNotices
 from controllers.nodelifecycle.options import NodeLifecycleOptions
 from controllers.nodelifecycle.permits import Permits
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
 from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
 from controllers.nodelifecycle.witnesses import Witnesses
+from controllers.nodelifecycle.writer import NodeWriter
 from controllers.runtime.cache import NODES
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
@@ -82,9 +84,10 @@ class NodeLifecycleController:
         batch = cloud.max_batch
         witnesses = Witnesses(options.breaker.witnesses * batch, again=_AGAIN * batch)
         self._cases = cases
+        lister = self._informer.lister
         self._metrics = NodeLifecycleMetrics(metrics, cases, witnesses, breaker, clock, options.unknown_event_after)
         self._permits = Permits(
-            self._informer.lister,
+            lister,
             cases,
             witnesses,
             breaker,
@@ -100,7 +103,7 @@ class NodeLifecycleController:
         successors: WorkQueue[str] = WorkQueue("NodeSuccessor", clock=clock, metrics=metrics, backoff=backoff)
         self._triggers = NodeLifecycleTriggers(
             queue,
-            self._informer.lister,
+            lister,
             cases,
             witnesses,
             cloud.provider_id_prefixes,
@@ -108,21 +111,22 @@ class NodeLifecycleController:
             out_of_service=options.out_of_service_taint,
             clock=clock,
         )
-        self._reconciler = NodeLifecycleReconciler(
-            rest,
-            self._informer.lister,
+        self._notices = OwnerNotices(
+            lister, cloud, self._recorder, cases, self._metrics, clock, unknown_after=options.unknown_event_after
+        )
+        self._writer = NodeWriter(rest, self._recorder, cases, self._triggers.attention, self._metrics, clock)
+        reconciler = NodeLifecycleReconciler(
+            lister,
             cloud,
-            self._recorder,
+            self._writer,
             successors,
             cases,
             witnesses,
             self._permits,
-            self._triggers.attention,
-            self._triggers.call_witnesses,
+            self._triggers,
             Policy(
                 confirmations=options.confirmations,
                 period=options.confirmation_period or period,
-                unknown_after=options.unknown_event_after,
                 out_of_service=options.out_of_service_taint,
             ),
             self._metrics,
@@ -133,8 +137,8 @@ class NodeLifecycleController:
         self._workers = (
             BatchWorker(
                 queue,
-                self._reconciler.fetch,
-                self._reconciler.reconcile,
+                reconciler.fetch,
+                reconciler.reconcile,
                 batching=batching,
                 threads=options.concurrent_node_lifecycle_syncs,
                 failures=failures,
@@ -143,8 +147,8 @@ class NodeLifecycleController:
             ),
             BatchWorker(
                 successors,
-                self._reconciler.fetch_successors,
-                self._reconciler.tell_successor,
+                self._notices.fetch_successors,
+                self._notices.tell_successor,
                 batching=batching,
                 threads=1,
                 failures=failures,
@@ -191,7 +195,7 @@ class NodeLifecycleController:
         self._cases.keep(survey.not_ready)
         calm = not self._cases.lasting_unknowns(self._clock.monotonic(), 0.0)
         self._permits.survey(survey.owned, calm)
-        self._reconciler.tell_unknown()
+        self._notices.tell_unknown()
         if self._options.breaker.enabled:
             self._triggers.call_all_witnesses()
         due = self._triggers.due(survey)

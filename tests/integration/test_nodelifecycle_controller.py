@@ -257,7 +257,7 @@ def test_a_node_that_returned_unseen_is_not_deleted(api: Cluster, cloud: FakeClo
     _join(api, range(2), ready=[1])
     cloud.console.remove_instance("node-0000")
     with lifecycle(api.kubeconfig, cloud) as running:
-        real = running.controller._reconciler._rest  # to come between the judgement and the DELETE
+        real = running.controller._writer._rest  # to come between the judgement and the DELETE
         deletes: list[Any] = []
 
         class Between:
@@ -270,7 +270,7 @@ def test_a_node_that_returned_unseen_is_not_deleted(api: Cluster, cloud: FakeClo
             def get(self, path: str, **more: Any) -> Any:
                 return real.get(path, **more)
 
-        running.controller._reconciler._rest = Between()  # type: ignore[assignment]  # a stand-in
+        running.controller._writer._rest = Between()  # type: ignore[assignment]  # a stand-in
         eventually(lambda: deletes)
         # A marker: whatever else was to be done about the first node would come before it, or in the sweeps after it.
         cloud.console.set_shutdown("node-0002")

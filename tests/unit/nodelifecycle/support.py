@@ -15,10 +15,12 @@ from controllers.nodelifecycle import BreakerOptions
 from controllers.nodelifecycle.breaker import Breaker
 from controllers.nodelifecycle.cases import Cases
 from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
+from controllers.nodelifecycle.notices import OwnerNotices
 from controllers.nodelifecycle.permits import Permits
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
 from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
 from controllers.nodelifecycle.witnesses import Witnesses
+from controllers.nodelifecycle.writer import NodeWriter
 from controllers.runtime.api import ApiError, Conflict, NotFound
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Result, WorkQueue
@@ -232,20 +234,32 @@ class Bench:
             self.clock,
             alarm_after=60.0,
         )
-        self.reconciler = NodeLifecycleReconciler(
-            cast(Any, self.server),
+        self.notices = OwnerNotices(
             cast(Any, self.lister),
             cast(Any, self.cloud),
             cast(Any, self.recorder),
+            self.cases,
+            self.own_metrics,
+            self.clock,
+            unknown_after=unknown_after,
+        )
+        self.reconciler = NodeLifecycleReconciler(
+            cast(Any, self.lister),
+            cast(Any, self.cloud),
+            NodeWriter(
+                cast(Any, self.server),
+                cast(Any, self.recorder),
+                self.cases,
+                self.triggers.attention,
+                self.own_metrics,
+                self.clock,
+            ),
             self.successors,
             self.cases,
             self.witnesses,
             self.permits,
-            self.triggers.attention,
-            self.triggers.call_witnesses,
-            Policy(
-                confirmations=confirmations, period=PERIOD, unknown_after=unknown_after, out_of_service=out_of_service
-            ),
+            self.triggers,
+            Policy(confirmations=confirmations, period=PERIOD, out_of_service=out_of_service),
             self.own_metrics,
             self.clock,
         )
@@ -313,7 +327,7 @@ class Bench:
         survey = self.triggers.survey()
         self.cases.keep(survey.not_ready)
         self.permits.survey(survey.owned, not self.cases.lasting_unknowns(self.clock.monotonic(), 0.0))
-        self.reconciler.tell_unknown()
+        self.notices.tell_unknown()
         if self.breaker.options.enabled:
             self.triggers.call_all_witnesses()
         due = self.triggers.due(survey)

@@ -433,8 +433,8 @@ def test_no_other_instance_is_no_event(found: InstanceMetadata | Exception) -> N
 def _ask_successor(bench: Bench, name: str) -> None:
     assert bench.successors.get(timeout=0) == name
     answers: dict[str, Any] = {}
-    bench.reconciler.fetch_successors([name], answers.__setitem__)
-    bench.reconciler.tell_successor(name, answers[name])
+    bench.notices.fetch_successors([name], answers.__setitem__)
+    bench.notices.tell_successor(name, answers[name])
     bench.successors.done(name)
 
 
