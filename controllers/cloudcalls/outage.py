@@ -2,7 +2,8 @@
 
 The gateway reports how its calls ended; the settlers (stage 4) report the keys that wait because a call failed. An
 outage is a run of failed calls without one answer between. While it lasts, one key at a time is a scout and comes back
-soon, although its back-off has grown; the first answer ends the back-off of the others. They come back gently: a few,
+soon, although its back-off has grown; of the others so few try again each second that a thousand of them are no storm,
+and the first answer ends their wait. They come back gently: a few,
 two more for every further answer, and one more for each that is done, as not every key has a question to the cloud. So
 a cloud that has just returned is asked as fast as it answers, within the gateway's own limits. Without this, keys would
 wait for up to a minute after the cloud's return.
@@ -40,6 +41,8 @@ _RUN = 3  # failed calls in a row that make an outage
 _SCOUT = 5.0  # seconds between two scouts, at first
 _SCOUT_SHARE = 1 / 12  # later so much of the outage's age
 _SCOUT_LONGEST = 60.0
+_TRIES = 10.0  # keys per second that try again during an outage, all together
+_LONGEST = 60.0  # seconds that one of them waits for that at most
 _FIRST = 8  # keys that the first answer brings back
 _EACH = 2  # and each further one
 _AFTER = 30.0  # seconds after an outage in which a failure may still be one of it
@@ -116,9 +119,16 @@ class Outage:
 
     # ---- by the settlers
 
+    def least_wait(self, error: Exception) -> float:
+        """Seconds that the work which failed with this waits at least: longer, the more of it waits for the cloud."""
+        if not self._calls or not _is_unanswered(error):
+            return 0.0
+        with self._lock:
+            return min(len(self._waiting) / _TRIES, _LONGEST) if self._is_on() else 0.0
+
     def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
         """The work known as `token` failed; returns the seconds after which it is wanted back as a scout."""
-        unanswered = isinstance(error, CloudProviderError | CloudCallError | Parked) and outcome_of(error) in FAILED
+        unanswered = _is_unanswered(error)
         now = self._clock.monotonic()
         pause: float | None = None
         back: list[Callable[[], object]] = []
@@ -175,3 +185,7 @@ class Outage:
             return []
         self._back.discard(token)
         return self._next(1)
+
+
+def _is_unanswered(error: Exception) -> bool:
+    return isinstance(error, CloudProviderError | CloudCallError | Parked) and outcome_of(error) in FAILED

@@ -27,7 +27,7 @@ _new = object.__new__
 _set = object.__setattr__
 _PLAIN = frozenset({str, type(None), bool, int, float, datetime})
 """Immutable, and most of what models hold: told apart first, by class."""
-_CHECKED = 128
+_CHECKED = 32
 
 
 def private_copy(value: Any) -> Any:
@@ -136,9 +136,11 @@ class Snapshots:
         self._limit = limit
         self._on_mutation = on_mutation
         self._lock = threading.Lock()
+        self._list_lock = threading.RLock()  # lists may hold lists
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._longest = 0  # of the lists lent
         self._next = 0  # where the next part of a long list to be compared begins
+        self._lent: dict[int, _Kept] = {}  # of the last list, by the identity of the originals
         self._caught: set[str] = set()  # methods that changed an argument before
 
     def __len__(self) -> int:
@@ -163,6 +165,7 @@ class Snapshots:
             if same(original, copy):
                 continue
             self._caught.add(method)
+            self._lent = {}
             metadata = getattr(original, "metadata", None)
             uid = getattr(metadata, "uid", None) or ""
             with self._lock:
@@ -177,36 +180,70 @@ class Snapshots:
         if kind is str or arg is None or kind is bytes:
             return arg
         if kind is list or kind is tuple:
-            self._longest = max(self._longest, len(arg))
-            return [self._lend_one(item, pairs) for item in arg]
-        if isinstance(arg, BaseModel):
-            metadata = getattr(arg, "metadata", None)
-            uid, revision = getattr(metadata, "uid", None), getattr(metadata, "resource_version", None)
-            if uid and revision:
-                original, copy = self._shared(arg, uid, revision)
-                pairs.append((original, copy))
-                return copy
-        copy = private_copy(arg)
-        if copy is not arg:
-            pairs.append((arg, copy))
-        return copy
-
-    def _shared(self, arg: Any, uid: str, revision: str) -> tuple[Any, Any]:
+            return self._lend_list(arg, pairs)
         with self._lock:
-            kept = self._kept.get(uid)
-            if kept is not None and kept.revision == revision:
-                original = kept.original()
-                if original is not None:
-                    self._kept.move_to_end(uid)
-                    return original, kept.copy
-        copy = private_copy(arg)  # without the lock; two threads may both do it, and the later copy is kept
+            found = self._find(arg)
+        return self._lend_copy(arg, found, pairs)
+
+    def _lend_list(self, items: Sequence[Any], pairs: list[tuple[Any, Any]]) -> list[Any]:
+        """Copies of thousands of nodes, of which few have changed since the last call.
+
+        One thread at a time: thirty calls that build load balancers come together, and need the same copies.
+        """
+        copies = []
+        with self._list_lock:
+            self._longest = max(self._longest, len(items))
+            known, lent = self._lent, {}
+            for item in items:
+                kept = known.get(id(item))
+                if kept is not None and kept.original() is item:
+                    copy = kept.copy
+                    pairs.append((item, copy))
+                else:
+                    copy = self._lend_one(item, pairs)
+                    kept = self._kept.get(getattr(getattr(item, "metadata", None), "uid", None) or "")
+                if kept is not None and kept.copy is copy:
+                    lent[id(item)] = kept
+                copies.append(copy)
+            if len(items) > 1:
+                self._lent = lent
+        return copies
+
+    def _find(self, arg: Any) -> tuple[Any, Any] | None:
+        """(original, copy), where a copy of this revision is kept. With the lock held."""
+        metadata: Any = getattr(arg, "metadata", None)
+        uid: str = getattr(metadata, "uid", None) or ""
+        kept = self._kept.get(uid)
+        if kept is None or kept.revision != metadata.resource_version:
+            return None
+        original = kept.original()
+        if original is None:
+            return None
+        self._kept.move_to_end(uid)
+        return original, kept.copy
+
+    def _lend_copy(self, arg: Any, found: tuple[Any, Any] | None, pairs: list[tuple[Any, Any]]) -> Any:
+        if found is None:
+            copy = private_copy(arg)  # without the lock; two threads may both do it, and the later copy is kept
+            if copy is arg:
+                return arg
+            found = arg, copy
+            if isinstance(arg, BaseModel):
+                self._keep(arg, copy)
+        pairs.append(found)
+        return found[1]
+
+    def _keep(self, arg: Any, copy: Any) -> None:
+        metadata = getattr(arg, "metadata", None)
+        uid, revision = getattr(metadata, "uid", None), getattr(metadata, "resource_version", None)
+        if not uid or not revision:
+            return
         made = _Kept(revision, weakref.ref(arg, lambda ref: self._forget(uid, ref)), copy)
         with self._lock:
             self._kept[uid] = made
             self._kept.move_to_end(uid)
             if len(self._kept) > self._limit + self._longest:
                 self._kept.popitem(last=False)
-        return arg, copy
 
     def _forget(self, uid: str, original: weakref.ref[Any]) -> None:
         # Called by the garbage collector, in whatever thread it runs, perhaps one that holds the lock: no locking here.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
@@ -44,6 +45,18 @@ class Targets:
         return digest == self.digest or digest in self.good_enough
 
 
+@frozen(eq=False)
+class _Judged:
+    """A revision of a node, and all of it that counts here: worked out once, as every change of any node asks again."""
+
+    node: V1Node
+    key: str
+    eligible: bool
+    leaving: bool
+    ready: bool
+    line: str
+
+
 class TargetSet:
     """The present targets, worked out anew only after `invalidate`. Thread-safe."""
 
@@ -53,12 +66,15 @@ class TargetSet:
         self._lock = threading.Lock()
         self._present: Targets | None = None
         self._former: frozenset[str] = frozenset()
+        self._judged: dict[int, _Judged] = {}  # by the identity of the node, which is kept alive here
 
     def current(self) -> Targets:
         """What the cache shows."""
         with self._lock:
             if self._present is None:
-                found = targets(self._lister.list(), self._ready_only)
+                nodes, known = self._lister.list(), self._judged
+                self._judged = {id(node): known.get(id(node)) or _judge(node) for node in nodes}
+                found = _targets(self._judged.values(), self._ready_only)
                 self._present = evolve(found, good_enough=found.good_enough | self._former)
             return self._present
 
@@ -89,12 +105,20 @@ class TargetSet:
 def targets(nodes: Iterable[V1Node], ready_only: bool) -> Targets:
     """The targets among these nodes. With `ready_only`, the ready ones; all, should none be ready: a control plane that
     lost sight of the kubelets must not empty every load balancer."""
-    eligible = sorted((node for node in nodes if is_eligible(node)), key=key_of)
-    found = _chosen([node for node in eligible if not is_leaving(node)], ready_only)
-    digest = _digest(found)
+    return _targets(map(_judge, nodes), ready_only)
+
+
+def _judge(node: V1Node) -> _Judged:
+    return _Judged(node, key_of(node), is_eligible(node), is_leaving(node), is_ready(node), describe(node))
+
+
+def _targets(judged: Iterable[_Judged], ready_only: bool) -> Targets:
+    eligible = sorted((one for one in judged if one.eligible), key=attrgetter("key"))
+    found = _chosen([one for one in eligible if not one.leaving], ready_only)
+    nodes, digest = tuple(one.node for one in found), _digest(found)
     if len(found) == len(eligible):
-        return Targets(tuple(found), digest)
-    return Targets(tuple(found), digest, frozenset({_digest(_chosen(eligible, ready_only))} - {digest}))
+        return Targets(nodes, digest)
+    return Targets(nodes, digest, frozenset({_digest(_chosen(eligible, ready_only))} - {digest}))
 
 
 NO_TARGETS: Final = "none"
@@ -121,12 +145,12 @@ def is_target(node: V1Node) -> bool:
     return is_eligible(node) and not is_leaving(node)
 
 
-def _chosen(found: list[V1Node], ready_only: bool) -> list[V1Node]:
-    return [node for node in found if is_ready(node)] or found if ready_only else found
+def _chosen(found: list[_Judged], ready_only: bool) -> list[_Judged]:
+    return [one for one in found if one.ready] or found if ready_only else found
 
 
-def _digest(found: list[V1Node]) -> str:
-    return hashlib.sha256("\n".join(map(describe, found)).encode()).hexdigest()[:16] if found else NO_TARGETS
+def _digest(found: list[_Judged]) -> str:
+    return hashlib.sha256("\n".join([one.line for one in found]).encode()).hexdigest()[:16] if found else NO_TARGETS
 
 
 def describe(node: V1Node) -> str:

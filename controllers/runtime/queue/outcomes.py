@@ -103,6 +103,9 @@ class Aborted(Exception):
 class Recall(Protocol):
     """Whoever knows when a key that failed may come back before its time: the cloud answers again, say."""
 
+    def least_wait(self, error: Exception) -> float:
+        """Seconds that a key which fails with this waits at least, as too many others try the same in vain; often 0."""
+
     def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
         """The work known as `token` failed and waits for its back-off, which `bring_back()` ends.
 
@@ -262,7 +265,7 @@ class Settler(Generic[K]):
 
     def _back_off(self, key: K, error: Exception) -> float:
         """Requeue the key, and return the seconds until it can run."""
-        self._queue.add_rate_limited(key)
+        self._queue.add_rate_limited(key, least=0.0 if self._recall is None else self._recall.least_wait(error))
         self._stranded.add(key, error)
         if self._recall is not None:
             soon = self._recall.failed((self._name, key), error, partial(self._queue.hasten, key))

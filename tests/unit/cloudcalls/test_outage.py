@@ -7,6 +7,9 @@ import pytest
 from cloudprovider import CloudProviderError, InstanceNotFound, Throttled
 from controllers.cloudcalls import CallFailed
 from controllers.cloudcalls.outage import Outage
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.queue import WorkQueue
+from controllers.runtime.queue.outcomes import Settler
 from tests.support.clock import FakeClock
 from tests.unit.cloudcalls.support import Provider, world
 
@@ -89,6 +92,40 @@ def test_while_it_lasts_one_key_at_a_time_comes_back_soon(bench: Bench) -> None:
     assert 10 <= scouts <= 13
     bench.clock.advance(3600.0)
     assert bench.outage.failed("node/0", DOWN, list) == 60.0
+
+
+def test_the_more_wait_the_longer_each_waits_so_that_few_try_in_vain(bench: Bench) -> None:
+    assert bench.outage.least_wait(DOWN) == 0.0
+    bench.fail(*keys(20))
+    assert bench.outage.least_wait(DOWN) == 2.0
+    assert bench.outage.least_wait(Throttled()) == bench.outage.least_wait(OSError("the API server")) == 0.0
+    bench.fail(*keys(2000))
+    assert bench.outage.least_wait(DOWN) == 60.0
+    bench.outage.call_answered()
+    assert bench.outage.least_wait(DOWN) == 0.0
+
+
+def test_a_thousand_keys_are_no_storm(bench: Bench) -> None:
+    """They back off from 5 ms, yet within a minute they are tried two or three times each, not fourteen."""
+    metrics = Metrics()
+    queue: WorkQueue[str] = WorkQueue("Nodes", clock=bench.clock, metrics=metrics, floor=1.0)
+    settler = Settler(queue, on_error=None, metrics=metrics, clock=bench.clock, recall=bench.outage)
+    for key in keys(1000):
+        queue.add(key)
+    tries = 0
+    while bench.clock.monotonic() < 1060.0:
+        while (node := queue.get(timeout=0.0)) is not None:
+            tries += 1
+            bench.outage.call_failed(node, "down")
+            settler.settle(node, DOWN)
+        bench.clock.advance(0.5)
+    assert tries < 3500
+    bench.outage.call_answered(items=1000)
+    bench.clock.advance(1.0)  # the least time between two runs of one key
+    back = 0
+    while queue.get(timeout=0.0) is not None:
+        back += 1
+    assert back == 1000
 
 
 def test_a_service_that_the_cloud_refuses_is_no_outage(bench: Bench) -> None:

@@ -238,15 +238,30 @@ def test_long_lists_are_compared_in_parts_and_whole_once_a_method_was_caught() -
             loan.args[0][index].metadata.labels["a"] = "vendor"
         snapshots.settle("ensure_load_balancer", loan)
 
-    call(270)
+    call(70)
     assert snapshots.reports == []
     call()
     assert snapshots.reports == []
     call()
-    assert snapshots.reports == [("ensure_load_balancer", "V1Node n270")], "the third part holds it"
+    assert snapshots.reports == [("ensure_load_balancer", "V1Node n70")], "the third part holds it"
     call(1, 299)
     assert len(snapshots.reports) == 3
     assert snapshots.lend((many,)).args[0][299].metadata.labels == {"a": "b"}
+
+
+def test_of_a_list_only_what_changed_is_copied_anew() -> None:
+    snapshots, many = Watched(), [node(f"n{i}", labels={"a": "b"}) for i in range(5)]
+    first = snapshots.lend((many,)).args[0]
+    changed = [*many[:4], node("n4", revision="2", labels={"a": "c"})]
+    loan = snapshots.lend((changed,))
+    second = loan.args[0]
+    assert second == changed
+    assert [a is b for a, b in zip(first, second, strict=True)] == [True] * 4 + [False]
+    second[0].metadata.labels["a"] = "vendor"
+    snapshots.settle("ensure_load_balancer", loan)
+    third = snapshots.lend((changed,)).args[0]
+    assert third == changed
+    assert third[0] is not second[0]
 
 
 def test_lending_from_many_threads_gives_equal_copies() -> None:
