@@ -9,7 +9,7 @@ from controllers.cloudcalls import CallFailed
 from controllers.cloudcalls.outage import Outage
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
-from controllers.runtime.queue.outcomes import Settler
+from controllers.runtime.queue.outcomes import FailureHandling, Settler
 from tests.support.clock import FakeClock
 from tests.unit.cloudcalls.support import Provider, world
 
@@ -109,7 +109,7 @@ def test_a_thousand_keys_are_no_storm(bench: Bench) -> None:
     """They back off from 5 ms, yet within a minute they are tried two or three times each, not fourteen."""
     metrics = Metrics()
     queue: WorkQueue[str] = WorkQueue("Nodes", clock=bench.clock, metrics=metrics, floor=1.0)
-    settler = Settler(queue, on_error=None, metrics=metrics, clock=bench.clock, recall=bench.outage)
+    settler = Settler(queue, FailureHandling(recall=bench.outage), metrics=metrics, clock=bench.clock)
     for key in keys(1000):
         queue.add(key)
     tries = 0
