@@ -113,7 +113,7 @@ def test_no_reconcile_requeues_its_own_key() -> None:
     """It returns a Result. Who else has a key run after a delay is named here, with what for."""
     allowed = {
         "runtime/queue/outcomes.py",
-        "route/reconcile.py",  # a node's key asks for the list of all routes
+        "route/listing.py",  # a node's key asks for the list of all routes
         "service/nodesync.py",  # a change of nodes is an event
     }
     root = Path(controllers.__file__).parent
