@@ -1,9 +1,9 @@
 """The gateway to the cloud (stage 5, cloud call): the only caller of vendor code.
 
-Controllers hold a :class:`CloudCalls` (`facade`). Behind it: `gateway`, `pool` and `jobs` (threads, deadlines, parked
-keys), `limits` (rate and priorities), `fetch`, `batching`, `answercache` and `instances` (questions about nodes),
-`validate` and `snapshots` (what passes in and out), `capabilities` (typed wrappers), `errors` (what a call can end in),
-`metrics`, `options`.
+Controllers hold a :class:`CloudCalls` (`facade`). Behind it: `gateway`, `pool`, `vendorthread` and `jobs` (deadlines,
+parked keys), `limits` (rate and priorities), `fetch`, `batching`, `answercache` and `instances` (questions about
+nodes), `validate` and `snapshots` (what passes in and out), `capabilities` (typed wrappers), `errors` (what a call can
+end in), `metrics`, `options`.
 """
 
 from typing import TYPE_CHECKING

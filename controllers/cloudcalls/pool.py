@@ -25,6 +25,7 @@ from controllers.cloudcalls.errors import OVERDUE, CallFailed, CallsClosed
 from controllers.cloudcalls.jobs import Job, JobState
 from controllers.cloudcalls.limits import Limits
 from controllers.cloudcalls.turns import Turns
+from controllers.cloudcalls.vendorthread import VendorThread
 from controllers.runtime.clock import Clock
 from controllers.runtime.queue import retry_after_of
 
@@ -74,7 +75,7 @@ class VendorPool:
         self._overdue: set[Job] = set()
         self._excess: set[Job] = set()  # overdue jobs that keep their slot
         self._parked: dict[str, list[Job]] = {}
-        self._idle: list[_VendorThread] = []  # the last to come is the first to go, so that those below may end
+        self._idle: list[VendorThread] = []  # the last to come is the first to go, so that those below may end
         self._threads = 0
         self._fatal = ""
         self._closed = False
@@ -214,8 +215,9 @@ class VendorPool:
             if self._idle:
                 self._idle.pop().hand(job)
                 continue
+            name = f"cloud-{self._name}-{next(self._order)}"
             try:
-                _VendorThread(self, self._lock, job, f"cloud-{self._name}-{next(self._order)}").start()
+                VendorThread(self.run, self.await_job, self._lock, job, name).start()
                 self._threads += 1
             except RuntimeError as error:  # the system has no thread left; the jobs that run will be followed by others
                 self._free(job)
@@ -287,7 +289,7 @@ class VendorPool:
         job.error = CallsClosed(f"the program is stopping; the provider's {job.method} was not called")
         job.inbox.put(job)
 
-    def run(self, thread: _VendorThread, job: Job) -> Job | None:
+    def run(self, thread: VendorThread, job: Job) -> Job | None:
         """In a vendor thread: run the job, and return the next one; None when the thread is to wait or to end.
 
         Without the lock.
@@ -323,7 +325,7 @@ class VendorPool:
             until.set_result(None)
         return following
 
-    def await_job(self, thread: _VendorThread) -> Job | None:
+    def await_job(self, thread: VendorThread) -> Job | None:
         """In an idle vendor thread: wait for the next job; None when the thread is to end. Without the lock."""
         with self._lock:
             until = self._clock.monotonic() + IDLE_SECONDS
@@ -351,7 +353,7 @@ class VendorPool:
                 del self._parked[job.key]
         return job.until
 
-    def _rest(self, thread: _VendorThread) -> None:
+    def _rest(self, thread: VendorThread) -> None:
         """Nothing to do: keep the thread for the next job, unless there are enough (its place was filled while it was
         lost) or the pool is closed."""
         if self._closed or self._busy + len(self._idle) >= self._concurrency:
@@ -359,42 +361,3 @@ class VendorPool:
             thread.leave()
         else:
             self._idle.append(thread)
-
-
-class _VendorThread(threading.Thread):
-    """Runs jobs one after the other. A daemon: code that never returns must not keep the process alive."""
-
-    def __init__(self, pool: VendorPool, lock: threading.Lock, job: Job, name: str) -> None:
-        super().__init__(name=name, daemon=True)
-        self.turn = threading.Condition(lock)  # something was handed over; the lock is the pool's
-        self._pool = pool
-        self._job: Job | None = job
-        self._leaving = False
-
-    def hand(self, job: Job) -> None:
-        """Give the idle thread its next job. As the next three with the pool's lock."""
-        self._job = job
-        self.turn.notify()
-
-    def leave(self) -> None:
-        """End, after the present job if there is one."""
-        self._leaving = True
-        self.turn.notify()
-
-    def called(self) -> bool:
-        """Whether it is to do something else than to wait."""
-        return self._leaving or self._job is not None
-
-    def take(self) -> Job | None:
-        """What was handed over; None when it is to end."""
-        job, self._job = self._job, None
-        return job
-
-    def run(self) -> None:
-        job = self._job
-        self._job = None
-        while job is not None:
-            following = self._pool.run(self, job)
-            del job  # an idle thread holds on to nothing of its last call
-            job = self._pool.await_job(self) if following is None else following
-            del following

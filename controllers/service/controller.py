@@ -86,7 +86,7 @@ class ServiceController:
         )
         node_queue: WorkQueue[str] = WorkQueue("node", clock=clock, metrics=metrics)
         records = Records()
-        measures = ServiceMetrics(metrics, records)
+        own_metrics = ServiceMetrics(metrics, records)
         self._addresses = AddressWatch(metrics, self._services.lister, clock)
         targets = TargetSet(self._nodes.lister, options.ready_nodes_only)
         sync = NodeSync(
@@ -96,7 +96,7 @@ class ServiceController:
             targets,
             window=Window(options.node_sync_window, max(options.node_sync_window, options.node_sync_longest)),
             priority=REFRESH,
-            latency=measures.nodesync_latency,
+            latency=own_metrics.nodesync_latency,
             clock=clock,
         )
         self._service_triggers = ServiceTriggers(queue, records)
@@ -109,7 +109,7 @@ class ServiceController:
             self._services.lister,
             records,
             targets.current,
-            Executor(api, side, targets.current, records, self._recorder, measures, schedule, clock),
+            Executor(api, side, targets.current, records, self._recorder, own_metrics, schedule, clock),
             sync,
             lambda: Scope(options.cluster_name, self._identity.get(), balancers.revision()),
             schedule,
@@ -134,7 +134,7 @@ class ServiceController:
                 balancers,
                 self._recorder,
                 options.cluster_name,
-                measures,
+                own_metrics,
                 min(period, _CONFIRM_AFTER),
             )
             self._periodic = (Periodic("orphan-report", period, report.search),)

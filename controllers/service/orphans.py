@@ -46,14 +46,14 @@ class OrphanReport:
         balancers: LoadBalancerCalls,
         recorder: EventRecorder,
         cluster_name: str,
-        measures: ServiceMetrics,
+        metrics: ServiceMetrics,
         confirm_after: float,
     ) -> None:
         self._lister = lister
         self._balancers = balancers
         self._recorder = recorder
         self._cluster = cluster_name
-        self._measures = measures
+        self._metrics = metrics
         self._confirm_after = confirm_after
         self._suspects: frozenset[OwnedLoadBalancer] = frozenset()
         self._told: frozenset[OwnedLoadBalancer] = frozenset()
@@ -67,14 +67,14 @@ class OrphanReport:
         try:
             owned = self._balancers.owned(self._cluster)
         except (CloudProviderError, CloudCallError, Parked) as error:
-            self._measures.orphan_errors.inc()
+            self._metrics.orphan_errors.inc()
             log.warning("searching for load balancers without a Service failed: %s: %s", type(error).__name__, error)
             return self._confirm_after
         services = self._lister.list()
         found = frozenset(orphans(owned, services))
         confirmed = found & self._suspects
         self._suspects = found
-        self._measures.orphans.set(len(confirmed))
+        self._metrics.orphans.set(len(confirmed))
         if confirmed - self._told:
             self._tell(sorted(confirmed, key=lambda orphan: orphan.name))
         elif self._told and not confirmed:
