@@ -3,7 +3,8 @@
 Comes in: flags and files that say where the server is and who we are (`kubeconfig.py`, `credentials.py`, `tls.py`).
 Goes out: clients, one for each identity (`clients.py`), whose requests go over kept connections (`transport.py`),
 streams of lines for watches (`linestream.py`), one exception for each meaning of "no" (`errors.py`), and the word
-whether the server answers at all (`reachability.py`).
+whether the server answers at all (`reachability.py`). One connection, with its TLS, proxies and deadlines, is a package
+of its own, `wire/`.
 
 Read first: `clients.py`, `restclient.py`, `transport.py`. Imports no other wing.
 """

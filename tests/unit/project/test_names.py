@@ -72,9 +72,12 @@ def at(path: Path, number: int, name: str) -> str:
 def stands(name: str, path: Path, line: str) -> bool:
     """Whether a file of that name is there, seen from this file's folder, one above it, or beside one in the line.
 
-    A test is in the folder of what it tests, too: tests/unit/service in controllers/service.
+    Pages may leave `controllers/` out. A test is in the folder of what it tests, too: tests/unit/service in
+    controllers/service.
     """
     folders = [folder for folder in path.parents if folder.is_relative_to(ROOT)]
+    if path.suffix == ".md":
+        folders.append(ROOT / "controllers")
     if path.is_relative_to(UNIT):
         folders.append(ROOT / "controllers" / path.relative_to(UNIT).parent)
     folders += [(folder / other).parent for other in FILE.findall(line) if "/" in other for folder in folders]
