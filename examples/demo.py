@@ -1,4 +1,4 @@
-"""`make run`: a cluster whose nodes are initialised before your eyes, by the real manager.
+"""`make run`: shows the real manager initialise the nodes of a cluster.
 
 An embedded API server plays the cluster, nodes join it over a few seconds, each with the taint that keeps work off a
 node until its cloud has been asked. The manager runs as its own process with the fake cloud. With `--kubeconfig` it

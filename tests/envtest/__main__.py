@@ -1,4 +1,4 @@
-"""``python -m tests.envtest``: have kube-apiserver and etcd ready, or say aloud why the real tier will be skipped."""
+"""``python -m tests.envtest``: have kube-apiserver and etcd ready, or say why the tests over it will be skipped."""
 
 import os
 import sys

@@ -1,7 +1,7 @@
 """The two API servers that every integration test runs against: the embedded one and the real kube-apiserver.
 
 ``api`` is parametrised over both and hands the test an empty cluster. The real server is started once per worker
-process (all its tests share one worker); where it cannot be had the tests are skipped aloud, or fail where
+process (all its tests share one worker); where it cannot be had the tests are skipped with a message, or fail where
 ``REQUIRE_REAL_API_SERVER`` is set, as CI does.
 """
 
