@@ -30,7 +30,7 @@ from tests.support.waiting import eventually
 
 @attrs.frozen(kw_only=True)
 class ToyOptions:
-    """What would be `controllers/toy/options.py`."""
+    """What would be the `options.py` of its folder."""
 
     greeting: str = option("hello", STRING, "toy-greeting", "toy-controller", "What nodes are told.", check=not_empty)
     concurrent_syncs: int = option(
@@ -40,7 +40,7 @@ class ToyOptions:
 
 
 class ToyController:
-    """What would be `controllers/toy/`: greets each Node once with an Event, and counts."""
+    """What would be its folder: greets each Node once with an Event, and counts."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ ENTRY = ControllerEntry(
         Rule(resource="events", verbs=("create", "patch"), consequence="no Event greets", namespace="default"),
     ),
 )
-"""What would be `controllers/app/toy.py`."""
+"""What would be its file in `controllers/app/`."""
 LONGER = (*CATALOG, ENTRY)
 """What would be the line in `controllers/app/catalog.py`."""
 FLAGS = ("--cloud-provider=fake", "--leader-elect=false", "--controllers=toy")
