@@ -43,7 +43,7 @@ def test_a_clouds_error_reaches_events_log_and_health_without_secrets(
     )
     [event, *_] = eventually(lambda: api.events_of("node-0000"), 90, lambda: process.log)
     assert event["reason"] == "FailedToInitializeNode"
-    assert "login at https://<redacted>@cloud.example failed, sent *** and Bearer ***\\nE1121" in event["message"]
+    assert "login at https://<redacted>@cloud.example failed, sent *** and Bearer *** E1121" in event["message"]
     assert len(event["message"]) <= 1024
     assert event["message"].isprintable()
     eventually(lambda: "attempt 2" in process.log or "Traceback" in process.log, 90, lambda: process.log)
