@@ -2,7 +2,7 @@
 
 The identity is part of what is remembered on every Service. A guess that turns out wrong would have every load balancer
 ensured anew, now and once more at the next start. So whatever is no answer is asked again, with back-off: by one
-reconcile at a time, while the others wait.
+reconcile at a time, while the others wait: a moment for its answer, then without a worker.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from controllers.runtime.api import ApiError
+from controllers.runtime.clock import wait_for
 from controllers.service.cloudside import TooEarly
 from controllers.service.pacing import doubled
 
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _FIRST: Final = 1.0
 _LONGEST: Final = 30.0
+_MOMENT: Final = 0.25  # an answer takes milliseconds; at a start all workers come at once
 
 
 class ClusterIdentity:
@@ -35,6 +37,7 @@ class ClusterIdentity:
         self._ask = ask
         self._clock = clock
         self._lock = threading.Lock()
+        self._asked = threading.Condition(self._lock)
         self._known: str | None = None
         self._asking = False
         self._failures = 0
@@ -44,6 +47,8 @@ class ClusterIdentity:
     def get(self) -> str:
         """The identity; "" where it may not be read. Raises TooEarly while the answer is awaited."""
         with self._lock:
+            if self._asking:
+                wait_for(self._clock, self._asked, lambda: not self._asking, _MOMENT)
             if self._known is not None:
                 return self._known
             left = self._next - self._clock.monotonic()
@@ -52,13 +57,14 @@ class ClusterIdentity:
             self._asking = True
         try:
             known = self._ask() or ""
+            with self._lock:
+                self._known, self._error = known, ""
         except ApiError as error:
             raise TooEarly(self._failed(error)) from error
         finally:
             with self._lock:
                 self._asking = False
-        with self._lock:
-            self._known, self._error = known, ""
+                self._asked.notify_all()
         if self._failures:
             log.info("the namespace kube-system was read; load balancers are now built and changed")
         return known

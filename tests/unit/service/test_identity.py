@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -62,17 +65,46 @@ def test_that_it_may_not_be_read_is_an_answer() -> None:
     assert bench.cloud.count("ensure") == 1
 
 
-@pytest.mark.row("S21")
-def test_one_asks_while_others_come_back_later() -> None:
-    clock = FakeClock()
-    asked: list[int] = []
+class Asked:
+    """Somebody asks, and gets the answer when it is given; somebody else comes meanwhile."""
 
-    def ask() -> str | None:
-        asked.append(1)
-        with pytest.raises(TooEarly):
-            identity.get()
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.number = 0
+        self.begun, self.answer = threading.Event(), threading.Event()
+        self.identity = ClusterIdentity(self._ask, self.clock)
+        self.pool = ThreadPoolExecutor(2)
+        self.first = self.pool.submit(self.identity.get)
+        assert self.begun.wait(10)
+        self.other = self.pool.submit(self.identity.get)
+        self.clock.wait_for_waiters()
+
+    def _ask(self) -> str | None:
+        self.number += 1
+        self.begun.set()
+        assert self.answer.wait(10)
         return "cluster-1"
 
-    identity = ClusterIdentity(ask, clock)
-    assert identity.get() == identity.get() == "cluster-1"
-    assert len(asked) == 1
+
+@pytest.fixture
+def asked() -> Iterator[Asked]:
+    asked = Asked()
+    yield asked
+    asked.answer.set()
+    asked.pool.shutdown()
+
+
+@pytest.mark.row("S21")
+def test_who_comes_while_one_asks_waits_a_moment_for_its_answer(asked: Asked) -> None:
+    """At a start all workers come at once: each second that they come back later is one without a load balancer."""
+    asked.answer.set()
+    assert asked.first.result(10) == asked.other.result(10) == "cluster-1"
+    assert asked.number == 1
+
+
+@pytest.mark.row("S21")
+def test_but_an_answer_that_does_not_come_holds_one_worker_only(asked: Asked) -> None:
+    asked.clock.advance(0.25)
+    with pytest.raises(TooEarly):
+        asked.other.result(10)
+    assert asked.number == 1
