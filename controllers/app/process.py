@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 RELEASE = signal.SIGUSR1
-"""An operator's word that what is held back may go: whoever may signal our process may do all that we may."""
+"""Releases the deletions that are held back: whoever may signal our process may do all that we may."""
 
 GRACE = 5.0
 """Seconds beyond the drain's own bound before the main thread stops believing in a clean end."""

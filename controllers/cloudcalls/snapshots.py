@@ -165,13 +165,14 @@ class Snapshots:
             if same(original, copy):
                 continue
             self._caught.add(method)
-            self._lent = {}
             metadata = getattr(original, "metadata", None)
             uid = getattr(metadata, "uid", None) or ""
             with self._lock:
                 kept = self._kept.get(uid)
                 if kept is not None and kept.copy is copy:
                     self._kept.pop(uid, None)
+            with self._list_lock:  # after a list that is being lent, which may hold the copy
+                self._lent = {}
             name = getattr(metadata, "name", None)
             self._on_mutation(method, f"{type(original).__name__} {name}" if name else type(original).__name__)
 
