@@ -2,7 +2,7 @@
 
 Stage: beside all of them. Every request of every client says how it ended to `runtime/api/reachability.py`; where
 nothing else is asked, or an answer never comes (a server that stands still, a network that swallows), the question
-from here does. It goes to `health.py`.
+from here does. It goes to `serving/health.py`.
 """
 
 from __future__ import annotations

@@ -22,9 +22,8 @@ from controllers.app.apiserver import ServerCheck
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import Context, Controller, ControllerEntry, HoldsBack, enabled
 from controllers.app.groups import Groups, Part
-from controllers.app.health import Health
 from controllers.app.options import Options, split_address
-from controllers.app.serving import HealthServer
+from controllers.app.serving import Health, HealthServer
 from controllers.app.startup import ManagerError, ProviderHost
 from controllers.cloudcalls import CloudCallOptions
 from controllers.runtime.api import ClientBuilder

@@ -1,7 +1,7 @@
 """What the health endpoints say: the manager's parts, and which of them makes which endpoint fail.
 
 Stage: beside all of them. Data comes from the informers, the gateway and the controllers, asked anew at each request;
-it goes to `serving.py`, and to the manager, which ends the process over what no waiting can mend.
+it goes to `plain.py`, and to the manager, which ends the process over what no waiting can mend.
 
 /readyz fails until everything runs and again while stopping, and while a cache is not synced. /livez fails only for
 what a restart mends: a controller that died or is wedged, threads lost to hung calls. /healthz asks everything, overdue
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from attrs import define, evolve
 
 from cloudprovider.host import StopSignal
-from controllers.app.serving import Check, Checks
+from controllers.app.serving.checks import Check, Checks
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import seconds_text
 

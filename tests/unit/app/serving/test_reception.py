@@ -12,9 +12,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from controllers.app import http1, reception
-from controllers.app.http1 import Request, Response
-from controllers.app.reception import Reception
+from controllers.app.serving import http1, reception
+from controllers.app.serving.http1 import Request, Response
+from controllers.app.serving.reception import Reception
 
 LIMIT = 20.0  # for what takes milliseconds, on a machine with other things to do
 PROBES = 10

@@ -23,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from controllers.app.http1 import BadRequest, Request, Response, encode, head_end, parse
+from controllers.app.serving.http1 import BadRequest, Request, Response, encode, head_end, parse
 
 __all__ = ["Reception"]
 

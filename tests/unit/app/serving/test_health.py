@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controllers.app.health import Health
-from controllers.app.serving import Check
+from controllers.app.serving import Check, Health
 from tests.support.clock import FakeClock
 
 

@@ -1,46 +1,26 @@
 """Health and metrics over plain HTTP: /healthz, /livez, /readyz and /metrics.
 
 Stage: beside all of them. Data comes from the checks that the manager names and from the metrics registry; it goes to
-kubelets, load balancers and scrapers. Answers follow the Kubernetes API health endpoints
-(https://kubernetes.io/docs/reference/using-api/health-checks/): 200 `ok`, or 500 with one line per check; `?verbose`
-gives the lines in any case, `?exclude=NAME` leaves a check out, `/healthz/NAME` asks one alone. As there, the details
-of a check, which tell of names and permissions, are not for strangers: for them the reason is withheld.
+kubelets, load balancers and scrapers. `?verbose` gives the lines of all checks in any case, `?exclude=NAME` leaves a
+check out, `/healthz/NAME` asks one alone. There is no authentication here: details are for this machine.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-import attrs
-
-from controllers.app.http1 import Request, Response
-from controllers.app.reception import Reception
+from controllers.app.serving.checks import Check, Checks, report
+from controllers.app.serving.http1 import Request, Response
+from controllers.app.serving.reception import Reception
 from controllers.runtime.cleaning import one_line
 from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-ENDPOINTS: Final = ("healthz", "livez", "readyz")
-_LONGEST_DETAIL: Final = 1024
-_WITHHELD: Final = "reason withheld"
 _FORWARDED: Final = frozenset(("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"))
-
-
-@attrs.frozen
-class Check:
-    """One answer: the part's name, whether it is well, and what is wrong or worth knowing (may be empty)."""
-
-    name: str
-    ok: bool
-    detail: str = ""
-
-
-Checks = Callable[[], Iterable[Check]]
-"""Called at every request, from several threads at once; must not block."""
-
 
 MaySee = Callable[[Request], bool]
 """Whether who sent this request may see the details of checks. Called in the thread that answers."""
@@ -49,23 +29,6 @@ MaySee = Callable[[Request], bool]
 def from_this_machine(request: Request) -> bool:
     """Who asks over the loopback, and not on behalf of somebody else. Without authentication nobody else is known."""
     return request.peer in ("127.0.0.1", "::1", "::ffff:127.0.0.1") and not _FORWARDED & request.headers.keys()
-
-
-def report(endpoint: str, checks: Sequence[Check], *, verbose: bool = False, details: bool = True) -> tuple[int, str]:
-    """The status code and body for these checks, in the format of the Kubernetes components. Pure.
-
-    Without `details` a failed check's reason is withheld; the log has it.
-    """
-    ill = [check for check in checks if not check.ok]
-    if not ill and not verbose:
-        return 200, "ok"
-    lines = []
-    for check in checks:
-        detail = one_line(check.detail, _LONGEST_DETAIL) if details else "" if check.ok else _WITHHELD
-        told = f": {detail}" if detail else ""
-        lines.append(f"[+]{check.name} ok{told}" if check.ok else f"[-]{check.name} failed{told}")
-    lines.append(f"{endpoint} check {'failed' if ill else 'passed'}")
-    return (500 if ill else 200), "\n".join(lines) + "\n"
 
 
 class HealthServer:
@@ -121,12 +84,18 @@ class HealthServer:
         if endpoint not in self._endpoints:
             return Response(404, b"not found\n")
         query = parse_qs(url.query, keep_blank_values=True)
-        checks = [c for c in self._ask(endpoint) if c.name not in query.get("exclude", ())]
+        checks = self._ask(endpoint)
         if part:
             checks = [check for check in checks if check.name == unquote(part)]
             if not checks:
                 return Response(404, b"no such check\n")
-        status, text = report(endpoint, checks, verbose="verbose" in query, details=self._may_see(request))
+        status, text = report(
+            endpoint,
+            checks,
+            verbose="verbose" in query,
+            details=self._may_see(request),
+            excluded=query.get("exclude", ()),
+        )
         return Response(status, text.encode())
 
     def _ask(self, endpoint: str) -> list[Check]:

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from controllers.app import reception
-from controllers.app.http1 import Request
-from controllers.app.serving import Check, HealthServer, from_this_machine, report
+from controllers.app.serving import Check, HealthServer, reception, report
+from controllers.app.serving.http1 import Request
+from controllers.app.serving.plain import from_this_machine
 
 GOOD = Check("informer-nodes", True, "fresh")
 BAD = Check("cloud", False, "31 calls overdue")
