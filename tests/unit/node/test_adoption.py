@@ -8,7 +8,8 @@ import pytest
 
 from cloudprovider import InstanceMetadata, InstanceNotFound
 from controllers.cloudcalls import InvalidAnswer
-from tests.unit.node.test_changes import instance
+from controllers.node.changes import NotAdopted, adoption
+from tests.unit.node.test_changes import instance, node
 from tests.unit.node.world import PERIOD, World
 
 GAUGE = "node_controller_nodes_without_provider_id"
@@ -60,6 +61,22 @@ def test_a_node_that_cannot_be_adopted_is_told_once_and_asked_about_once_a_refre
     world.pass_time(PERIOD, step=PERIOD)
     assert world.stored["n1"]["spec"]["providerID"] == "fake://i-1"
     assert world.metrics.value(GAUGE) == 0
+
+
+@pytest.mark.row("N19")
+@pytest.mark.parametrize(
+    ("own", "cloud", "told"),
+    [
+        ([], [("InternalIP", "10.0.0.1")], "the node has none, the instance InternalIP 10.0.0.1"),
+        ([("InternalIP", "10.0.0.2")], [("Hostname", "x")], "the node has InternalIP 10.0.0.2, the instance Hostname x"),
+    ],
+)
+def test_why_a_node_is_not_adopted_shows_both_lists(
+    own: list[tuple[str, str]], cloud: list[tuple[str, str]], told: str
+) -> None:
+    with pytest.raises(NotAdopted) as caught:
+        adoption(node(addresses=own), instance(*cloud))
+    assert told in str(caught.value)
 
 
 def test_the_gauge_forgets_a_node_that_goes() -> None:

@@ -188,6 +188,32 @@ def test_a_label_that_the_cloud_drops_goes_only_if_it_is_ours() -> None:
     assert planned.patches[0].versioned, "somebody may just have changed it"
 
 
+def test_a_node_that_is_tainted_again_keeps_in_its_record_what_this_process_wrote() -> None:
+    fresh = node(taints=[TAINT])
+    first = changes.initialization(fresh, instance(labels={"a/b": "1"}))
+    ready = applied(fresh, first)
+    again = node(
+        taints=[TAINT],
+        labels=ready.metadata.labels if ready.metadata else None,
+        annotations=ready.metadata.annotations if ready.metadata else None,
+        provider_id="fake://i-1",
+    )
+    planned = changes.initialization(again, instance(), first.known)
+    assert planned.known is not None
+    assert dict(planned.known.told) == {**WELL_KNOWN, "a/b": "1"}, "what it wrote stays its own"
+    dropped = changes.refresh(applied(again, planned), instance(labels={"c": "1"}), planned.known)
+    written = object_of(dropped)
+    assert written is not None
+    assert written["metadata"]["labels"] == {"a/b": None, "c": "1"}
+
+
+def test_a_record_that_this_process_did_not_write_is_replaced_when_a_node_is_initialised() -> None:
+    forged = node(taints=[TAINT], labels={"a/b": "1"}, annotations={APPLIED_LABELS: '{"a/b":"1"}'})
+    planned = changes.initialization(forged, instance())
+    assert planned.known is not None
+    assert dict(planned.known.told) == WELL_KNOWN
+
+
 def test_an_empty_answer_erases_nothing() -> None:
     ready = applied(node(taints=[TAINT]), changes.initialization(node(taints=[TAINT]), instance(labels={"a/b": "1"})))
     silent = InstanceMetadata(provider_id="fake://i-1")
@@ -208,6 +234,7 @@ def test_labels_in_reserved_namespaces_are_refused_by_name() -> None:
 def test_the_ga_label_wins_over_its_beta_twin(stable: str, beta: str) -> None:
     both = node(labels={stable: "ga", beta: "old"})
     assert object_of(changes.pairing(both)) == {"metadata": {"labels": {beta: "ga"}}}
+    assert all(patch.versioned for patch in changes.pairing(both).patches), "somebody may just have changed it"
     only_beta = node(labels={beta: "old"})
     assert object_of(changes.pairing(only_beta)) == {"metadata": {"labels": {stable: "old"}}}
     assert not changes.pairing(node(labels={stable: "x", beta: "x"}))
