@@ -14,6 +14,7 @@ import attrs
 from controllers.app import goflags
 from controllers.app.entry import ControllerEntry, problems_of
 from controllers.app.goflags import Parsed
+from controllers.app.ignored import IGNORED
 from controllers.app.options import SECTIONS, ManagerOptions, Options
 from controllers.app.unsupported import unsupported_flags
 from controllers.cloudcalls.options import CloudCallOptions
@@ -62,14 +63,15 @@ def table(catalog: Sequence[ControllerEntry], default_provider: str | None = Non
         changed.append(row)
     check = one_of("true", "false", "raw")
     changed.append(Flag("version", VERSION, "false", "global", "Print the version and stop.", check))
+    changed += [ignored.flag for ignored in IGNORED]
     changed.append(Flag("help", BOOL, False, "global", "Print this text and stop.", shorthand="h"))
     return changed
 
 
 def by_section(rows: Sequence[Flag[Any]]) -> dict[str, list[Flag[Any]]]:
-    """The flags by their named set, in the order of --help: Go's sets, the controllers' own, then misc and global."""
-    last = SECTIONS[-2:]
-    order = [*SECTIONS[:-2], *(row.section for row in rows if row.section not in last), *last]
+    """The flags by their named set, in the order of --help: Go's sets, the controllers' own, then the rest."""
+    last = SECTIONS[-3:]  # misc, global, without effect
+    order = [*SECTIONS[:-3], *(row.section for row in rows if row.section not in last), *last]
     return {name: [row for row in rows if row.section == name] for name in order}
 
 

@@ -46,7 +46,7 @@ class _Parser:
         self._flags = {flag.name: flag for flag in flags}
         self._short = {flag.shorthand: flag for flag in self._flags.values() if flag.shorthand}
         self._values = {name: flag.default for name, flag in self._flags.items() if not flag.unsupported}
-        self._given: set[str] = set()
+        self._given: dict[str, None] = {}  # in the order of argv
         self._failed: set[str] = set()
         self._problems: list[str] = []
         self._warnings: list[str] = []
@@ -67,6 +67,7 @@ class _Parser:
             else:
                 used = self._positional(word)
             pending = next(rest, None) if used else following
+        self._tell()
         return Parsed(
             self._values,
             frozenset(self._given),
@@ -128,15 +129,25 @@ class _Parser:
         except ValueError as error:
             return self._fail(flag, f"{shown}: {error}", used)
         if flag.kind.repeated and flag.name in self._given:
-            value = self._values[flag.name] + value
+            before = self._values[flag.name]
+            value = {**before, **value} if isinstance(value, dict) else before + value
         wrong = flag.check(value) if flag.check else None
         if wrong:
             return self._fail(flag, f"{shown}: {wrong}", used)
         if flag.deprecated and flag.name not in self._given:
             self._warnings.append(f"{written} is deprecated: {flag.deprecated}")
         self._values[flag.name] = value
-        self._given.add(flag.name)
+        self._given[flag.name] = None
         return used
+
+    def _tell(self) -> None:
+        """At the end, when it is known which of several values of a flag counts."""
+        for name in self._given:
+            flag, value = self._flags[name], self._values[name]
+            told = flag.tell(value) if flag.tell and name not in self._failed else None
+            if told:
+                shown = "" if flag.kind.bare == flag.kind.show(value) else f"={display(flag.kind.show(value))}"
+                self._warnings.append(f"--{name}{shown}: {told}")
 
     def _fail(self, flag: Flag[Any], problem: str, used: bool) -> bool:
         self._failed.add(flag.name)

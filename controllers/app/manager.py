@@ -12,6 +12,7 @@ the manager waits for an API server that does not answer yet, saying so, instead
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -128,12 +129,23 @@ class Manager:
         self._groups.add("informers", Part("informers", informers.stop))
         if not self._synced(informers, stop):
             return False
-        for entry, controller in built:
+        for number, (entry, controller) in enumerate(built):
+            if number and not self._paused(stop):
+                return False
             self._start_controller(entry, controller)
         names = ", ".join(entry.name for entry, _ in built) or "no controller"
         log.info("running: %s, for cluster %s with provider %s", names, self._cluster, self._name)
         self.health.ready()
         return True
+
+    def _paused(self, stop: StopSignal) -> bool:
+        """Wait --controller-start-interval, with Go's jitter of up to as much again; False when it is time to stop."""
+        interval = self._options.manager.controller_start_interval
+        until = self._clock.monotonic() + interval * (1 + random.random())
+        while (left := until - self._clock.monotonic()) > 0 and self._failure is None:
+            if stop.wait(min(left, _LOOK)):
+                return False
+        return self._failure is None
 
     @property
     def _name(self) -> str:

@@ -18,6 +18,7 @@ import attrs
 from controllers.options import (
     ADDRESS,
     BOOL,
+    DURATION,
     FLOAT,
     INT,
     LIST,
@@ -28,14 +29,15 @@ from controllers.options import (
     between,
     cluster_name_option,
     no_limit_at_zero,
+    not_negative,
     one_of,
     option,
 )
 
 T = TypeVar("T")
 
-SECTIONS = ("generic", "cloud-node-controller", "cloud calls", "health", "misc", "global")
-"""Go's named flag sets in its order, and our own two; a controller's section is named after it."""
+SECTIONS = ("generic", "cloud-node-controller", "cloud calls", "health", "misc", "global", "without effect")
+"""Go's named flag sets in its order, and our own three; a controller's section is named after it."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -103,14 +105,6 @@ class ManagerOptions:
         "generic",
         "Controllers to run: '*' means all that are on by default, 'name' adds one, '-name' leaves one out.",
     )
-    kube_api_content_type: str = option(
-        "application/json",
-        STRING,
-        "kube-api-content-type",
-        "generic",
-        "Content type of requests to the API server. Only JSON is supported.",
-        check=one_of("application/json"),
-    )
     kube_api_qps: float = option(
         0.0,
         FLOAT,
@@ -127,6 +121,15 @@ class ManagerOptions:
         "generic",
         "Burst of requests above --kube-api-qps. 0: as many as one second allows.",
         check=no_limit_at_zero,
+    )
+    controller_start_interval: float = option(
+        0.0,
+        DURATION,
+        "controller-start-interval",
+        "generic",
+        "Time between the starts of two controllers, and up to as much again at random, so that a large cluster does "
+        "not meet them all at once.",
+        check=not_negative,
     )
     leader_elect: bool = option(
         True,

@@ -8,18 +8,24 @@ and the rules of the controllers' entries; a test compares what leaves with the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from controllers.app.catalog import CATALOG
 from controllers.app.config import by_section, table
 from controllers.app.entry import ControllerEntry
+from controllers.app.gates import GATES
+from controllers.app.markdown import rows_of
 from controllers.app.rbac import COMMON_RULES
 from controllers.app.unsupported import unsupported_flags
 
 _ABOUT = """# Reference: flags and permissions
 
 This page is generated from the code; do not edit it, run `python -m controllers.app.reference > docs/reference.md`.
-[operations.md](operations.md) explains what the settings are for.
+[operations.md](operations.md) explains what the settings are for; [go-flags.md](go-flags.md) compares them with the Go
+manager's.
+"""
+_GATES = """Names for --feature-gates. No gate changes anything: a warning at the start lists those that ask for
+something else than what is done.
 """
 
 
@@ -33,24 +39,28 @@ def page(catalog: Sequence[ControllerEntry]) -> str:
             shown = row.kind.show(row.default)
             text = row.help + (f" Deprecated: {row.deprecated}." if row.deprecated else "")
             flags.append((name, f"`{shown}`" if shown else "", text))
-        parts += [f"### {section[:1].upper()}{section[1:]}\n", _table(("flag", "default", "meaning"), flags)]
-    reasons: dict[str, list[str]] = {}
-    for row in unsupported_flags():
-        reasons.setdefault(row.unsupported, []).append(f"`--{row.name}`")
-    refused = [(", ".join(names), reason) for reason, names in reasons.items()]
-    parts += ["## Flags of the Go manager that are not supported\n", _table(("flags", "why, and what to do"), refused)]
+        parts += [f"### {section[:1].upper()}{section[1:]}\n", rows_of(("flag", "default", "meaning"), flags)]
+    if unsupported_flags():
+        reasons: dict[str, list[str]] = {}
+        for row in unsupported_flags():
+            reasons.setdefault(row.unsupported, []).append(f"`--{row.name}`")
+        refused = [(", ".join(names), reason) for reason, names in reasons.items()]
+        parts += [
+            "## Flags of the Go manager that are not supported\n",
+            rows_of(("flags", "why, and what to do"), refused),
+        ]
+    known = [
+        (name, "" if gate.done is None else str(gate.done).lower(), gate.meaning)
+        for name, gate in sorted(GATES.items())
+    ]
+    parts += ["## Feature gates\n", _GATES, rows_of(("gate", "what is done", "meaning"), known)]
     rights = [
         (who, rule.resource, ", ".join(rule.verbs), rule.namespace or "all", rule.consequence)
         for who, rules in [("the manager", COMMON_RULES), *((entry.name, entry.rules) for entry in catalog)]
         for rule in rules
     ]
-    parts += ["## Permissions\n", _table(("needed by", "resource", "verbs", "namespace", "without it"), rights)]
+    parts += ["## Permissions\n", rows_of(("needed by", "resource", "verbs", "namespace", "without it"), rights)]
     return "\n".join(parts)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":

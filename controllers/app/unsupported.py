@@ -1,8 +1,9 @@
-"""Flags of the Go cloud-controller-manager that this version does not support, each with the reason.
+"""Flags of the Go cloud-controller-manager that this version does not support yet, each with the reason.
 
 Stage: before the first one, pure data. `config.py` adds these rows to the table of flags, so that a manifest written
 for the Go program fails with a sentence that says what is missing instead of "no such flag", and so that no setting
-is accepted and then ignored. A flag leaves this file when what it sets exists.
+is accepted and then ignored. A flag leaves this file when what it sets exists. What has no meaning here is taken: see
+`ignored.py`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,7 @@ _SERVING = (
     "metrics over HTTP"
 )
 _AUTH = "there is no authenticated serving in this version: leave this flag out"
-_IPAM = "this program gives nodes no pod CIDRs (kube-controller-manager does): leave this flag out"
-_WEBHOOKS = "webhooks do not exist in this version: leave this flag out"
 _START = "not supported by this version: leave this flag out"
-_LOGS = "not supported: logs are written to standard error, with one level for all modules (-v)"
-_GATES = "there are no feature gates in this version: leave this flag out"
 
 _VALUED = {
     _ELECTION: (
@@ -30,31 +27,18 @@ _VALUED = {
         "leader-elect-resource-name leader-elect-resource-namespace"
     ),
     _MIGRATION: "leader-migration-config",
-    _SERVING: (
-        "bind-address secure-port cert-dir tls-cert-file tls-private-key-file tls-min-version tls-cipher-suites "
-        "tls-sni-cert-key tls-curve-preferences http2-max-streams-per-connection"
-    ),
+    _SERVING: "bind-address secure-port cert-dir tls-cert-file tls-private-key-file tls-min-version",
     _AUTH: (
-        "authentication-kubeconfig authentication-token-webhook-cache-ttl client-ca-file requestheader-allowed-names "
-        "requestheader-client-ca-file requestheader-extra-headers-prefix requestheader-group-headers "
-        "requestheader-username-headers requestheader-uid-headers authorization-kubeconfig "
+        "authentication-kubeconfig authentication-token-webhook-cache-ttl client-ca-file authorization-kubeconfig "
         "authorization-always-allow-paths authorization-webhook-cache-authorized-ttl "
         "authorization-webhook-cache-unauthorized-ttl"
     ),
-    _IPAM: "cidr-allocator-type",
-    _WEBHOOKS: (
-        "webhooks webhook-bind-address webhook-secure-port webhook-cert-dir webhook-tls-cert-file "
-        "webhook-tls-private-key-file"
-    ),
-    _START: "controller-start-interval min-resync-period node-sync-period external-cloud-volume-plugin",
-    _LOGS: "log-flush-frequency vmodule",
-    _GATES: "feature-gates",
 }
 _SWITCHES = {
     _MIGRATION: "enable-leader-migration",
-    _SERVING: "permit-address-sharing permit-port-sharing disable-http2-serving",
+    _SERVING: "profiling",
     _AUTH: "authentication-skip-lookup authentication-tolerate-lookup-failure",
-    _START: "use-service-account-credentials profiling contention-profiling",
+    _START: "use-service-account-credentials",
 }
 
 

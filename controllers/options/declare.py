@@ -36,6 +36,8 @@ class Flag(Generic[T]):
     deprecated: str = ""
     unsupported: str = ""
     """Not empty: the flag is known, this version does not take it, and this says why."""
+    tell: Check[T] | None = None
+    """What the operator is to know about a value that is taken, or None: that it has no effect, say. Logged once."""
 
 
 def option(

@@ -7,9 +7,10 @@ declaration names its kind (`declare.py`); the command line parses with it, --he
 from __future__ import annotations
 
 import csv
+import ipaddress
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 import attrs
@@ -34,7 +35,7 @@ class Kind(Generic[T]):
     bare: str | None = None
     """What the flag means when it is given without a value; None: a value is required."""
     repeated: bool = False
-    """True: a second occurrence adds to the first one's value instead of replacing it."""
+    """True: a second occurrence adds to the first one's value (a tuple or a dict) instead of replacing it."""
     mistyped: Callable[[object], str | None] = lambda _value: None
     """What is wrong with the type of a value that a program gives instead of a text, or None."""
 
@@ -129,6 +130,36 @@ def _parse_list(raw: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in rows[0])
 
 
+def _parse_integers(raw: str) -> tuple[int, ...]:
+    return tuple(_parse_int(word) for word in _parse_list(raw))
+
+
+def _parse_ip(raw: str) -> str:
+    try:
+        ipaddress.ip_address(raw)
+    except ValueError:
+        raise ValueError("must be an IP address, such as 0.0.0.0 or ::") from None
+    return raw
+
+
+def _parse_switches(raw: str) -> dict[str, bool]:
+    """`NAME=true,OTHER=false`, as component-base's MapStringBool."""
+    switches = {}
+    for word in filter(None, (part.strip() for part in raw.split(","))):
+        name, equals, value = (part.strip() for part in word.partition("="))
+        if not equals:
+            raise ValueError(f"must be NAME=true or NAME=false, joined by commas; {display(name)} has no value")
+        try:
+            switches[name] = _parse_bool(value)
+        except ValueError:
+            raise ValueError(f"the value of {display(name)} must be true or false") from None
+    return switches
+
+
+def _show_switches(switches: Mapping[str, bool]) -> str:
+    return ",".join(f"{name}={'true' if on else 'false'}" for name, on in switches.items())
+
+
 STRING: Kind[str] = Kind("TEXT", str, str)
 NAME: Kind[str] = Kind("NAME", str, str)
 PATH: Kind[str] = Kind("PATH", str, str)
@@ -140,3 +171,8 @@ FLOAT: Kind[float] = Kind("NUMBER", _parse_float, lambda value: f"{value:g}", mi
 BOOL: Kind[bool] = Kind("true|false", _parse_bool, lambda value: "true" if value else "false", bare="true")
 DURATION: Kind[float] = Kind("DURATION", _parse_duration, show_duration, mistyped=_not_a_number)
 LIST: Kind[tuple[str, ...]] = Kind("NAME,...", _parse_list, ",".join, repeated=True)
+INTEGERS: Kind[tuple[int, ...]] = Kind(
+    "INT,...", _parse_integers, lambda value: ",".join(map(str, value)), repeated=True
+)
+IP: Kind[str] = Kind("IP", _parse_ip, str)
+SWITCHES: Kind[dict[str, bool]] = Kind("NAME=true|false,...", _parse_switches, _show_switches, repeated=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import socket
 import threading
@@ -313,6 +314,31 @@ def test_a_controller_that_ends_by_itself_ends_the_manager(
     assert "idle-1" in str(ended)
     assert ("KeyError" in str(ended)) == (error is not None)
     assert ended.__cause__ is error
+
+
+def test_controllers_start_one_after_the_other_when_asked_to(
+    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    many = [Idle(), Idle(), Idle()]
+    run = start(runs, tmp_path / "kubeconfig", controllers=many, given=options(controller_start_interval=0.3))
+    eventually(lambda: all(one.started.is_set() for one in many))
+    times = [record.created for record in caplog.records if record.message.startswith("started idle-")]
+    assert all(later - earlier >= 0.3 for earlier, later in itertools.pairwise(times))
+    assert len(times) == 3
+    assert run.end() is None
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_nothing_waits_for_the_next_controller_to_start(
+    dies: bool, embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run]
+) -> None:
+    first, never = Idle(), Idle()
+    first.error = KeyError("oops") if dies else None
+    run = start(runs, tmp_path / "kubeconfig", controllers=[first, never], given=options(controller_start_interval=60))
+    assert first.started.wait(10)
+    assert isinstance(run.ended() if dies else run.end(), ManagerError if dies else type(None))
+    assert not never.started.is_set()
 
 
 @pytest.mark.row("O1")

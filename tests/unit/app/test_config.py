@@ -10,6 +10,9 @@ import pytest
 from controllers.app.catalog import CATALOG
 from controllers.app.config import Outcome, option_classes, parse, table
 from controllers.app.entry import Context, Controller, ControllerEntry, enabled
+from controllers.app.gates import GATES
+from controllers.app.gomanager import GO_FLAGS
+from controllers.app.ignored import IGNORED, Ignored
 from controllers.app.options import SECTIONS, ManagerOptions, Options, split_address
 from controllers.app.route import RouteSwitches
 from controllers.app.unsupported import unsupported_flags
@@ -17,25 +20,6 @@ from controllers.cloudcalls import CloudCallOptions
 from controllers.node import CloudNodeOptions
 from controllers.options import INT, flags_of, option
 from controllers.route import RouteOptions
-
-GO_FLAGS = set(
-    """
-allocate-node-cidrs cidr-allocator-type cloud-config cloud-provider cluster-cidr cluster-name configure-cloud-routes
-controller-start-interval controllers feature-gates kube-api-burst kube-api-content-type kube-api-qps leader-elect
-leader-elect-lease-duration leader-elect-renew-deadline leader-elect-resource-lock leader-elect-resource-name
-leader-elect-resource-namespace leader-elect-retry-period min-resync-period node-monitor-period
-route-reconciliation-period use-service-account-credentials allow-untagged-cloud external-cloud-volume-plugin
-enable-leader-migration leader-migration-config concurrent-node-syncs concurrent-node-status-updates
-node-status-update-frequency concurrent-service-syncs bind-address secure-port cert-dir tls-cert-file
-tls-private-key-file tls-min-version tls-cipher-suites tls-sni-cert-key permit-address-sharing permit-port-sharing
-authentication-kubeconfig authentication-skip-lookup authentication-token-webhook-cache-ttl
-authentication-tolerate-lookup-failure client-ca-file requestheader-allowed-names requestheader-client-ca-file
-requestheader-extra-headers-prefix requestheader-group-headers requestheader-username-headers authorization-kubeconfig
-authorization-always-allow-paths authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
-webhooks webhook-bind-address webhook-secure-port webhook-cert-dir webhook-tls-cert-file webhook-tls-private-key-file
-kubeconfig master profiling logging-format log-flush-frequency v vmodule version help
-""".replace("\n", " ").split(" ")
-) - {""}
 
 GOOD = ("--cloud-provider=fake", "--leader-elect=false")
 
@@ -59,7 +43,7 @@ def test_every_flag_of_the_go_program_is_either_taken_or_refused_with_a_reason()
     taken = {flag.name for flag in table(CATALOG)}
     refused = {flag.name for flag in unsupported_flags()}
     assert taken & refused == set()
-    assert GO_FLAGS - taken - refused == set()
+    assert set(GO_FLAGS) - taken - refused == set()
 
 
 @pytest.mark.parametrize("flag", unsupported_flags(), ids=lambda flag: flag.name)
@@ -99,7 +83,7 @@ def test_every_flag_reaches_its_field() -> None:
         "--allow-untagged-cloud",
         "--cluster-name=blue",
         "--controllers=cloud-node",
-        "--kube-api-content-type=application/json",
+        "--controller-start-interval=1s",
         "--kube-api-qps=50.5",
         "--kube-api-burst=100",
         "--cloud-api-timeout=1m30s",
@@ -121,6 +105,7 @@ def test_every_flag_reaches_its_field() -> None:
         allow_untagged_cloud=True,
         cluster_name="blue",
         controllers=("cloud-node",),
+        controller_start_interval=1.0,
         kube_api_qps=50.5,
         kube_api_burst=100,
         leader_elect=False,
@@ -135,7 +120,7 @@ def test_every_flag_reaches_its_field() -> None:
         concurrent_node_syncs=3, concurrent_node_status_updates=2, node_status_update_frequency=10.0
     )
     changed = {name for name, value in attrs.asdict(found.manager).items() if value != getattr(ManagerOptions(), name)}
-    assert changed == {field.name for field in attrs.fields(ManagerOptions)} - {"kube_api_content_type"}
+    assert changed == {field.name for field in attrs.fields(ManagerOptions)}
 
 
 @pytest.mark.row("M4")
@@ -154,7 +139,28 @@ def test_every_flag_reaches_its_field() -> None:
         ("--kube-api-burst=-1", "must not be negative; 0 means no limit"),
         ("--kube-api-burst=30", "has no effect without --kube-api-qps"),
         ("--cloud-api-burst=30", "has no effect without --cloud-api-qps"),
-        ("--kube-api-content-type=application/vnd.kubernetes.protobuf", "must be application/json"),
+        ("--kube-api-content-type=text/html", "must be application/json or application/vnd.kubernetes.protobuf"),
+        ("--controller-start-interval=-1s", "must not be negative"),
+        ("--min-resync-period=12", "must be a duration such as 300ms, 10s or 1m30s"),
+        ("--webhook-secure-port=70000", "must be between 0 and 65535"),
+        ("--webhook-secure-port=https", "must be a whole number"),
+        ("--webhook-bind-address=localhost", "must be an IP address, such as 0.0.0.0 or ::"),
+        ("--permit-port-sharing=maybe", "must be true or false"),
+        ("--tls-sni-cert-key=only-one", "must look like CERTIFICATE,KEY or CERTIFICATE,KEY:NAME"),
+        ("--tls-curve-preferences=x25519", "must be a whole number"),
+        ("--vmodule=loud", "must look like PATTERN=N,..."),
+        ("--log-text-info-buffer-size=lots", "must look like 512, 4Ki or 1M"),
+        (
+            "--webhook-tls-min-version=1.2",
+            "must be VersionTLS10 or VersionTLS11 or VersionTLS12 or VersionTLS13",
+        ),
+        (
+            "--feature-gates=Nope",
+            "must be NAME=true or NAME=false, joined by commas; Nope has no value",
+        ),
+        ("--feature-gates=WatchList=maybe", "the value of WatchList must be true or false"),
+        ("--feature-gates=Nope=true", "there is no feature gate 'Nope'"),
+        ("--feature-gates=DeclarativeValidation=false", "DeclarativeValidation can only be true"),
         ("--logging-format=xml", "must be text or json"),
         ("--cluster-name=", "must not be empty"),
         ("-v=-1", "must be between 0 and 10"),
@@ -172,6 +178,56 @@ def test_a_bad_value_is_rejected_with_its_reason(argument: str, complaint: str) 
     outcome = read(*GOOD, argument)
     assert outcome.options is None
     assert outcome.problems == (f"{argument}: {complaint}",)
+
+
+@pytest.mark.parametrize("row", IGNORED, ids=lambda row: row.flag.name)
+def test_a_flag_without_effect_is_told_once_and_only_where_it_asks_for_something_else(row: Ignored) -> None:
+    name, kind = row.flag.name, row.flag.kind
+    anyway = f"--{name}={kind.show(row.flag.default)}"
+    assert read(*GOOD, anyway).warnings == ()
+    other = OTHER.get(name) or {"true": "false", "false": "true"}.get(kind.show(row.flag.default), "x")
+    outcome = read(*GOOD, f"--{name}={other}", f"--{name}={other}")
+    assert outcome.problems == ()
+    [warning] = outcome.warnings
+    assert warning.startswith(f"--{name}")
+    assert "has no effect: " in warning
+    assert read(*GOOD, f"--{name}={other}", anyway).warnings == () or kind.repeated  # the last one counts
+
+
+OTHER = {
+    "kube-api-content-type": "application/vnd.kubernetes.protobuf",
+    "http2-max-streams-per-connection": "250",
+    "tls-curve-preferences": "29,23",
+    "tls-sni-cert-key": "/tls.crt,/tls.key:*.example.com",
+    "webhook-bind-address": "::1",
+    "webhook-secure-port": "10260",
+    "webhook-tls-curve-preferences": "29",
+    "webhook-tls-min-version": "VersionTLS12",
+    "webhook-tls-sni-cert-key": "/tls.crt,/tls.key",
+    "min-resync-period": "12h",
+    "node-sync-period": "1m",
+    "log-flush-frequency": "5s",
+    "log-text-info-buffer-size": "4Ki",
+    "vmodule": "node=4,service=6",
+    "feature-gates": "AllBeta=true",
+}
+
+
+def test_the_warning_about_feature_gates_names_those_that_were_given_another_value() -> None:
+    gates = "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation"
+    assert read(*GOOD, f"{gates}=true").warnings == ()
+    outcome = read(*GOOD, f"{gates}=false, CloudControllerManagerWebhook=false", "--feature-gates=OpenAPIEnums=true")
+    assert outcome.warnings == (
+        "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=false,CloudControllerMan...: has no "
+        "effect: CloudControllerManagerWatchBasedRoutesReconciliation (changes of nodes are handled at once, and all "
+        "routes compared every --route-reconciliation-period), OpenAPIEnums (about kube-apiserver)",
+    )
+
+
+def test_every_gate_has_a_meaning_and_none_is_fixed_to_what_is_not_done() -> None:
+    for name, gate in GATES.items():
+        assert gate.meaning, name
+        assert gate.done is None or gate.fixed is None, name
 
 
 def test_leader_election_must_be_turned_off_until_it_exists() -> None:
@@ -195,7 +251,7 @@ def test_the_provider_must_be_named_unless_the_program_has_a_default() -> None:
 def test_all_problems_of_all_flags_come_at_once() -> None:
     outcome = read(
         "--concurrent-node-syncs=0",
-        "--secure-port=10258",
+        "--leader-migration-config=x",
         "--controllers=nope,-service,service",
         "--kube-api-burst=5",
         "stray",
@@ -205,7 +261,7 @@ def test_all_problems_of_all_flags_come_at_once() -> None:
     assert len(outcome.problems) == 9
     for part in (
         "--concurrent-node-syncs=0",
-        "--secure-port",
+        "--leader-migration-config",
         "'nope'",
         "service-lb-controller is both asked for and left out",
         "--kube-api-burst=5",

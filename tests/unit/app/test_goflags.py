@@ -14,8 +14,11 @@ from controllers.options import (
     DURATION,
     FLOAT,
     INT,
+    INTEGERS,
+    IP,
     LIST,
     STRING,
+    SWITCHES,
     Flag,
     Kind,
     display,
@@ -33,6 +36,10 @@ TABLE: list[Flag[Any]] = [
     Flag("v", INT, 0, "global", "text", shorthand="v"),
     Flag("help", BOOL, False, "global", "text", shorthand="h"),
     Flag("bind-address", STRING, "", "unsupported", "", unsupported="not built yet"),
+    Flag("gates", SWITCHES, {}, "generic", "text"),
+    Flag("curves", INTEGERS, (), "generic", "text"),
+    Flag("address", IP, "0.0.0.0", "generic", "text"),
+    Flag("http2", BOOL, False, "generic", "text", tell=lambda on: "has no effect" if on else None),
     Flag("profiling", BOOL, True, "unsupported", "", unsupported="not built yet"),
 ]
 
@@ -75,6 +82,10 @@ def well(*argv: str) -> dict[str, Any]:
         (["-v=2"], {"v": 2}),
         (["-v", "2"], {"v": 2}),
         (["--v=2"], {"v": 2}),
+        (["--gates=A=true,B=false", "--gates", "B=true, C=f"], {"gates": {"A": True, "B": True, "C": False}}),
+        (["--gates="], {"gates": {}}),
+        (["--curves=29,0x17", "--curves=1"], {"curves": (29, 23, 1)}),
+        (["--address=::1"], {"address": "::1"}),
         (["-hv", "3"], {"help": True, "v": 3}),
         (["-h"], {"help": True}),
         ([""], {}),
@@ -84,6 +95,12 @@ def well(*argv: str) -> dict[str, Any]:
 )
 def test_every_way_of_writing_a_flag(argv: list[str], expected: dict[str, Any]) -> None:
     assert well(*argv) == expected
+
+
+def test_what_the_operator_is_to_know_is_told_once_about_the_value_that_counts() -> None:
+    assert read("--http2", "--http2=true").warnings == ("--http2: has no effect",)
+    assert read("--http2", "--http2=false").warnings == ()
+    assert read().warnings == ()
 
 
 def test_flags_not_given_keep_their_defaults() -> None:

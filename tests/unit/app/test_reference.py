@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from controllers.app import gomanager
 from controllers.app.catalog import CATALOG
 from controllers.app.config import table
 from controllers.app.reference import page
 from controllers.app.unsupported import unsupported_flags
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference.md"
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = DOCS / "reference.md"
 
 
 def test_the_page_is_current() -> None:
     assert PAGE.read_text() == page(CATALOG), "run: python -m controllers.app.reference > docs/reference.md"
+
+
+def test_the_page_of_the_go_managers_flags_is_current_and_complete() -> None:
+    text = gomanager.page(CATALOG)
+    assert (DOCS / "go-flags.md").read_text() == text, "run: python -m controllers.app.gomanager > docs/go-flags.md"
+    for name in gomanager.GO_FLAGS:
+        assert text.count(f"| `--{name}` |") == 1
+    assert "| `--node-monitor-period` | `5s` | works |" in text
+    assert "| `--kube-api-qps` | `20` | works; the default is `0` |" in text
+    assert "| `--min-resync-period` | `12h0m0s` | without effect: " in text
 
 
 def test_every_flag_and_every_permission_has_one_row() -> None:

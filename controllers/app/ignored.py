@@ -1,0 +1,125 @@
+"""Flags of the Go cloud-controller-manager that have no meaning here: taken, checked, and without effect.
+
+Stage: before the first one, pure data. `config.py` adds these rows to the table of flags, so that a manifest written
+for the Go program starts this one. Each given flag that asks for something else than what is done anyway is told in one
+warning at the start, with the reason that docs/reference.md lists. A setting that could matter for what is deleted,
+written or allowed never belongs here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import attrs
+
+from controllers.app import gates
+from controllers.options import (
+    BOOL,
+    DURATION,
+    INT,
+    INTEGERS,
+    IP,
+    LIST,
+    PATH,
+    STRING,
+    SWITCHES,
+    Flag,
+    Kind,
+    between,
+    not_negative,
+    one_of,
+)
+from controllers.options.declare import Check
+
+T = TypeVar("T")
+
+_HTTP2 = "HTTP/1.1 is served, and no HTTP/2"
+_CIPHERS = "the TLS library chooses ciphers and curves, from those without known weaknesses"
+_ONE_CERTIFICATE = "one certificate is served to all clients"
+_PORT = "the address and port are not shared with other processes"
+_HEADERS = "no user is believed from request headers; give clients certificates or tokens of their own"
+_IPAM = "this version gives nodes no pod CIDRs (kube-controller-manager does); the next version does"
+_WEBHOOKS = "there are no webhooks in this version; the next version has them"
+_RESYNC = "caches are never replayed: what a watch missed is listed again"
+_VOLUMES = "volumes are for CSI drivers"
+_LOGS = "log lines are written at once, to standard error, at one level for all modules (-v)"
+_PROFILING = "Go's profiles do not exist here"
+_JSON = "requests are sent as JSON"
+_GATES = "what a gate would turn on is always done or not there; see the feature gates below"
+
+SECTION = "without effect"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_TLS_VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
+_PATTERNS = re.compile(r"[^=,]+=\d+(,[^=,]+=\d+)*")
+_QUANTITY = re.compile(r"\d+(\.\d+)?([kKMGTPE]i?|m)?")
+_PAIR = re.compile(r"[^,:]+,[^,:]+(:[^:]*)?")
+
+
+@attrs.frozen
+class Ignored:
+    """A flag, whose default is what is done anyway, and why it has no effect."""
+
+    flag: Flag[Any]
+    reason: str
+
+
+def _ignored(name: str, kind: Kind[T], anyway: T, reason: str, check: Check[T] | None = None) -> Ignored:
+    def tell(value: T) -> str | None:
+        return None if value == anyway else f"has no effect: {reason}"
+
+    return Ignored(Flag(name, kind, anyway, SECTION, f"{reason}.", check, tell=tell), reason)
+
+
+def _matching(pattern: re.Pattern[str], example: str) -> Check[str]:
+    return _or_empty(lambda value: None if pattern.fullmatch(value) else f"must look like {example}")
+
+
+def _or_empty(check: Check[str]) -> Check[str]:
+    return lambda value: check(value) if value else None
+
+
+_PORTS = between(0, 65535)
+_NAMED_PAIR = _matching(_PAIR, "CERTIFICATE,KEY or CERTIFICATE,KEY:NAME")
+
+IGNORED: tuple[Ignored, ...] = (
+    _ignored("kube-api-content-type", STRING, "application/json", _JSON, one_of("application/json", PROTOBUF)),
+    _ignored("disable-http2-serving", BOOL, True, _HTTP2),
+    _ignored("http2-max-streams-per-connection", INT, 0, _HTTP2, not_negative),
+    _ignored("tls-cipher-suites", LIST, (), _CIPHERS),
+    _ignored("tls-curve-preferences", INTEGERS, (), _CIPHERS),
+    _ignored("tls-sni-cert-key", STRING, "", _ONE_CERTIFICATE, _NAMED_PAIR),
+    _ignored("permit-address-sharing", BOOL, False, _PORT),
+    _ignored("permit-port-sharing", BOOL, False, _PORT),
+    _ignored("requestheader-allowed-names", LIST, (), _HEADERS),
+    _ignored("requestheader-client-ca-file", PATH, "", _HEADERS),
+    _ignored("requestheader-extra-headers-prefix", LIST, (), _HEADERS),
+    _ignored("requestheader-group-headers", LIST, (), _HEADERS),
+    _ignored("requestheader-uid-headers", LIST, (), _HEADERS),
+    _ignored("requestheader-username-headers", LIST, (), _HEADERS),
+    _ignored("cidr-allocator-type", STRING, "", _IPAM),
+    _ignored("webhooks", LIST, (), _WEBHOOKS),
+    _ignored("webhook-bind-address", IP, "0.0.0.0", _WEBHOOKS),
+    _ignored("webhook-secure-port", INT, 0, _WEBHOOKS, _PORTS),
+    _ignored("webhook-cert-dir", PATH, "", _WEBHOOKS),
+    _ignored("webhook-disable-http2-serving", BOOL, True, _WEBHOOKS),
+    _ignored("webhook-tls-cert-file", PATH, "", _WEBHOOKS),
+    _ignored("webhook-tls-private-key-file", PATH, "", _WEBHOOKS),
+    _ignored("webhook-tls-cipher-suites", LIST, (), _WEBHOOKS),
+    _ignored("webhook-tls-curve-preferences", INTEGERS, (), _WEBHOOKS),
+    _ignored("webhook-tls-min-version", STRING, "", _WEBHOOKS, _or_empty(one_of(*_TLS_VERSIONS))),
+    _ignored("webhook-tls-sni-cert-key", STRING, "", _WEBHOOKS, _NAMED_PAIR),
+    _ignored("min-resync-period", DURATION, 0.0, _RESYNC, not_negative),
+    _ignored("node-sync-period", DURATION, 0.0, _RESYNC, not_negative),
+    _ignored("external-cloud-volume-plugin", STRING, "", _VOLUMES),
+    _ignored("log-flush-frequency", DURATION, 0.0, _LOGS, not_negative),
+    _ignored("log-text-info-buffer-size", STRING, "0", _LOGS, _matching(_QUANTITY, "512, 4Ki or 1M")),
+    _ignored("log-text-split-stream", BOOL, False, _LOGS),
+    _ignored("vmodule", STRING, "", _LOGS, _matching(_PATTERNS, "PATTERN=N,...")),
+    _ignored("contention-profiling", BOOL, False, _PROFILING),
+    Ignored(
+        Flag("feature-gates", SWITCHES, {}, SECTION, f"{_GATES}.", gates.problem, tell=gates.without_effect),
+        _GATES,
+    ),
+)
+"""In Go's order of sections; the table of all of Go's flags is `gomanager.py`."""
