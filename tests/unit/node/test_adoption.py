@@ -68,7 +68,11 @@ def test_a_node_that_cannot_be_adopted_is_told_once_and_asked_about_once_a_refre
     ("own", "cloud", "told"),
     [
         ([], [("InternalIP", "10.0.0.1")], "the node has none, the instance InternalIP 10.0.0.1"),
-        ([("InternalIP", "10.0.0.2")], [("Hostname", "x")], "the node has InternalIP 10.0.0.2, the instance Hostname x"),
+        (
+            [("InternalIP", "10.0.0.2")],
+            [("Hostname", "x")],
+            "the node has InternalIP 10.0.0.2, the instance Hostname x",
+        ),
     ],
 )
 def test_why_a_node_is_not_adopted_shows_both_lists(
