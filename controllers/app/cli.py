@@ -82,6 +82,7 @@ def main(
         log.warning("%s", warning)
     with logs.uncaught():
         try:
+            _tell_flags(outcome.options, table(catalog, default_provider))
             return _start(outcome.options, catalog)
         except Exception:  # the program's top: told in a cleaned log line and not in Python's own way
             log.exception("the program failed; this is a bug")
@@ -126,6 +127,12 @@ def help_text(program: str, catalog: Sequence[ControllerEntry], default_provider
             else:
                 group.add_argument(*names, help=text, metavar=row.kind.metavar, dest=row.name)
     return parser.format_help()
+
+
+def _tell_flags(options: Options, flags: Sequence[Flag[Any]]) -> None:
+    from controllers.app.effective import changed
+
+    log.info("flags that differ from the defaults: %s", " ".join(changed(options, flags)) or "none")
 
 
 def _start(options: Options, catalog: Sequence[ControllerEntry]) -> int:

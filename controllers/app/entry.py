@@ -119,6 +119,13 @@ def enabled(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[Co
     return chosen
 
 
+def canonical(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> tuple[str, ...]:
+    """A value of --controllers with every alias replaced by its controller's name, as Go's /configz shows it."""
+    known = {alias: entry.name for entry in catalog for alias in entry.aliases}
+    minus = {word: "-" if word.startswith("-") else "" for word in words}
+    return tuple(minus[word] + known.get(word.removeprefix("-"), word.removeprefix("-")) for word in words)
+
+
 def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[str]:
     """What is wrong with a value of --controllers: unknown names, contradictions, nothing left to run."""
     known = {name: entry.name for entry in catalog for name in (entry.name, *entry.aliases)}

@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from controllers.options import Flag, display
+from controllers.options import CLASSIFIED, Flag, display
 
 
 @attrs.frozen
@@ -111,7 +111,7 @@ class _Parser:
     def _take(self, flag: Flag[Any], written: str, raw: str | None, following: str | None) -> bool:
         """Store one occurrence; True when the following word was its value."""
         used = False
-        shown = written
+        shown, hide = written, CLASSIFIED if flag.secret else ""
         if raw is None and flag.kind.bare is not None:
             raw = flag.kind.bare
         elif raw is None:
@@ -119,9 +119,9 @@ class _Parser:
                 hint = "" if following is None else f" ({display(following.partition('=')[0])} reads as the next flag)"
                 return self._fail(flag, f"{written}: needs a value{hint}: {written}={flag.kind.metavar}", used)
             raw, used = following, True
-            shown = f"{written}={display(raw)}"
+            shown = f"{written}={hide or display(raw)}"
         else:
-            shown = f"{written}={display(raw)}"
+            shown = f"{written}={hide or display(raw)}"
         if flag.unsupported:
             return self._fail(flag, f"{written}: {flag.unsupported}", used)
         try:

@@ -6,6 +6,7 @@ imports no controller for it.
 """
 
 from controllers.options.declare import (
+    CLASSIFIED,
     Flag,
     between,
     fill,
@@ -17,6 +18,7 @@ from controllers.options.declare import (
     one_of,
     option,
     positive,
+    values_of,
 )
 from controllers.options.kinds import (
     ADDRESS,
@@ -36,6 +38,7 @@ from controllers.options.kinds import (
     Kind,
     display,
     show_duration,
+    without_user,
 )
 from controllers.options.shared import DEFAULT_CLUSTER_NAME, cluster_name_option, drain_timeout_option
 
@@ -73,6 +76,9 @@ __all__ = [
     "Flag",
     "flags_of",
     "fill",
+    "values_of",
+    "CLASSIFIED",
     "display",
     "show_duration",
+    "without_user",
 ]

@@ -18,6 +18,9 @@ T = TypeVar("T")
 Check = Callable[[T], str | None]
 """Returns what is wrong with a value of the right type, or None."""
 
+CLASSIFIED = "CLASSIFIED"
+"""Stands for the value of a secret option, as in Go's /flagz."""
+
 _FLAG = "flag"
 _GROUP = "group"
 
@@ -36,6 +39,8 @@ class Flag(Generic[T]):
     deprecated: str = ""
     unsupported: str = ""
     """Not empty: the flag is known, this version does not take it, and this says why."""
+    secret: bool = False
+    """The value is shown nowhere: not in the log, /configz or /flagz."""
     tell: Check[T] | None = None
     """What the operator is to know about a value that is taken, or None: that it has no effect, say. Logged once."""
 
@@ -50,21 +55,24 @@ def option(
     check: Check[T] | None = None,
     shorthand: str = "",
     deprecated: str = "",
+    secret: bool = False,
 ) -> Any:
     """Declare one field of an options class. Without a `flag` only programs can set it.
 
-    A value of a wrong type, or one that `check` objects to, raises ValueError with the names of field and flag.
+    A value of a wrong type, or one that `check` objects to, raises ValueError with the names of field and flag. The
+    value of a `secret` option is shown nowhere. A file whose path is the option is better: everybody on the machine can
+    read a process's command line.
     """
 
     def validate(_instance: object, attribute: attrs.Attribute[T], value: T) -> None:
         mistyped = kind.mistyped(value)
         wrong = mistyped or (check(value) if check else None)
         if wrong:
-            shown = display(repr(value) if mistyped else kind.show(value))
+            shown = CLASSIFIED if secret else display(repr(value) if mistyped else kind.show(value))
             raise ValueError(f"{attribute.name}={shown}{f' (--{flag})' if flag else ''}: {wrong}")
 
-    row = Flag(flag, kind, default, section, help, check, shorthand, deprecated)
-    return attrs.field(default=default, validator=validate, metadata={_FLAG: row} if flag else {})
+    row = Flag(flag, kind, default, section, help, check, shorthand, deprecated, secret=secret)
+    return attrs.field(default=default, validator=validate, repr=not secret, metadata={_FLAG: row} if flag else {})
 
 
 def group(kind: type[Any]) -> Any:
@@ -90,6 +98,16 @@ def fill(kind: type[T], values: Mapping[str, Any]) -> T:
         elif _FLAG in field.metadata:
             given[field.name] = values[field.metadata[_FLAG].name]
     return kind(**given)
+
+
+def values_of(options: Any) -> Iterator[tuple[Flag[Any], Any]]:
+    """The flags of an options class with the values that an instance holds: what `fill` was given. In field order."""
+    for field in attrs.fields(type(options)):
+        value = getattr(options, field.name)
+        if _GROUP in field.metadata:
+            yield from values_of(value)
+        elif _FLAG in field.metadata:
+            yield field.metadata[_FLAG], value
 
 
 def between(low: float, high: float) -> Check[float]:

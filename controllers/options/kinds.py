@@ -40,9 +40,14 @@ class Kind(Generic[T]):
     """What is wrong with the type of a value that a program gives instead of a text, or None."""
 
 
+def without_user(value: str) -> str:
+    """The text without the user and password of URLs in it."""
+    return re.sub(r"(?<=://)[^/@]*@", "...@", value)
+
+
 def display(value: str) -> str:
     """A flag's value as it may be shown: on one line, at most 80 characters, without a URL's user and password."""
-    value = re.sub(r"(?<=://)[^/@]*@", "...@", value)
+    value = without_user(value)
     value = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in value)
     return value if len(value) <= 80 else value[:77] + "..."
 

@@ -1,0 +1,146 @@
+"""What /configz and /flagz serve, and the line about the flags at the start: complete, in Go's shape, no secrets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+
+from controllers.app.catalog import CATALOG
+from controllers.app.config import option_classes, parse, table
+from controllers.app.effective import GROUP, OWN, changed, configz, flagz
+from controllers.app.entry import Context, Controller, ControllerEntry
+from controllers.app.gomanager import GO_FLAGS
+from controllers.app.ignored import IGNORED
+from controllers.app.options import Options
+from controllers.options import DURATION, STRING, URL, option
+
+
+def never(_context: Context) -> Controller:
+    raise AssertionError("nothing is built here")
+
+
+@attrs.frozen(kw_only=True)
+class VendorOptions:
+    region: str = option("r-1", STRING, "acme-region", "acme", "Where.")
+    key: str = option("", STRING, "acme-key", "acme", "What nobody sees.", secret=True)
+    endpoint: str = option("", URL, "acme-endpoint", "acme", "The cloud's API.")
+    pause: float = option(1.0, DURATION, "acme-pause", "acme", "How long.")
+
+
+LONGER = (*CATALOG, ControllerEntry(name="acme-controller", construct=never, options=(VendorOptions,)))
+
+
+def options(*argv: str) -> Options:
+    outcome = parse(["--cloud-provider=fake", "--leader-elect=false", *argv], LONGER)
+    assert outcome.problems == ()
+    assert outcome.options is not None
+    return outcome.options
+
+
+def test_configz_has_gos_shape() -> None:
+    given = options(
+        "--controllers=*,-route", "--kube-api-qps=50", "--node-monitor-period=30s", "--cluster-cidr=10.0.0.0/8"
+    )
+    found = configz(given, LONGER)
+    assert json.loads(json.dumps(found)) == found
+    go = found[GROUP]
+    assert (go["kind"], go["apiVersion"]) == ("CloudControllerManagerConfiguration", f"{GROUP}/v1alpha1")
+    assert go["Generic"]["Controllers"] == ["*", "-node-route-controller"]
+    assert go["Generic"]["ClientConnection"] == {
+        "acceptContentTypes": "application/json",
+        "contentType": "application/json",
+        "kubeconfig": "",
+        "qps": 50.0,
+        "burst": 0,
+    }
+    assert go["Generic"]["LeaderElection"]["leaderElect"] is False
+    assert go["KubeCloudShared"]["CloudProvider"] == {"Name": "fake", "CloudConfigFile": ""}
+    assert go["KubeCloudShared"]["ClusterCIDR"] == "10.0.0.0/8"
+    assert go["KubeCloudShared"]["RouteReconciliationPeriod"] == "5m0s"
+    assert go["NodeController"] == {"ConcurrentNodeSyncs": 32, "ConcurrentNodeStatusUpdates": 0}
+    assert go["NodeLifecycleController"] == {"NodeMonitorPeriod": "30s", "ConcurrentNodeLifecycleSyncs": 16}
+    assert go["ServiceController"] == {"ConcurrentServiceSyncs": 40}
+    assert go["NodeStatusUpdateFrequency"] == "5m0s"
+
+
+def test_what_go_lacks_stands_beside_it_by_section() -> None:
+    own = configz(options("--cloud-api-timeout=90s"), LONGER)[OWN]
+    assert own["cloud calls"]["cloud-api-timeout"] == "1m30s"
+    assert own["acme"] == {"acme-region": "r-1", "acme-key": "CLASSIFIED", "acme-endpoint": "", "acme-pause": "1s"}
+
+
+def test_each_call_makes_a_new_object() -> None:
+    given = options()
+    configz(given, LONGER)[GROUP]["Generic"]["Controllers"].append("changed")
+    configz(given, LONGER)[GROUP]["Webhook"]["Webhooks"].append("changed")
+    assert "changed" not in json.dumps(configz(given, LONGER))
+
+
+def test_every_setting_is_in_both() -> None:
+    given = options()
+    text, everything = flagz(given), json.dumps(configz(given, LONGER)[OWN])
+    without_effect = {row.flag.name for row in IGNORED}
+    for flag in table(LONGER):
+        if flag.name in without_effect | {"help", "version"}:
+            continue
+        assert f"\n{flag.name}=" in text, flag.name
+        assert flag.name in GO_FLAGS or f'"{flag.name}"' in everything, flag.name
+
+
+def test_flagz_is_sorted_and_has_gos_head() -> None:
+    head, *lines = flagz(options("--controllers=cloud-node")).strip().splitlines()
+    assert head == "cloud-controller-manager flagz"
+    assert lines[0].startswith("Warning: ")
+    values = lines[2:]
+    assert lines[1] == ""
+    assert values == sorted(values)
+    assert "controllers=cloud-node" in values
+    assert "node-monitor-period=5s" in values
+
+
+SECRETS = ("--acme-key=correct-horse", "--acme-endpoint=https://user:correct-horse@api.example/x")
+
+
+def test_no_secret_is_shown() -> None:
+    given = options(*SECRETS)
+    assert "correct-horse" not in repr(options(SECRETS[0]))
+    for text in (flagz(given), json.dumps(configz(given, LONGER)), " ".join(changed(given, table(LONGER)))):
+        assert "correct-horse" not in text
+        assert "CLASSIFIED" in text
+        assert "api.example/x" in text
+
+
+def test_a_bad_value_of_a_secret_option_is_not_told_either() -> None:
+    def refuse(_value: str) -> str | None:
+        return "must be longer"
+
+    @attrs.frozen(kw_only=True)
+    class Checked:
+        key: str = option("x", STRING, "acme-key", "acme", "What nobody sees.", check=refuse, secret=True)
+
+    with pytest.raises(ValueError, match=r"^key=CLASSIFIED \(--acme-key\): must be longer$"):
+        Checked(key="hunter2")
+    entry = ControllerEntry(name="acme-controller", construct=never, options=(Checked,))
+    for argv in (["--acme-key=hunter2"], ["--acme-key", "hunter2"]):
+        outcome = parse(["--cloud-provider=fake", "--leader-elect=false", *argv], (*CATALOG, entry))
+        assert outcome.problems == ("--acme-key=CLASSIFIED: must be longer",)
+
+
+def test_the_log_names_what_differs_from_the_defaults() -> None:
+    argv = ("--cloud-api-qps=3", "--controllers=*,-route", "--node-monitor-period=5s")
+    assert changed(options(*argv), table(LONGER)) == [
+        "--cloud-provider=fake",
+        "--controllers=*,-route",
+        "--leader-elect=false",
+        "--cloud-api-qps=3",
+    ]
+    assert changed(options("--leader-elect=false"), table(LONGER, "fake")) == ["--leader-elect=false"]
+
+
+def test_what_a_program_builds_without_flags_is_shown_too() -> None:
+    given = Options(own={kind: kind() for kind in option_classes(CATALOG)})
+    shown: dict[str, Any] = configz(given)
+    assert shown[GROUP]["Generic"]["Controllers"] == ["*"]
