@@ -28,6 +28,11 @@ class Clock(Protocol):
         """Seconds since the Unix epoch. For timestamps that people or other machines read."""
         ...
 
+    def boottime(self) -> float:
+        """As `monotonic`, but the time for which the machine was suspended counts too. For promises to other machines:
+        a lease runs out while we sleep."""
+        ...
+
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
         """Wait on a condition whose lock the caller holds, at most `timeout` seconds (None: without end).
 
@@ -38,12 +43,19 @@ class Clock(Protocol):
         ...
 
 
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # where there is none: macOS, say
+
+
 class SystemClock:
     """The machine's clock."""
 
     # C functions as they are: the work queue reads the clock on every call.
     monotonic = staticmethod(time.monotonic)
     time = staticmethod(time.time)
+
+    @staticmethod
+    def boottime() -> float:
+        return time.clock_gettime(_BOOTTIME)
 
     @staticmethod
     def wait(condition: threading.Condition, timeout: float | None) -> bool:

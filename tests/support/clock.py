@@ -29,6 +29,7 @@ class FakeClock:
         self._changed = threading.Condition(threading.Lock())
         self._monotonic = monotonic
         self._offset = unix - monotonic
+        self._suspended = 0.0
         self._waiters: set[_Waiter] = set()
 
     def monotonic(self) -> float:
@@ -36,6 +37,9 @@ class FakeClock:
 
     def time(self) -> float:
         return self._monotonic + self._offset
+
+    def boottime(self) -> float:
+        return self._monotonic + self._suspended
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
         if timeout is not None and timeout <= 0:
@@ -70,6 +74,12 @@ class FakeClock:
     def step_wall_clock(self, seconds: float) -> None:
         """Set the wall clock alone forward or back, as an administrator or NTP does."""
         with self._changed:
+            self._offset += seconds
+
+    def suspend(self, seconds: float) -> None:
+        """Let the machine sleep: the wall clock and `boottime` go on, `monotonic` and every wait stand still."""
+        with self._changed:
+            self._suspended += seconds
             self._offset += seconds
 
     def next_deadline(self) -> float | None:

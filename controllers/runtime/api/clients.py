@@ -64,7 +64,8 @@ _NAME: Final = re.compile(r"[!-~]+")
 class ClientBuilder:
     """Makes the clients of every identity from one configuration; implements cloudprovider.host.ClientBuilder.
 
-    Thread-safe; `with` closes it. All RestClients share one pool of connections, as many as threads use them at once.
+    Thread-safe; `with` closes it. All RestClients share one pool of connections, as many as threads use them at once,
+    but for those that are made `apart`.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class ClientBuilder:
         self._program = f"{program}/{_version()}"
         self._clock = clock
         self._lock = threading.RLock()
-        self._rest: dict[tuple[str, bool], RestClient] = {}
+        self._rest: dict[tuple[str, bool, bool], RestClient] = {}
         self._clients: list[ApiClient] = []
         self._buckets: dict[str, TokenBucket] = {}
         self._identity: str | None = None
@@ -116,6 +117,7 @@ class ClientBuilder:
             except OSError as error:
                 raise ClientConfigError(f"the TLS files cannot be used: {settings.describe(error)}") from error
         self._transport = Transport(endpoint, self._tls, waits=self._waits)
+        self._apart: list[Transport] = []
         self._metrics = RequestMetrics(metrics or Metrics(), endpoint.authority)
 
     @classmethod
@@ -170,19 +172,28 @@ class ClientBuilder:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def rest(self, name: str, *, guarded: bool = True) -> RestClient:
-        """The client of that identity; the same one at each call. Not `guarded`: to renew and release the lease."""
+    def rest(self, name: str, *, guarded: bool = True, apart: bool = False) -> RestClient:
+        """The client of that identity; the same one at each call.
+
+        Not `guarded`: its writes do not ask the guard. For the lease itself, and for questions that are POSTs, such as
+        access reviews. `apart`, for the lease: with connections of its own, no rate limit, and no `hurry`, so that
+        nothing that happens to the others delays it.
+        """
         with self._lock:
-            client = self._rest.get((name, guarded))
+            client = self._rest.get((name, guarded, apart))
             if client is None:
-                client = self._rest[name, guarded] = RestClient(
-                    self._transport,
+                transport = self._transport
+                if apart:
+                    transport = Transport(transport.endpoint, self._tls, waits=Waits(self._clock))
+                    self._apart.append(transport)
+                client = self._rest[name, guarded, apart] = RestClient(
+                    transport,
                     self._credentials,
                     name=name,
                     user_agent=self._user_agent(name),
                     metrics=self._metrics,
                     guard=self._check_guard if guarded else None,
-                    limiter=self._bucket(name),
+                    limiter=None if apart else self._bucket(name),
                     timeout=self._timeout,
                     headers=self._access.headers,
                     field_validation=self._field_validation,
@@ -277,9 +288,11 @@ class ClientBuilder:
 
     def close(self) -> None:
         """End every wait, request and stream at once and close all connections. May be called twice."""
-        self._transport.close()
         with self._lock:
             clients, self._clients = self._clients, []
+            transports = [self._transport, *self._apart]
+        for transport in transports:
+            transport.close()
         for client in clients:
             client.close()  # type: ignore[no-untyped-call]  # the client ships no annotations for it
         self._credentials.close()

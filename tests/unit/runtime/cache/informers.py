@@ -58,6 +58,9 @@ class SkippingClock:
     def time(self) -> float:
         return self.now + 1_700_000_000.0
 
+    def boottime(self) -> float:
+        return self.now
+
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
         assert timeout is not None, "a wait without end on a clock that no other thread moves"
         if timeout > 0:

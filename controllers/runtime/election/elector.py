@@ -1,0 +1,355 @@
+"""The election of a leader: one candidate for one Lease, from its first look to the release.
+
+Data comes from the Lease (`leases.py`, `watching.py`); what is decided goes to the fence, which every write asks
+(`fence.py`), and to whoever started the elector. A candidate takes the Lease when nobody holds it, or when its record
+has stood unchanged for as long as its holder asked for. A leader renews it each retry period. It has lost the lease
+when it could not be renewed in time, or when it is seen in another's hands; then the fence refuses everything, and the
+elector ends.
+
+What makes two writers impossible is the Lease's resourceVersion: it is only ever replaced as it was last seen.
+
+Follows client-go's tools/leaderelection, and differs where it helps: candidates watch, expiry and fence are read off
+a clock that counts suspended time, and a deleted Lease is left to its leader for as long as it was promised.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from controllers.runtime.api import AlreadyExists, ApiError, Conflict, NotFound
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
+from controllers.runtime.election.fence import Fence
+from controllers.runtime.election.leases import LeaseAPI, Rest
+from controllers.runtime.election.record import Lease, Observation, Record, acquired, read, released, renewed
+from controllers.runtime.election.settings import JITTER, LeaseSettings
+from controllers.runtime.election.watching import LeaseWatch
+from controllers.runtime.metrics import Metrics
+
+__all__ = ["Elector"]
+
+log = logging.getLogger(__name__)
+
+STUCK_SECONDS: Final = 20.0
+"""How long a leader whose lease has run out may be seen as such until `health` complains: by then it should be gone."""
+_RACES: Final = 3  # lost in a row until a candidate waits its turn again
+
+
+def _nobody(_what: str) -> None:
+    pass
+
+
+class _Taken(Exception):
+    """The Lease is in another's hands."""
+
+
+class Elector:
+    """One candidate for one Lease. To be started once; every method may be called from any thread.
+
+    `on_leading()` is called when this process begins to lead, `on_lost(reason)` when it has lost the lease, and
+    `tell("became leader")`, `tell("stopped leading")` for an Event; all in the elector's thread, and none may block.
+    After the lease is lost or released the elector has ended for good.
+
+    Metrics: leader_election_master_status{name}, leader_election_slowpath_total{name}.
+    """
+
+    def __init__(
+        self,
+        rest: Rest,
+        settings: LeaseSettings,
+        *,
+        on_leading: Callable[[], None] = lambda: None,
+        on_lost: Callable[[str], None] = _nobody,
+        tell: Callable[[str], None] = _nobody,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`rest` must be unguarded, and should have connections of its own. `chance` gives numbers in [0, 1)."""
+        self.settings = settings
+        self.fence = Fence(settings.lease, clock)
+        self._api = LeaseAPI(rest, settings)
+        self._on_leading, self._on_lost, self._tell = on_leading, on_lost, tell
+        self._clock = clock
+        self._chance = chance
+        self._news = threading.Condition(threading.Lock())
+        self._observed = Observation(settings)
+        self._current = False  # whether the Lease is, as far as we know, as it was last seen
+        self._has_news = False  # from the watch
+        self._stopping = False
+        self._leading = False
+        self._lost = ""
+        self._held = Record()  # as leader: what we last put into the Lease
+        self._renewed_at = 0.0  # as leader: the start of the last renewal that succeeded
+        self._error: Exception | None = None  # why the last try failed
+        self._races = 0
+        self._watch = LeaseWatch(
+            self._api, settings, see=self._told, changed=self._wake, pause=self._jittered, clock=clock
+        )
+        self._thread = threading.Thread(target=self._run, name="leader-election", daemon=True)
+        metrics = metrics or Metrics()
+        self._master = metrics.gauge(
+            "leader_election_master_status",
+            "Whether this process is the leader of the lease of that name (1) or a candidate (0).",
+            ("name",),
+        ).labels(name=settings.name)
+        self._master.set(0)
+        self._slow = metrics.counter(
+            "leader_election_slowpath_total",
+            "Renewals for which the Lease had to be read again, because somebody else had written to it.",
+            ("name",),
+        ).labels(name=settings.name)
+
+    # ---- for everybody
+
+    def start(self) -> None:
+        """Begin as a candidate."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Give up the candidacy, or the lease: the fence closes, then the lease is released. Does not block.
+
+        To be called when all work that needs the lease has ended.
+        """
+        with self._news:
+            self._stopping = True
+            self._news.notify_all()
+
+    def join(self, seconds: float) -> bool:
+        """Wait until it has ended after `stop`; False when `seconds` were too short."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process leads. The fence knows better whether it still does."""
+        return self._leading
+
+    @property
+    def lost(self) -> str:
+        """Why the lease was lost; "" while it was not. Also when the elector itself hangs while its lease runs out."""
+        if not self._lost and self._leading and not self._stopping and not self.fence.held():
+            return f"the lease {self.settings.lease} was not renewed in time"
+        return self._lost
+
+    @property
+    def waits_for(self) -> str:
+        """The identity of another that leads; "" where there is none, or nothing is known yet."""
+        holder = "" if self._leading else self._observed.holder
+        return "" if holder == self.settings.identity else holder
+
+    def problem(self) -> str:
+        """What is wrong, for a health check; "" while all is well.
+
+        As in Go, a standby is always well, and a leader until its last renewal is 20 seconds older than the lease
+        lasts: by then it should have ended.
+        """
+        overdue = self._clock.boottime() - self._renewed_at - self.settings.lease_duration
+        if self._leading and overdue > STUCK_SECONDS:
+            return f"failed election to renew leadership on lease {self.settings.name}"
+        return ""
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        try:
+            log.info("attempting to acquire leader lease %s as %s...", self.settings.lease, self.settings.identity)
+            while (pause := self.step()) is not None:
+                with self._news:
+                    wait_for(self._clock, self._news, self._is_due, pause)
+        except Exception:
+            log.exception("the election for %s failed; this is a bug", self.settings.lease)
+            self._lose("the election itself failed, see the log")
+        finally:
+            self._watch.stop()
+
+    def _is_due(self) -> bool:
+        return self._stopping or (self._has_news and not self._leading)
+
+    def step(self) -> float | None:
+        """Do what is due now; returns the seconds until more is due, None at the end. For the elector's own thread."""
+        self._has_news = False
+        if self._lost:
+            return None
+        if not self._stopping:
+            return self._lead() if self._leading else self._stand()
+        if self._leading:
+            self._release()
+        return None
+
+    # ---- as a candidate
+
+    def _stand(self) -> float:
+        try:
+            if not (self._current and self._watch.live):
+                self._see(self._api.read())
+            wait = self._take_if_free()
+        except (Conflict, AlreadyExists):
+            self._races += 1
+            self._current = False  # somebody was faster, or changed a label: look again, at once
+            return 0.0 if self._races < _RACES else self._jittered()
+        except ApiError as error:
+            self._current = False
+            self._complain("failed to acquire lease", error)
+            return self._jittered()
+        self._error = None
+        return wait
+
+    def _take_if_free(self) -> float:
+        with self._news:
+            observed = self._observed
+            lease, record, left = observed.lease, observed.record, observed.free_at() - self._clock.boottime()
+        if left > 0:
+            self._watch.start()
+            self._races = 0
+            return left if self._watch.live else min(left, self._jittered())
+        began = self._clock.boottime()
+        new = acquired(lease, self.settings, self._clock.time(), record)
+        self._hold(self._api.create(new) if lease is None else self._api.replace(new), began)
+        return self._begin(record)
+
+    def _begin(self, before: Record | None) -> float:
+        if not self.fence.held():
+            return 0.0  # the answer took longer than the lease: once more
+        self._watch.stop()
+        self._leading = True
+        self._error = None
+        self._master.set(1)
+        late = before is not None and before.holder not in ("", self.settings.identity)
+        why = f", which {before.holder} did not renew" if before is not None and late else ""
+        log.info("successfully acquired lease %s%s", self.settings.lease, why)
+        self._tell("became leader")
+        self._on_leading()
+        return self.settings.retry_period
+
+    def _see(self, lease: Lease | None) -> None:
+        """The Lease as the API server has it."""
+        now = self._clock.boottime()
+        with self._news:
+            if self._leading:
+                return  # a late word of the watch
+            before = self._observed.holder
+            self._observed.see(lease, now)
+            self._current = True
+            holder = self._observed.holder
+        if holder and holder not in (before, self.settings.identity):
+            log.info("the leader of %s is %s; this process stands by", self.settings.lease, holder)
+
+    def _told(self, lease: Lease | None) -> None:
+        self._see(lease)
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._news:
+            self._has_news = True
+            self._news.notify_all()
+
+    # ---- as the leader
+
+    def _lead(self) -> float | None:
+        settings = self.settings
+        now = self._clock.boottime()
+        until = self._renewed_at + settings.patience
+        if now >= until:
+            why = f": {self._error}" if self._error is not None else ""
+            self._lose(f"the lease {settings.lease} was not renewed for {now - self._renewed_at:.1f} s{why}")
+            return None
+        try:
+            self._renew(until)
+        except _Taken as taken:
+            self._lose(str(taken))
+            return None
+        except ApiError as error:
+            self._complain("failed to renew lease", error)
+        else:
+            if self._error is not None:
+                log.info("the lease %s is renewed again", settings.lease)
+            self._error = None
+        next_at = min(now + settings.retry_period, self._renewed_at + settings.patience)
+        return max(0.0, next_at - self._clock.boottime())
+
+    def _renew(self, until: float) -> None:
+        """Renew by `until`. The Lease is put back as it was last seen; where it has changed since, or where the last
+        try failed and may have been applied all the same, it is read first."""
+        lease = self._observed.lease
+        if lease is not None and self._error is None:
+            try:
+                self._put(lease, until)
+                return
+            except (Conflict, NotFound) as conflict:
+                log.debug("the lease %s has changed, reading it: %s", self.settings.lease, conflict)
+        self._slow.inc()
+        lease = self._api.read(self._left(until))
+        if lease is None:
+            log.warning("the lease %s was deleted while this process leads; creating it again", self.settings.lease)
+        elif (holder := read(lease).holder) not in ("", self.settings.identity):
+            raise _Taken(f"{holder} has taken the lease {self.settings.lease}")
+        self._put(lease, until)
+
+    def _put(self, lease: Lease | None, until: float) -> None:
+        began, now = self._clock.boottime(), self._clock.time()
+        if lease is None:
+            new = acquired(None, self.settings, now, self._held)
+            self._hold(self._api.create(new, self._left(until)), began)
+        else:
+            self._hold(self._api.replace(renewed(lease, self.settings, self._held, now), self._left(until)), began)
+
+    def _left(self, until: float) -> float:
+        return until - self._clock.boottime()
+
+    def _hold(self, lease: Lease, began: float) -> None:
+        """The API server has put us into the Lease, by a request that began then."""
+        with self._news:
+            self._observed.see(lease, began)
+            self._current = True
+        self._held = read(lease)
+        self._renewed_at = began
+        self.fence.extend(began + self.settings.held_for)
+
+    def _lose(self, reason: str) -> None:
+        self.fence.revoke(reason)
+        was_leading, self._leading, self._lost = self._leading, False, reason
+        self._master.set(0)
+        log.critical("leaderelection lost: %s", reason)
+        if was_leading:
+            self._tell("stopped leading")
+        self._on_lost(reason)
+
+    def _release(self) -> None:
+        """Give the lease up, so that another can take it at once. What fails here costs others the lease's duration."""
+        settings = self.settings
+        self.fence.revoke("it was released")
+        self._leading = False
+        self._master.set(0)
+        until = self._clock.boottime() + settings.renew_deadline
+        lease = self._observed.lease
+        try:
+            while lease is not None and read(lease).holder == settings.identity:
+                try:
+                    self._api.replace(released(lease, settings, self._clock.time()), self._left(until))
+                except Conflict:
+                    lease = self._api.read(self._left(until))
+                else:
+                    log.info("released the lease %s", settings.lease)
+                    break
+        except ApiError as error:
+            log.warning(
+                "the lease %s could not be released, others take over in %d s: %s",
+                settings.lease, settings.whole_seconds, error,
+            )  # fmt: skip
+        self._tell("stopped leading")
+
+    # ---- both
+
+    def _jittered(self) -> float:
+        return self.settings.retry_period * (1 + JITTER * self._chance())
+
+    def _complain(self, what: str, error: ApiError) -> None:
+        """A warning for the first failure in a row, and for each of another kind."""
+        again = self._error is not None and type(error) is type(self._error)
+        log.log(logging.DEBUG if again else logging.WARNING, "%s %s, retrying: %s", what, self.settings.lease, error)
+        self._error = error

@@ -1,0 +1,82 @@
+"""One Lease at the API server: read, created, replaced, watched.
+
+Requests go out with short timeouts over connections that nothing else uses (rows K4, K6 of known problems: a pool that
+hangs must not cost the lease); Leases come back as raw JSON, so that no field is lost when they are put back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from controllers.runtime.api import NotFound, Response, ServerError
+from controllers.runtime.election.record import Lease
+from controllers.runtime.election.settings import LeaseSettings
+
+__all__ = ["LeaseAPI", "Lines", "Rest"]
+
+_PREFIX = "/apis/coordination.k8s.io/v1/namespaces"
+
+
+class Lines(Protocol):
+    """A streamed answer, as `RestClient.stream` makes it."""
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+
+class Rest(Protocol):
+    """What is needed of a RestClient."""
+
+    def request(
+        self, method: str, path: str, *, body: object | None = None, timeout: float | None = None
+    ) -> Response: ...
+
+    def stream(self, path: str, *, query: dict[str, str] | None = None, read_timeout: float) -> Any: ...
+
+
+class LeaseAPI:
+    """Requests about one Lease. Every method may be called from any thread and raises ApiError."""
+
+    def __init__(self, rest: Rest, settings: LeaseSettings) -> None:
+        self._rest = rest
+        self._settings = settings
+        self._collection = f"{_PREFIX}/{settings.namespace}/leases"
+        self._path = f"{self._collection}/{settings.name}"
+
+    def read(self, timeout: float | None = None) -> Lease | None:
+        """The Lease as it is now; None when there is none. `timeout`: seconds, if fewer than usual."""
+        try:
+            return self._ask("GET", self._path, timeout=timeout)
+        except NotFound:
+            return None
+
+    def create(self, lease: Lease, timeout: float | None = None) -> Lease:
+        """Create it; AlreadyExists when somebody was first."""
+        return self._ask("POST", self._collection, lease, timeout)
+
+    def replace(self, lease: Lease, timeout: float | None = None) -> Lease:
+        """Put it in the place of the one that it was made from; Conflict when that has changed."""
+        return self._ask("PUT", self._path, lease, timeout)
+
+    def watch(self) -> Lines:
+        """A watch of this Lease alone; its first event tells how it is now."""
+        stream: Lines = self._rest.stream(
+            self._collection,
+            query={"watch": "true", "fieldSelector": f"metadata.name={self._settings.name}"},
+            # While there is a leader something comes at every retry period of its own.
+            read_timeout=self._settings.lease_duration,
+        )
+        return stream
+
+    def _ask(self, method: str, path: str, lease: Lease | None = None, timeout: float | None = None) -> Lease:
+        limit = self._settings.request_timeout
+        answer = self._rest.request(
+            method, path, body=lease, timeout=limit if timeout is None else max(0.0, min(timeout, limit))
+        ).json()
+        if not isinstance(answer, dict) or answer.get("kind") != "Lease":
+            raise ServerError(f"the answer is no Lease: {str(answer)[:100]}", method=method, path=path)
+        return answer

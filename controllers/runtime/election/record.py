@@ -1,0 +1,153 @@
+"""What stands in a Lease, what it means to us, and what we write into it. Pure: no I/O, no clock of its own.
+
+`leases.py` reads and writes Leases as raw JSON; from here come the record in it, and the next Lease to be put in its
+place, with every field kept that is not the record's. Times in a record are text: other machines' clocks are never
+trusted, so they are compared and never read. A lease expires when its record has stood unchanged, by our own clock, for
+as long as its holder asked for.
+
+Follows client-go's tools/leaderelection and
+https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+
+from controllers.runtime.election.settings import LeaseSettings
+
+__all__ = ["Lease", "Observation", "Record", "acquired", "read", "released", "renewed"]
+
+Lease = Mapping[str, Any]
+"""A Lease as the API server sends it, parsed from JSON."""
+
+
+@attrs.frozen
+class Record:
+    """The election's part of a Lease. `holder` is empty where nobody holds it, `seconds` 0 where no duration stands."""
+
+    holder: str = ""
+    seconds: int = 0
+    acquired: str = ""
+    renewed: str = ""
+    transitions: int = 0
+
+
+def read(lease: Lease) -> Record:
+    """The record of a Lease. What is missing, or of another type than it should be, counts as not there."""
+    spec = lease.get("spec")
+    found = spec if isinstance(spec, dict) else {}
+    return Record(
+        holder=_text(found.get("holderIdentity")),
+        seconds=_number(found.get("leaseDurationSeconds")),
+        acquired=_text(found.get("acquireTime")),
+        renewed=_text(found.get("renewTime")),
+        transitions=_number(found.get("leaseTransitions")),
+    )
+
+
+def acquired(lease: Lease | None, settings: LeaseSettings, now: float, before: Record | None = None) -> dict[str, Any]:
+    """The Lease with which we take, or take back, the one at hand; `now` in unix seconds.
+
+    None: there is none, so a new one; `before` is the record that stood in it when it was last seen. A lease that is
+    ours already keeps its times and transitions, as in Go; each change of the holder is a transition.
+    """
+    old = (before or Record()) if lease is None else read(lease)
+    stamp = _stamp(now)
+    if old.holder == settings.identity:
+        return _with(lease, settings, attrs.evolve(old, seconds=settings.whole_seconds, renewed=stamp))
+    first = lease is None and before is None
+    record = Record(
+        holder=settings.identity,
+        seconds=settings.whole_seconds,
+        acquired=stamp,
+        renewed=stamp,
+        transitions=0 if first else old.transitions + 1,
+    )
+    return _with(lease, settings, record)
+
+
+def renewed(lease: Lease, settings: LeaseSettings, held: Record, now: float) -> dict[str, Any]:
+    """The Lease with which its leader, whose record was `held`, goes on; `now` in unix seconds."""
+    return _with(lease, settings, attrs.evolve(held, renewed=_stamp(now)))
+
+
+def released(lease: Lease, settings: LeaseSettings, now: float) -> dict[str, Any]:
+    """The Lease with which its leader gives it up: nobody holds it, and anybody may take it at once."""
+    stamp = _stamp(now)
+    record = Record(holder="", seconds=1, acquired=stamp, renewed=stamp, transitions=read(lease).transitions)
+    return _with(lease, settings, record)
+
+
+class Observation:
+    """What a candidate has seen of a Lease, and since when its record has stood unchanged. Not thread-safe.
+
+    Moments are by the clock's `boottime`, taken when an answer arrived.
+    """
+
+    def __init__(self, settings: LeaseSettings) -> None:
+        self._settings = settings
+        self.lease: Lease | None = None
+        self.record: Record | None = None
+        """The last one seen; it stays when the Lease is deleted."""
+        self._since = -math.inf
+
+    def see(self, lease: Lease | None, now: float) -> None:
+        """The Lease as it was just read or told; None when there is none.
+
+        Only another record counts as a sign of life: labels and annotations may change for any reason. Of a Lease that
+        somebody deletes the record stays in force, or its leader, who creates it anew, and a candidate would both lead.
+        """
+        self.lease = lease
+        if lease is not None and (record := read(lease)) != self.record:
+            self.record, self._since = record, now
+
+    @property
+    def holder(self) -> str:
+        """Who held it when it was last seen; "" for nobody."""
+        return self.record.holder if self.record is not None else ""
+
+    def free_at(self) -> float:
+        """From when on we may take it: minus infinity where nobody holds it, or we do."""
+        if self.holder in ("", self._settings.identity) or self.record is None:
+            return -math.inf
+        return self._since + (self.record.seconds or self._settings.whole_seconds)
+
+
+def _with(lease: Lease | None, settings: LeaseSettings, record: Record) -> dict[str, Any]:
+    new: dict[str, Any] = dict(lease) if lease is not None else {"metadata": _metadata(settings)}
+    spec = new.get("spec")
+    new |= {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "spec": {
+            **(spec if isinstance(spec, dict) else {}),
+            "holderIdentity": record.holder,
+            "leaseDurationSeconds": record.seconds,
+            "acquireTime": record.acquired or record.renewed,
+            "renewTime": record.renewed,
+            "leaseTransitions": record.transitions,
+        },
+    }
+    return new
+
+
+def _metadata(settings: LeaseSettings) -> dict[str, str]:
+    return {"name": settings.name, "namespace": settings.namespace}
+
+
+def _stamp(now: float) -> str:
+    """Six digits: the API server refuses fewer."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,94 @@
+"""What an election is told: which Lease, who we are, and how long things may take. No I/O.
+
+Data comes from flags (`controllers/app/options.py`) or from a program; it goes to `elector.py`. Defaults and checks are
+those of client-go's tools/leaderelection and of k8s.io/component-base.
+"""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from typing import Final
+
+import attrs
+
+__all__ = ["JITTER", "LeaseSettings", "unique_identity", "wrong_durations"]
+
+JITTER: Final = 1.2
+"""A wait between two looks at a Lease is stretched by up to this share of itself, so that candidates spread out."""
+
+_MARGIN: Final = 0.1  # a share of the lease: clocks do not all run at one speed, and requests travel for a while
+_TRIES: Final = 3  # requests without an answer that fit into the renew deadline
+
+
+def unique_identity() -> str:
+    """A name for one candidate, as Go makes it: the machine's name and a UUID."""
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
+def wrong_durations(lease: float, renew: float, retry: float) -> list[tuple[str, str]]:
+    """What is wrong with the three durations, as (field of LeaseSettings, sentence); empty when all is well. Pure."""
+    wrong = []
+    if lease < 1:
+        wrong.append(("lease_duration", "must be at least 1s: a Lease counts whole seconds"))
+    for field, value in (("renew_deadline", renew), ("retry_period", retry)):
+        if value <= 0:
+            wrong.append((field, "must be greater than 0"))
+    if not wrong:
+        if lease <= renew:
+            wrong.append(("lease_duration", "must be greater than the renew deadline"))
+        if renew <= JITTER * retry:
+            wrong.append(("renew_deadline", f"must be greater than the retry period times {JITTER:g}"))
+    return wrong
+
+
+@attrs.frozen(kw_only=True)
+class LeaseSettings:
+    """One Lease and one candidate for it; durations in seconds. Raises ValueError with all that is wrong.
+
+    `lease_duration`: others wait so long after the last renewal that they saw. `renew_deadline`: the leader tries so
+    long to renew before it gives up. `retry_period`: between two renewals, and between two looks of a candidate that
+    may not watch. `identity` must be of this process alone.
+    """
+
+    name: str
+    namespace: str = "kube-system"
+    identity: str = attrs.field(factory=unique_identity)
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def __attrs_post_init__(self) -> None:
+        wrong = [
+            f"{field}={getattr(self, field):g}: {text}"
+            for field, text in wrong_durations(self.lease_duration, self.renew_deadline, self.retry_period)
+        ]
+        texts = {"name": self.name, "namespace": self.namespace, "identity": self.identity}
+        wrong += [f"{field}: must not be empty" for field, value in texts.items() if not value]
+        if wrong:
+            raise ValueError("; ".join(wrong))
+
+    @property
+    def lease(self) -> str:
+        """The Lease as "namespace/name", for people."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def whole_seconds(self) -> int:
+        """What stands in the Lease: others go by that, so we do."""
+        return int(self.lease_duration)
+
+    @property
+    def held_for(self) -> float:
+        """Seconds after the start of a renewal for which nobody else can have taken the lease."""
+        return self.whole_seconds * (1 - _MARGIN)
+
+    @property
+    def patience(self) -> float:
+        """Seconds after the start of the last renewal until the leader gives up."""
+        return min(self.retry_period + self.renew_deadline, self.held_for)
+
+    @property
+    def request_timeout(self) -> float:
+        """Seconds for one request: a connection that hangs must leave time for others."""
+        return self.renew_deadline / _TRIES

@@ -1,0 +1,122 @@
+"""What stands in a Lease and what is written into it: pure functions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from controllers.runtime.election.record import Observation, Record, acquired, read, released, renewed
+from controllers.runtime.election.settings import LeaseSettings, wrong_durations
+
+NOW = 1_700_000_000.25
+STAMP = "2023-11-14T22:13:20.250000Z"
+SETTINGS = LeaseSettings(name="ccm", identity="me")
+
+
+def lease(holder: str | None, **spec: Any) -> dict[str, Any]:
+    return {
+        "kind": "Lease",
+        "metadata": {"name": "ccm", "resourceVersion": "7", "labels": {"a": "b"}},
+        "spec": {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": 15,
+            "leaseTransitions": 3,
+            "strategy": "odd",
+            **spec,
+        },
+    }
+
+
+def test_a_new_lease() -> None:
+    assert acquired(None, SETTINGS, NOW) == {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "ccm", "namespace": "kube-system"},
+        "spec": {
+            "holderIdentity": "me",
+            "leaseDurationSeconds": 15,
+            "acquireTime": STAMP,
+            "renewTime": STAMP,
+            "leaseTransitions": 0,
+        },
+    }
+
+
+def test_taking_over_counts_a_transition_and_keeps_what_is_not_ours() -> None:
+    old = lease("other", renewTime="2020-01-01T00:00:00.000000Z")
+    new = acquired(old, SETTINGS, NOW)
+    assert new["metadata"] == old["metadata"]
+    assert new["spec"]["strategy"] == "odd"
+    assert read(new) == Record("me", 15, STAMP, STAMP, 4)
+    assert old["spec"]["holderIdentity"] == "other"  # the cached one is not touched
+
+
+def test_our_own_lease_keeps_its_time_and_transitions() -> None:
+    old = lease("me", acquireTime="2020-01-01T00:00:00.000000Z", leaseDurationSeconds=60)
+    assert read(acquired(old, SETTINGS, NOW)) == Record("me", 15, "2020-01-01T00:00:00.000000Z", STAMP, 3)
+
+
+def test_renewing_changes_the_time_alone() -> None:
+    held = Record("me", 15, "2020-01-01T00:00:00.000000Z", "2020-01-01T00:00:02.000000Z", 3)
+    new = renewed(lease("me"), SETTINGS, held, NOW)
+    assert read(new) == Record("me", 15, "2020-01-01T00:00:00.000000Z", STAMP, 3)
+    assert new["metadata"]["resourceVersion"] == "7"
+
+
+def test_a_released_lease_is_nobodys_and_short() -> None:
+    new = released(lease("me"), SETTINGS, NOW)
+    assert new["spec"]["holderIdentity"] == ""
+    assert read(new) == Record("", 1, STAMP, STAMP, 3)
+    assert new["spec"]["strategy"] == "odd"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [None, [], {"holderIdentity": 7, "leaseDurationSeconds": "15", "leaseTransitions": True}, {"leaseTransitions": -1}],
+)
+def test_what_cannot_be_understood_counts_as_not_there(spec: Any) -> None:
+    assert read({"spec": spec}) == Record()
+    assert read(acquired({"metadata": {}, "spec": spec}, SETTINGS, NOW)).holder == "me"
+
+
+def test_a_record_expires_by_when_we_saw_it_change_and_by_its_own_duration() -> None:
+    seen = Observation(SETTINGS)
+    assert seen.free_at() == -math.inf
+    seen.see(lease("other", leaseDurationSeconds=40, renewTime="2099-01-01T00:00:00.000000Z"), 100.0)
+    assert seen.free_at() == 140.0
+    changed = lease("other", leaseDurationSeconds=40, renewTime="2099-01-01T00:00:00.000000Z")
+    changed["metadata"]["annotations"] = {"an": "administrator"}
+    seen.see(changed, 130.0)
+    assert seen.free_at() == 140.0
+    seen.see(lease("other", leaseDurationSeconds=40, renewTime="1999-01-01T00:00:00.000000Z"), 135.0)
+    assert seen.free_at() == 175.0
+    seen.see(lease("other", leaseDurationSeconds=None), 136.0)
+    assert seen.free_at() == 151.0  # our own duration
+
+
+def test_a_deleted_lease_stays_promised() -> None:
+    seen = Observation(SETTINGS)
+    seen.see(lease("other"), 100.0)
+    seen.see(None, 101.0)
+    assert (seen.lease, seen.free_at()) == (None, 115.0)
+    seen.see(lease(""), 102.0)
+    assert seen.free_at() == -math.inf
+
+
+def test_durations_are_checked_as_in_go_and_all_at_once() -> None:
+    assert wrong_durations(15, 10, 2) == []
+    assert [field for field, _ in wrong_durations(0.5, 0, -1)] == ["lease_duration", "renew_deadline", "retry_period"]
+    assert [field for field, _ in wrong_durations(10, 10, 9)] == ["lease_duration", "renew_deadline"]
+    assert wrong_durations(15, 10, 8.4) == [("renew_deadline", "must be greater than the retry period times 1.2")]
+    with pytest.raises(ValueError, match=r"lease_duration=10: .*; renew_deadline=10: .*; name: must not be empty"):
+        LeaseSettings(name="", lease_duration=10, renew_deadline=10, retry_period=9)
+    assert LeaseSettings(name="x").identity != LeaseSettings(name="x").identity
+
+
+def test_requests_are_short_and_the_fence_closes_before_the_lease_ends() -> None:
+    for lease_duration, renew, retry in [(15, 10, 2), (2, 1.5, 0.4), (60, 59, 20), (2.9, 2.8, 1)]:
+        one = LeaseSettings(name="x", lease_duration=lease_duration, renew_deadline=renew, retry_period=retry)
+        assert one.request_timeout <= one.renew_deadline / 2
+        assert one.patience <= one.held_for < one.whole_seconds <= lease_duration
