@@ -67,7 +67,7 @@ def test_a_node_that_cannot_be_adopted_is_told_once_and_asked_about_once_a_refre
 @pytest.mark.parametrize(
     ("own", "cloud", "told"),
     [
-        ([], [("InternalIP", "10.0.0.1")], "the node has none, the instance InternalIP 10.0.0.1"),
+        ([], [("InternalIP", "10.0.0.1")], "has none, the instance InternalIP 10.0.0.1"),
         (
             [("InternalIP", "10.0.0.2")],
             [("Hostname", "x")],
