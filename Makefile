@@ -12,7 +12,7 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Only `make run KUBECONFIG=...` names a cluster: one exported in the shell must not be written to by accident.
-run: $(READY)  ## show nodes being initialised in a small local cluster; KUBECONFIG=... uses a real one
+run: $(READY)  ## show the controllers at work in a small local cluster; KUBECONFIG=... initialises the nodes of a real one
 	@$(BIN)/python examples/demo.py $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)")
 
 test: $(READY) envtest  ## all tests: unit, embedded API server, real kube-apiserver (needs Go or KUBEBUILDER_ASSETS)

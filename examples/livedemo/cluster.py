@@ -1,100 +1,78 @@
-"""The demo's cluster: nodes as kubelets register them, joining one after the other, and the fake cloud behind them.
+"""The demo's cluster, and the fake clouds: the story's, and one for a cluster of yours.
 
-Data comes from the table below; nodes go to the embedded API server, the cloud's configuration to a file that the
-manager reads. The manager knows nothing of this module: it sees a cluster and a cloud, as anywhere.
+The cluster is an embedded API server, and what kubelets and people do in it: kubelets register nodes and report;
+kube-controller-manager gives each node a range for its pods, and notices when a kubelet is silent; people create and
+delete Services. The clouds are files for --cloud-config. The story's cloud lives in an SQLite file, so that what one
+manager built is there for the next one. The managers know nothing of this module: they see a cluster and a cloud.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import attrs
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 
+CLUSTER_CIDR = "10.244.0.0/16"
 ZONES = ("north-1a", "north-1b", "north-1c")
 LATENCY = (0.25, 0.75)
 """Seconds that the fake cloud takes for a call: the least and the most."""
-STUMBLE = "worker-07"
-"""The first call about this node fails, to show what happens then."""
+_SLOW = ("instances_metadata", "instance_metadata", "ensure_load_balancer", "update_load_balancer", "create_route")
+_STRATEGIC = "application/strategic-merge-patch+json"
 
 
-@attrs.frozen
-class NodeGroup:
-    """Nodes of one kind; `network` must have room for them."""
+class Cluster:
+    """A context manager: the API server runs inside it."""
 
-    prefix: str
-    count: int
-    type: str
-    network: str
-    first_zone: int = 0
+    def __init__(self, directory: Path) -> None:
+        self.server = EmbeddedAPIServer()
+        self._directory = directory
+        self._ranges = 0
 
+    def __enter__(self) -> Cluster:
+        self.server.start()
+        self.kubeconfig = self.server.write_kubeconfig(self._directory / "kubeconfig")
+        return self
 
-GROUPS = (
-    NodeGroup("cp-", 3, "standard-4", "10.0.0.0/24"),
-    NodeGroup("worker-", 15, "standard-8", "10.0.16.0/20"),
-    NodeGroup("gpu-", 4, "gpu-16", "10.0.32.0/24", 1),
-    NodeGroup("edge-", 2, "small-1", "10.0.48.0/24", 2),
-)
-TOTAL = sum(group.count for group in GROUPS)
+    def __exit__(self, *_: object) -> None:
+        self.server.stop()
 
+    def join(self, name: str) -> None:
+        """A kubelet with --cloud-provider=external registers its node."""
+        self._ranges += 1
+        self.server.create(_node(name, f"10.244.{self._ranges}.0/24"))
 
-def node_names() -> Iterator[str]:
-    """Every node's name, in the order in which they join."""
-    for group in GROUPS:
-        for number in range(1, group.count + 1):
-            yield f"{group.prefix}{number:02d}"
+    def silence(self, name: str) -> None:
+        """The kubelet is heard of no more, and kube-controller-manager says so on the node."""
+        condition = _condition("Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        body = {"status": {"conditions": [condition]}}
+        self.server.patch("nodes", name, body, subresource="status", content_type=_STRATEGIC)
 
-
-def cloud_config() -> dict[str, Any]:
-    """The fake cloud that has exactly these machines."""
-    return {
-        "generate": [
+    def create_service(self, name: str) -> None:
+        """Somebody asks for a load balancer."""
+        self.server.create(
             {
-                "name": group.prefix + "{:02d}",
-                "first": 1,
-                "count": group.count,
-                "types": [group.type],
-                "zones": list(ZONES[group.first_zone :] + ZONES[: group.first_zone]),
-                "region": "north-1",
-                "network": group.network,
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {
+                    "type": "LoadBalancer",
+                    "selector": {"app": name},
+                    "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
+                },
             }
-            for group in GROUPS
-        ],
-        "latency": {"instances_metadata": list(LATENCY), "instance_metadata": list(LATENCY)},
-        "faults": [
-            {
-                "action": "raise",
-                "method": "instance*_metadata",
-                "key": STUMBLE,
-                "times": 1,
-                "message": "the cloud's database is busy, try later",
-            }
-        ],
-    }
+        )
+
+    def delete_service(self, name: str) -> None:
+        """Somebody needs it no longer."""
+        self.server.delete("services", name)
 
 
-def any_node_config() -> dict[str, Any]:
-    """A fake cloud in which an instance appears for whatever node is asked about."""
-    return {
-        "on_demand": {"types": ["standard-4", "standard-8"], "zones": list(ZONES), "region": "north-1"},
-        "latency": {"instances_metadata": list(LATENCY), "instance_metadata": list(LATENCY)},
-    }
-
-
-def write_config(config: dict[str, Any], path: Path) -> Path:
-    """The file for --cloud-config; JSON is YAML too."""
-    path.write_text(json.dumps(config, indent=2))
-    return path
-
-
-def kubelet_node(name: str) -> dict[str, Any]:
-    """A node as a kubelet with --cloud-provider=external registers it."""
+def _node(name: str, pod_cidr: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -104,44 +82,74 @@ def kubelet_node(name: str) -> dict[str, Any]:
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
-                "pool": name.rpartition("-")[0],
             },
         },
-        "spec": {"taints": [{"key": TAINT_EXTERNAL_CLOUD_PROVIDER, "value": "true", "effect": "NoSchedule"}]},
+        "spec": {
+            "podCIDR": pod_cidr,
+            "podCIDRs": [pod_cidr],
+            "taints": [{"key": TAINT_EXTERNAL_CLOUD_PROVIDER, "value": "true", "effect": "NoSchedule"}],
+        },
         "status": {
             "addresses": [{"type": "Hostname", "address": name}],
+            "conditions": [_condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")],
             "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"},
             "nodeInfo": {"kubeletVersion": "v1.36.3", "osImage": "Linux", "architecture": "amd64"},
         },
     }
 
 
-class Joining:
-    """Lets the nodes join the cluster over some seconds, as machines do: one by one, then in bursts."""
+def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
 
-    def __init__(self, server: EmbeddedAPIServer, seconds: float) -> None:
-        self._server = server
-        self._pause = seconds / TOTAL
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="joining", daemon=True)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+def story_cloud(machines: Sequence[str], stumble: str) -> dict[str, Any]:
+    """A cloud with these machines; the first call about `stumble` fails."""
+    return {
+        "state": "cloud.sqlite",
+        "instances": [
+            {
+                "name": name,
+                "type": "standard-4" if name.startswith("cp-") else "standard-8",
+                "zone": ZONES[number % len(ZONES)],
+                "region": "north-1",
+                "addresses": {"InternalIP": f"10.0.16.{number + 2}"},
+            }
+            for number, name in enumerate(machines)
+        ],
+        "latency": _latency(),
+        "faults": [
+            {
+                "action": "raise",
+                "method": "instance*_metadata",
+                "key": stumble,
+                "times": 1,
+                "message": "the cloud's database is busy, try later",
+            }
+        ],
+    }
 
-    def stop(self) -> None:
-        """End early."""
-        self._stop.set()
-        if self._thread.ident is not None:
-            self._thread.join(5)
 
-    def _run(self) -> None:
-        burst = 0
-        for number, name in enumerate(node_names()):
-            if burst:
-                burst -= 1
-            else:
-                burst = number % 4
-                if self._stop.wait(self._pause * (burst + 1)):
-                    return
-            self._server.create(kubelet_node(name))
+def any_node_cloud() -> dict[str, Any]:
+    """A cloud in which a machine appears for whatever node is asked about."""
+    return {
+        "on_demand": {"types": ["standard-4", "standard-8"], "zones": list(ZONES), "region": "north-1"},
+        "latency": _latency(),
+    }
+
+
+def write_config(config: dict[str, Any], path: Path) -> Path:
+    """The file for --cloud-config; JSON is YAML too."""
+    path.write_text(json.dumps(config, indent=2))
+    return path
+
+
+def _latency() -> dict[str, list[float]]:
+    return {method: list(LATENCY) for method in _SLOW}

@@ -1,6 +1,6 @@
 """The real manager as a subprocess: started with flags as in production, watched through its log and its metrics.
 
-Data comes from the process's standard error (JSON lines) and from /metrics; it goes to the views. Stopping sends
+Data comes from the process's standard error (JSON lines) and from /metrics; it goes to the scenes. Stopping sends
 SIGTERM and waits for the drain; nothing survives the demo.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -19,6 +20,8 @@ from pathlib import Path
 
 import attrs
 from prometheus_client.parser import text_string_to_metric_families
+
+from livedemo.scene import Figures
 
 ROOT = Path(__file__).resolve().parents[2]
 _SERVING = re.compile(r"serving health and metrics on (http://\S+)")
@@ -32,26 +35,19 @@ class LogLine:
     text: str
 
 
-@attrs.frozen
-class Totals:
-    """What the manager did so far, from its own metrics."""
-
-    cloud_calls: int = 0
-    writes: int = 0
-    """PATCH requests: nodes and their status."""
-    events: int = 0
-    memory_mb: float = 0.0
-
-
 class ManagerProcess:
     """The manager. `start` once, `stop` any number of times; readable from any thread."""
 
-    def __init__(self, flags: Sequence[str]) -> None:
+    def __init__(self, name: str, flags: Sequence[str]) -> None:
+        self.name = name
         self.command = ["python -m controllers.app", *flags]
+        self.told_to_end = False
+        """Whether the demo has ended it, or asked it to end."""
         self._flags = list(flags)
         self._process: subprocess.Popen[str] | None = None
-        self._lines: deque[LogLine] = deque(maxlen=200)
+        self._lines: deque[LogLine] = deque(maxlen=500)
         self._url: str | None = None
+        self._ready = False
         self._reader: threading.Thread | None = None
 
     def start(self) -> None:
@@ -68,13 +64,25 @@ class ManagerProcess:
         self._reader = threading.Thread(target=self._read, name="manager-log", daemon=True)
         self._reader.start()
 
+    def kill(self) -> None:
+        """SIGKILL: it ends in the middle of whatever it does."""
+        self.told_to_end = True
+        if self._process is not None:
+            self._process.kill()
+
+    def terminate(self) -> None:
+        """SIGTERM: it finishes its work and ends."""
+        self.told_to_end = True
+        if self._process is not None:
+            self._process.terminate()
+
     def stop(self, patience: float = 40.0) -> tuple[int, float]:
         """SIGTERM, wait for the drain; returns the exit code and the seconds that it took."""
         process = self._process
         if process is None:
             return 0, 0.0
         began = time.monotonic()
-        process.terminate()
+        self.terminate()
         try:
             process.wait(patience)
         except subprocess.TimeoutExpired:
@@ -85,19 +93,35 @@ class ManagerProcess:
         return process.returncode, time.monotonic() - began
 
     @property
+    def pid(self) -> int:
+        """The process ID; 0 before the start."""
+        return self._process.pid if self._process else 0
+
+    @property
     def exit_code(self) -> int | None:
         """None while it runs."""
         return self._process.poll() if self._process else None
 
-    def lines(self, count: int = 200) -> list[LogLine]:
+    @property
+    def was_killed(self) -> bool:
+        """Whether SIGKILL ended it."""
+        return self.exit_code == -signal.SIGKILL
+
+    def lines(self, count: int = 500) -> list[LogLine]:
         """The last lines of its log."""
         return list(self._lines)[-count:]
 
-    def ready(self) -> bool:
-        """Whether /readyz says so."""
-        return self._get("/readyz") is not None
+    def last_words(self) -> str:
+        """The end of its log, for a message: warnings and errors, or else whatever there is."""
+        lines = [line for line in self.lines() if line.level != "info"] or self.lines()
+        return "".join(f"\n    {line.text}" for line in lines[-8:])
 
-    def totals(self) -> Totals | None:
+    def ready(self) -> bool:
+        """Whether /readyz has said so."""
+        self._ready = self._ready or self._get("/readyz") is not None
+        return self._ready
+
+    def figures(self) -> Figures | None:
         """Read from /metrics; None while it does not answer."""
         text = self._get("/metrics")
         if text is None:
@@ -107,14 +131,14 @@ class ManagerProcess:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if sample.name == "cloudprovider_api_requests_total":
-                    calls += sample.value if "metadata" in sample.labels.get("method", "") else 0
+                    calls += sample.value
                 elif sample.name == "rest_client_requests_total" and sample.labels.get("code", "").startswith("2"):
                     writes += sample.value if sample.labels.get("method") == "PATCH" else 0
                 elif sample.name == "event_recorder_writes_total":
                     events += sample.value
                 elif sample.name == "process_resident_memory_bytes":
                     memory = sample.value / 1e6
-        return Totals(int(calls), int(writes), int(events), memory)
+        return Figures(int(calls), int(writes), int(events), memory)
 
     def _get(self, path: str) -> str | None:
         if self._url is None:
