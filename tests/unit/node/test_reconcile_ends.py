@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cloudprovider import InstanceNotFound, Throttled
-from controllers.runtime.api import ServerError
+from controllers.runtime.api import ServerError, Unreachable
 from tests.unit.node.test_changes import instance
 from tests.unit.node.test_labels_of_whom import RACK, ready
-from tests.unit.node.world import PERIOD, World
+from tests.unit.node.world import PERIOD, UNINITIALIZED, World
 
 
 def changed(world: World) -> World:
@@ -43,6 +43,29 @@ def test_a_refresh_that_the_api_server_fails_is_done_at_the_next_attempt() -> No
     world.before_write = lambda name, body: None
     world.reconciler.refresh("n1", world.answers["n1"])
     assert world.labels()["node.kubernetes.io/instance-type"] == "huge"
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+def test_labels_stay_ours_when_the_answer_to_their_write_is_lost(tainted: bool) -> None:
+    world = ready(World())
+    if tainted:
+        world.edit(taints=[UNINITIALIZED])
+    world.answers["n1"] = instance(labels={RACK: "r2"})
+    work = world.reconciler.initialize if tainted else world.reconciler.refresh
+    apply = world.request
+
+    def applied_unheard(*args: Any, **kwargs: Any) -> Any:
+        apply(*args, **kwargs)
+        raise Unreachable("reset", sent=True)
+
+    world.request = applied_unheard  # type: ignore[method-assign]
+    with pytest.raises(Unreachable):
+        work("n1", world.answers["n1"])
+    world.request = apply  # type: ignore[method-assign]
+    assert world.labels()[RACK] == "r2"
+    world.answers["n1"] = instance(labels={RACK: "r3"})
+    world.reconciler.refresh("n1", world.answers["n1"])
+    assert (world.labels()[RACK], world.record()[RACK]) == ("r3", "r3")
 
 
 @pytest.mark.parametrize("tainted", [True, False])
