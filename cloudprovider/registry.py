@@ -17,8 +17,9 @@ import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, evolve, field, frozen
 
 from cloudprovider.errors import (
     ConfigMissing,
@@ -49,6 +50,8 @@ __all__ = [
     "register_cloud_provider",
 ]
 
+T = TypeVar("T")
+
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -64,12 +67,14 @@ class CloudConfig:
     """The file given by --cloud-config: its path and what it held when it was read. Its repr shows only the
     path.
 
-    What the bytes mean is the provider's own affair. `path` is empty for a config that was never a file (in
-    tests).
+    What the bytes mean is the provider's own affair. `path` and `data` are empty where there is no file, for a
+    program with flags of its own (`main(flags=...)`); `path` alone for a config that was never a file (in tests).
     """
 
     path: str
     data: bytes = field(repr=False, validator=_is_bytes)
+    options: tuple[object, ...] = field(default=(), repr=False)
+    """The program's own flags: an instance of each options class that it declares; see `of`."""
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> CloudConfig:
@@ -94,10 +99,17 @@ class CloudConfig:
             ) from exc
 
     def read_again(self) -> CloudConfig:
-        """The same file as it is now, for credentials that rotate. Raises as `read` does."""
+        """The same file as it is now, for credentials that rotate, with the same options. Raises as `read` does."""
         if not self.path:
             raise ConfigMissing("this cloud config has no path to read again: it was made in memory.")
-        return type(self).read(self.path)
+        return evolve(type(self).read(self.path), options=self.options)
+
+    def of(self, kind: type[T]) -> T:
+        """The program's options of this class; its defaults where the program declares none, as another vendor's."""
+        for one in self.options:
+            if isinstance(one, kind):
+                return one
+        return kind()
 
     def text(self) -> str:
         """The bytes as UTF-8, a byte-order mark dropped. Raises `ConfigUnreadable` when they are something
@@ -114,8 +126,8 @@ class CloudConfig:
 
 
 Factory = Callable[[CloudConfig | None], Interface]
-"""What a plugin offers: takes the cloud config (None when no --cloud-config was given) and returns the
-provider."""
+"""What a plugin offers: takes the cloud config and returns the provider. The config is None when no --cloud-config was
+given and the program has no flags of its own."""
 
 
 class Registry:
@@ -200,7 +212,8 @@ class Registry:
             provider: object = factory(config)
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - vendor boundary: reported as one class, with its cause
             told, cause = safe_cause(exc, config.data if config is not None else None)
-            where = f"the cloud config {config.path!r}" if config is not None else "whether it needs a --cloud-config"
+            path = config.path if config is not None else ""
+            where = f"the cloud config {path!r}" if path else "whether it needs a --cloud-config"
             failure = ProviderFactoryError(
                 f"cloud provider {name!r} ({origin}) could not be started: {told}. Fix: check {where}; if that is "
                 "right, ask the provider's authors.",

@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import importlib_metadata
@@ -55,19 +55,26 @@ def main(
     *,
     default_provider: str | None = None,
     catalog: Sequence[ControllerEntry] = CATALOG,
+    flags: Sequence[type[Any]] = (),
+    defaults: Mapping[str, str] | None = None,
 ) -> int:
     """Run the manager until SIGTERM or SIGINT; returns the exit code.
 
     `argv` without the program's name (default: this process's); `default_provider` is used when --cloud-provider is not
-    given; `catalog` adds a vendor's own controllers. To be called once, in the main thread: it takes the signals and
-    the root logger. A provider call that never returns cannot be joined; then the process is ended from here, with the
-    same code.
+    given; `catalog` adds a vendor's own controllers. `flags` are a vendor's own options classes, whose fields are made
+    by `controllers.options.option`: they reach the provider's factory as `CloudConfig.of(...)`, and controllers as
+    `Context.options.of(...)`. `defaults` replaces defaults by the names of flags, as they would be typed:
+    {"node-monitor-period": "30s"}. Raises ValueError where these contradict what there is: a mistake of the program.
+
+    To be called once, in the main thread: it takes the signals and the root logger. A provider call that never returns
+    cannot be joined; then the process is ended from here, with the same code.
     """
     args = sys.argv[1:] if argv is None else argv
     program = _program(sys.argv[0] if sys.argv else "")
-    outcome = parse(args, catalog, default_provider)
+    outcome = parse(args, catalog, default_provider, flags=flags, defaults=defaults)
+    rows = table(catalog, default_provider, flags, defaults)
     if outcome.help:
-        print(help_text(program, catalog, default_provider), end="")
+        print(help_text(program, rows), end="")
         return 0
     if outcome.version != "false":
         print(_version(outcome.version))
@@ -82,8 +89,8 @@ def main(
         log.warning("%s", warning)
     with logs.uncaught():
         try:
-            _tell_flags(outcome.options, table(catalog, default_provider))
-            return _start(outcome.options, catalog)
+            _tell_flags(outcome.options, rows)
+            return _start(outcome.options, catalog, flags)
         except Exception:  # the program's top: told in a cleaned log line and not in Python's own way
             log.exception("the program failed; this is a bug")
             return FAILED
@@ -103,7 +110,7 @@ def _default(row: Flag[Any]) -> str:
     return f" (default {shown})"
 
 
-def help_text(program: str, catalog: Sequence[ControllerEntry], default_provider: str | None = None) -> str:
+def help_text(program: str, flags: Sequence[Flag[Any]]) -> str:
     """The text of --help: every flag under its named set, with its default. Pure."""
     parser = argparse.ArgumentParser(
         prog=program,
@@ -113,7 +120,7 @@ def help_text(program: str, catalog: Sequence[ControllerEntry], default_provider
         allow_abbrev=False,
         formatter_class=lambda prog: _Formatter(prog, max_help_position=8, width=100),
     )
-    for section, rows in by_section(table(catalog, default_provider)).items():
+    for section, rows in by_section(flags).items():
         group = parser.add_argument_group(f"{section[:1].upper()}{section[1:]} flags")
         for row in rows:
             names = [f"-{row.shorthand}"] if row.shorthand else []
@@ -135,11 +142,11 @@ def _tell_flags(options: Options, flags: Sequence[Flag[Any]]) -> None:
     log.info("flags that differ from the defaults: %s", " ".join(changed(options, flags)) or "none")
 
 
-def _start(options: Options, catalog: Sequence[ControllerEntry]) -> int:
+def _start(options: Options, catalog: Sequence[ControllerEntry], flags: Sequence[type[Any]]) -> int:
     # All that is imported and made on the way to a manager stays: the collector would walk it for nothing.
     gc.disable()
     try:
-        manager = _manager(options, catalog)
+        manager = _manager(options, catalog, flags)
         gc.freeze()  # nor later
     finally:
         gc.enable()
@@ -149,7 +156,7 @@ def _start(options: Options, catalog: Sequence[ControllerEntry]) -> int:
         gc.unfreeze()
 
 
-def _manager(options: Options, catalog: Sequence[ControllerEntry]) -> Manager | None:
+def _manager(options: Options, catalog: Sequence[ControllerEntry], flags: Sequence[type[Any]]) -> Manager | None:
     """Import and build everything; None when that cannot be, which then has been told."""
     from prometheus_client import ProcessCollector
 
@@ -164,7 +171,8 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry]) -> Manager | 
     metrics = Metrics()
     ProcessCollector(registry=metrics.registry)
     try:
-        provider, config = load_provider(given.cloud_provider, given.cloud_config)
+        own = [options.of(kind) for kind in flags]
+        provider, config = load_provider(given.cloud_provider, given.cloud_config, own)
         clients = ClientBuilder.from_options(
             kubeconfig=given.kubeconfig or None,
             master=given.master or None,

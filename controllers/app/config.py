@@ -6,7 +6,7 @@ catalog; it goes to `cli.py`, which prints the problems and ends with 2, or hand
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -36,36 +36,64 @@ class Outcome:
     """The name asked for, also when there are problems."""
 
 
-def option_classes(catalog: Sequence[ControllerEntry]) -> list[type[Any]]:
-    """The classes of options besides the manager's own, each once."""
-    return list(dict.fromkeys([CloudCallOptions, *(kind for entry in catalog for kind in entry.options)]))
+def option_classes(catalog: Sequence[ControllerEntry], flags: Sequence[type[Any]] = ()) -> list[type[Any]]:
+    """The classes of options besides the manager's own, each once; `flags` are the program's."""
+    return list(dict.fromkeys([CloudCallOptions, *(kind for entry in catalog for kind in entry.options), *flags]))
 
 
-def table(catalog: Sequence[ControllerEntry], default_provider: str | None = None) -> list[Flag[Any]]:
-    """Every flag that is taken, each once: the manager's and those of all controllers in the catalog.
+def table(
+    catalog: Sequence[ControllerEntry],
+    default_provider: str | None = None,
+    flags: Sequence[type[Any]] = (),
+    defaults: Mapping[str, str] | None = None,
+) -> list[Flag[Any]]:
+    """Every flag that is taken, each once: the manager's, those of all controllers in the catalog, and the program's.
 
-    Raises ValueError where two classes declare one flag in different ways: a mistake of the program.
+    `flags` are the program's own options classes, `defaults` its defaults by the names of flags, as typed.
+    Raises ValueError for mistakes of the program, all at once: a name that is taken, a section that is not the
+    program's own, a default for no flag or of no good value.
     """
+    problems: list[str] = []
     rows: dict[str, Flag[Any]] = {}
-    kinds: list[type[Any]] = [ManagerOptions, *option_classes(catalog)]
+    sections = {*SECTIONS, *(entry.name for entry in catalog)}
+    fixed = {row.name: row for row in _fixed_rows()}
+    kinds: list[type[Any]] = [ManagerOptions, *option_classes(catalog, flags)]
     for kind in kinds:
         for row in flags_of(kind):
-            if rows.setdefault(row.name, row) != row:
-                raise ValueError(f"{kind.__name__} declares --{row.name}, which another class declares differently")
+            if row.name in rows or row.name in fixed or row.name in {refused.name for refused in unsupported_flags()}:
+                if rows.get(row.name) != row:
+                    problems.append(f"{kind.__name__} declares --{row.name}, which is declared differently elsewhere")
+                continue
+            rows[row.name] = row
+            if kind in flags and row.section in sections:
+                problems.append(f"{kind.__name__}: --{row.name} needs a section of its own, not {row.section!r}")
+    given = dict(defaults or {})
+    if default_provider and given.setdefault("cloud-provider", default_provider) != default_provider:
+        problems.append("default_provider and the default of --cloud-provider contradict each other")
+    for name, raw in given.items():
+        if name not in rows:
+            problems.append(f"a default for --{name}: there is no such flag, or none that has an effect")
+            continue
+        try:
+            rows[name] = attrs.evolve(rows[name], default=goflags.read(rows[name], raw))
+        except ValueError as error:
+            problems.append(f"a default for --{name}: {error}")
+    if problems:
+        raise ValueError("this program's flags are wrong: " + "; ".join(problems))
     known = ", ".join(entry.name for entry in catalog)
     off = ", ".join(entry.name for entry in catalog if not entry.on_by_default) or "none"
-    changed = []
-    for row in rows.values():
-        if row.name == "cloud-provider" and default_provider:
-            row = attrs.evolve(row, default=default_provider)
-        elif row.name == "controllers":
-            row = attrs.evolve(row, help=f"{row.help} All: {known}. Off by default: {off}.")
-        changed.append(row)
+    controllers = rows["controllers"]
+    rows["controllers"] = attrs.evolve(controllers, help=f"{controllers.help} All: {known}. Off by default: {off}.")
+    return [*rows.values(), *fixed.values()]
+
+
+def _fixed_rows() -> list[Flag[Any]]:
     check = one_of("true", "false", "raw")
-    changed.append(Flag("version", VERSION, "false", "global", "Print the version and stop.", check))
-    changed += [ignored.flag for ignored in IGNORED]
-    changed.append(Flag("help", BOOL, False, "global", "Print this text and stop.", shorthand="h"))
-    return changed
+    return [
+        Flag("version", VERSION, "false", "global", "Print the version and stop.", check),
+        *(ignored.flag for ignored in IGNORED),
+        Flag("help", BOOL, False, "global", "Print this text and stop.", shorthand="h"),
+    ]
 
 
 def by_section(rows: Sequence[Flag[Any]]) -> dict[str, list[Flag[Any]]]:
@@ -75,14 +103,24 @@ def by_section(rows: Sequence[Flag[Any]]) -> dict[str, list[Flag[Any]]]:
     return {name: [row for row in rows if row.section == name] for name in order}
 
 
-def parse(argv: Sequence[str], catalog: Sequence[ControllerEntry], default_provider: str | None = None) -> Outcome:
-    """Turn argv into options, or into the list of all that is wrong with it. Pure; never raises for bad input."""
-    parsed = goflags.parse([*table(catalog, default_provider), *unsupported_flags()], argv)
+def parse(
+    argv: Sequence[str],
+    catalog: Sequence[ControllerEntry],
+    default_provider: str | None = None,
+    *,
+    flags: Sequence[type[Any]] = (),
+    defaults: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Turn argv into options, or into the list of all that is wrong with it. Pure; never raises for bad input.
+
+    The other arguments are the program's, as `table` takes them, and raise as it says.
+    """
+    parsed = goflags.parse([*table(catalog, default_provider, flags, defaults), *unsupported_flags()], argv)
     values = parsed.values
     problems = (*parsed.problems, *_across(parsed, catalog))
     options: Options | None = None
     if not problems:
-        own = {kind: fill(kind, values) for kind in option_classes(catalog)}
+        own = {kind: fill(kind, values) for kind in option_classes(catalog, flags)}
         options = Options(fill(ManagerOptions, values), own)
     return Outcome(
         options=options,

@@ -41,6 +41,15 @@ def parse(flags: Iterable[Flag[Any]], argv: Sequence[str]) -> Parsed:
     return _Parser(flags).run(list(argv))
 
 
+def read(flag: Flag[Any], raw: str) -> Any:
+    """One value as it would be typed; raises ValueError with a sentence, as `parse` would list it."""
+    value = flag.kind.parse(raw)
+    wrong = flag.check(value) if flag.check else None
+    if wrong:
+        raise ValueError(f"{CLASSIFIED if flag.secret else display(raw)}: {wrong}")
+    return value
+
+
 class _Parser:
     def __init__(self, flags: Iterable[Flag[Any]]) -> None:
         self._flags = {flag.name: flag for flag in flags}

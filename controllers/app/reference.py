@@ -8,7 +8,8 @@ and the rules of the controllers' entries; a test compares what leaves with the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from controllers.app.catalog import CATALOG
 from controllers.app.config import by_section, table
@@ -29,17 +30,22 @@ something else than what is done.
 """
 
 
-def page(catalog: Sequence[ControllerEntry]) -> str:
-    """The page, in Markdown. Pure."""
+def page(
+    catalog: Sequence[ControllerEntry],
+    default_provider: str | None = None,
+    flags: Sequence[type[Any]] = (),
+    defaults: Mapping[str, str] | None = None,
+) -> str:
+    """The page, in Markdown. Pure. A vendor's program passes what it passes to `main`, for a page of its own."""
     parts = [_ABOUT, "## Flags\n"]
-    for section, rows in by_section(table(catalog)).items():
-        flags = []
+    for section, rows in by_section(table(catalog, default_provider, flags, defaults)).items():
+        lines = []
         for row in rows:
             name = f"`--{row.name}`" + (f", `-{row.shorthand}`" if row.shorthand else "")
             shown = row.kind.show(row.default)
             text = row.help + (f" Deprecated: {row.deprecated}." if row.deprecated else "")
-            flags.append((name, f"`{shown}`" if shown else "", text))
-        parts += [f"### {section[:1].upper()}{section[1:]}\n", rows_of(("flag", "default", "meaning"), flags)]
+            lines.append((name, f"`{shown}`" if shown else "", text))
+        parts += [f"### {section[:1].upper()}{section[1:]}\n", rows_of(("flag", "default", "meaning"), lines)]
     if unsupported_flags():
         reasons: dict[str, list[str]] = {}
         for row in unsupported_flags():

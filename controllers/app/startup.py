@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
+
+from attrs import evolve
 
 from cloudprovider import CloudConfig, Interface, StopSignal, get_cloud_provider
 from cloudprovider.masking import safe_cause
 from controllers.app.listers import InformerListers
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.options import values_of
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
-from controllers.runtime.cleaning import conceal_config
+from controllers.runtime.cleaning import conceal, conceal_config
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
@@ -34,9 +38,15 @@ class ManagerError(Exception):
         self.unexpected = unexpected
 
 
-def load_provider(name: str, config_path: str) -> tuple[Interface, CloudConfig | None]:
-    """The provider of that name, and the config that it was made from; an empty path is none. Raises RegistryError."""
+def load_provider(name: str, config_path: str, options: Sequence[object] = ()) -> tuple[Interface, CloudConfig | None]:
+    """The provider of that name, and the config that it was made from; an empty path is none. Raises RegistryError.
+
+    `options` are the program's own flags: with any there is always a config, so that they reach the factory.
+    """
     config = CloudConfig.read(config_path) if config_path else None
+    if options:
+        config = evolve(config or CloudConfig(path="", data=b""), options=tuple(options))
+        conceal(value for one in options for flag, value in values_of(one) if flag.secret and isinstance(value, str))
     conceal_config(config.data if config else None)
     return get_cloud_provider(name, config), config
 

@@ -20,6 +20,7 @@ import pytest
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
+from tests.support.process import Start
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -101,3 +102,27 @@ def test_the_broken_one_is_blamed_by_name(environment: Path, tmp_path: Path) -> 
     assert "brokencloud 1.2.3" in done.stderr
     assert "this plugin is broken" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_vendors_own_program_has_its_flags_its_controller_and_its_default(
+    api: Cluster, environment: Path, start: Start, tmp_path: Path
+) -> None:
+    instance = {"id": "i-2", "name": "node-2", "zone": "north-1", "type": "small", "addresses": ["10.0.0.2"]}
+    state = {"instances": {"i-2": {**instance, "region": "north"}}, "balancers": {}, "rules": {}}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    api.create(NODES, small_node("node-2") | {"metadata": {"name": "node-2", "labels": {"gang": "blue"}}})
+    flags = ["--samplecloud-state-file=state.json", "--samplecloud-pool-label=gang", "--samplecloud-pool-period=200ms"]
+    flags += [f"--kubeconfig={api.kubeconfig}", "--leader-elect=false", "--health-bind-address=127.0.0.1:0"]
+    process = start(*flags, command=[str(environment / "samplecloud-controller-manager")])
+    eventually(
+        lambda: api.get(f"{NODES}/node-2")["spec"].get("providerID") == "samplecloud://i-2", 30, lambda: process.log
+    )
+    eventually(lambda: process.metric("samplecloud_pool_nodes", pool="blue") == 1, 10, lambda: process.log)
+    process.signal(signal.SIGTERM)
+    assert process.ended() == 0, process.log
+    assert "flags that differ from the defaults: " in process.log
+    assert "--samplecloud-state-file=state.json" in process.log
+    command = [str(environment / "samplecloud-controller-manager"), "--help"]
+    text = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "Samplecloud flags:" in text
+    assert "(default 10s)" in text

@@ -58,7 +58,7 @@ class Config:
 
 def read(source: CloudConfig | None) -> Config:
     """The checked configuration; the defaults without a file. Raises `ConfigMistakes`."""
-    if source is None:
+    if source is None or not (source.path or source.data):  # nothing, or flags alone
         return Config()
     try:
         raw = json.loads(source.text())

@@ -1,13 +1,22 @@
-"""The cloud-controller-manager with this provider as its default; everything else is flags."""
+"""The cloud-controller-manager of this vendor: its provider, a controller, flags and a default of its own."""
 
 import sys
 
-from controllers.app import main
+from controllers.app import CATALOG, main
+from samplecloud_provider import pools
+from samplecloud_provider.options import SampleCloudOptions
 
 
 def run() -> None:
     """The console script `samplecloud-controller-manager`. Ends the process with the manager's exit code."""
-    sys.exit(main(default_provider="samplecloud"))
+    sys.exit(
+        main(
+            default_provider="samplecloud",
+            catalog=(*CATALOG, pools.ENTRY),
+            flags=(SampleCloudOptions,),
+            defaults={"node-monitor-period": "10s"},  # as it would be typed
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
+from attrs import evolve
 from typing_extensions import override
 
 from cloudprovider import (
@@ -22,6 +23,7 @@ from samplecloud_provider import config as settings
 from samplecloud_provider.cloud import Cloud
 from samplecloud_provider.instances import PROVIDER, SampleInstances, answered
 from samplecloud_provider.loadbalancer import SampleLoadBalancers
+from samplecloud_provider.options import SampleCloudOptions
 from samplecloud_provider.routes import SampleRoutes
 
 
@@ -68,4 +70,6 @@ class SampleCloud(Interface):
 
 def new_provider(config: CloudConfig | None) -> Interface:
     """The factory that the entry point names. Raises `ConfigMistakes` for a bad file."""
-    return SampleCloud(settings.read(config))
+    found = settings.read(config)
+    state_file = config.of(SampleCloudOptions).state_file if config else ""
+    return SampleCloud(evolve(found, state_file=state_file) if state_file else found)

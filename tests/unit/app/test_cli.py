@@ -35,7 +35,7 @@ def test_help_documents_every_flag_under_gos_sections(capsys: pytest.CaptureFixt
 
 def test_help_shows_the_vendors_default() -> None:
     assert 'installed cloud provider. Required. (default "acme")' in " ".join(
-        help_text("main.py", CATALOG, "acme").split()
+        help_text("main.py", table(CATALOG, "acme")).split()
     )
 
 
