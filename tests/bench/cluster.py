@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.bench.ccm import NAME
-from tests.envtest.server import RealAPIServer
+from tests.envtest.server import Identity, RealAPIServer
 from tests.support.api import API, NODES
 from tests.support.nodes import big_node
 
@@ -25,10 +25,10 @@ JSON = dict[str, Any]
 
 
 class BenchCluster:
-    """A fresh API server with these nodes. A context manager."""
+    """A fresh API server with these nodes, which knows these identities too. A context manager."""
 
-    def __init__(self, nodes: Sequence[JSON]) -> None:
-        self.server = RealAPIServer(audit_level="Metadata")
+    def __init__(self, nodes: Sequence[JSON], identities: Sequence[Identity] = ()) -> None:
+        self.server = RealAPIServer(audit_level="Metadata", identities=identities)
         self.count = len(nodes)
         self._nodes = nodes
 
@@ -49,8 +49,9 @@ class BenchCluster:
     ) -> None:
         self.server.stop()
 
-    def kubeconfig(self, folder: Path) -> Path:
-        return self.server.write_kubeconfig(folder / "kubeconfig")
+    def kubeconfig(self, folder: Path, identity: Identity | None = None) -> Path:
+        """A kubeconfig in that folder, for the administrator or another identity."""
+        return self.server.write_kubeconfig(folder / "kubeconfig", token=None if identity is None else identity.token)
 
     def node(self, name: str) -> JSON:
         return self.api.get(f"{NODES}/{name}")

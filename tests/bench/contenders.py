@@ -16,6 +16,7 @@ from kubernetes.client.models.v1_node import V1Node
 from controllers.node.changes import initialization
 from tests.bench.ccm import metadata_of
 from tests.bench.cluster import BenchCluster
+from tests.envtest.server import Identity
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -63,8 +64,11 @@ class Contender:
     timeout: float = 120.0
     """Seconds until it is given up."""
 
-    def command(self, cluster: BenchCluster, folder: Path) -> list[str]:
-        """The command line; files that it needs are written to `folder`, and the cloud's journal too."""
+    def command(self, cluster: BenchCluster, folder: Path, identity: Identity | None = None) -> list[str]:
+        """The command line; files that it needs are written to `folder`, and the cloud's journal too.
+
+        `identity` is who it is to the API server: the administrator, if nothing is said.
+        """
         if self.kind == "limit":
             plan = folder / "plan.json"
             plan.write_text(json.dumps(_plan(cluster)))
@@ -83,7 +87,7 @@ class Contender:
         common = [
             "--cloud-provider=bench",
             f"--cloud-config={folder / 'cloud.json'}",
-            f"--kubeconfig={cluster.kubeconfig(folder)}",
+            f"--kubeconfig={cluster.kubeconfig(folder, identity)}",
             "--leader-elect=false",
             f"--controllers={self.controllers}",
         ]

@@ -14,6 +14,7 @@ from attrs import field, frozen
 from tests.bench.cluster import BenchCluster
 from tests.bench.contenders import ROOT, Contender, journal
 from tests.bench.witness import AuditReader, JournalReader
+from tests.envtest.server import Identity
 
 POLL = 0.1
 LOG_LINES = 20
@@ -56,11 +57,13 @@ class Trial:
 
 
 @contextmanager
-def trial(contender: Contender, cluster: BenchCluster, *flags: str) -> Iterator[Trial]:
+def trial(
+    contender: Contender, cluster: BenchCluster, *flags: str, identity: Identity | None = None
+) -> Iterator[Trial]:
     """Run a contender, with these flags besides its own, until the with statement ends; its process is then ended."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
-        command = [*contender.command(cluster, folder), *flags]
+        command = [*contender.command(cluster, folder, identity), *flags]
         audit = AuditReader(cluster.server.audit_log)
         with (folder / "log").open("wb") as log:
             deadline = time.monotonic() + contender.timeout

@@ -19,11 +19,12 @@ import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from attrs import field, frozen
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -35,6 +36,16 @@ KUBELET_NODES = ("node-0000", "node-0001")
 """The nodes whose kubelets have a token."""
 
 
+@frozen
+class Identity:
+    """Another one that may talk to the server. Several can share a name: the UID tells them apart in the audit log."""
+
+    user: str
+    uid: str
+    groups: tuple[str, ...] = ()
+    token: str = field(factory=lambda: secrets.token_hex(16))
+
+
 class RealAPIServer:
     """One etcd and one kube-apiserver in a folder of their own.
 
@@ -42,8 +53,9 @@ class RealAPIServer:
     processes and removes the folder. For one thread at a time.
     """
 
-    def __init__(self, *, audit_level: str = "Request") -> None:
+    def __init__(self, *, audit_level: str = "Request", identities: Sequence[Identity] = ()) -> None:
         self._audit_level = audit_level
+        self._identities = identities
         self.folder = Path(tempfile.mkdtemp(prefix="envtest-"))
         self.token = secrets.token_hex(16)
         self.manager_token = secrets.token_hex(16)
@@ -154,10 +166,11 @@ class RealAPIServer:
         kubelets = "".join(
             f'{token},system:node:{name},kubelet-{name},"system:nodes"\n' for name, token in self.kubelet_tokens.items()
         )
+        others = "".join(f'{one.token},{one.user},{one.uid},"{",".join(one.groups)}"\n' for one in self._identities)
         (self.folder / "tokens.csv").write_text(
             f'{self.token},admin,1,"system:masters"\n'
             f'{self.manager_token},{MANAGER_USER},2,"system:serviceaccounts,system:serviceaccounts:kube-system"\n'
-            f'{self.restricted_token},{RESTRICTED_USER},3,"system:serviceaccounts"\n' + kubelets
+            f'{self.restricted_token},{RESTRICTED_USER},3,"system:serviceaccounts"\n' + kubelets + others
         )
         (self.folder / "audit.json").write_text(json.dumps(_audit_policy(self._audit_level)))
 
@@ -260,13 +273,14 @@ class RealAPIServer:
 
 
 def _audit_policy(level: str) -> dict[str, Any]:
-    """Writes at this level ("Request" keeps bodies, "Metadata" costs little), reads at Metadata."""
+    """Writes at this level ("Request" keeps bodies, "Metadata" costs little), those of Leases with bodies."""
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
         "rules": [
             {"level": "None", "users": ["system:apiserver"]},
+            {"level": "Request", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
             {"level": level, "verbs": ["create", "update", "patch", "delete"]},
             {"level": "Metadata"},
         ],

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-import yaml
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from controllers.runtime.api import ClientBuilder
@@ -23,15 +21,8 @@ from tests.envtest.build import AssetsMissing, assets
 from tests.envtest.server import RealAPIServer
 from tests.support.api import API
 from tests.support.process import Start
-from tests.support.rights import BINDINGS, RBAC, ROLES, SERVICE_ACCOUNTS, Restricted, restricted
+from tests.support.rights import Restricted, apply_rbac, await_namespaces, restricted
 
-_RBAC_PATHS = {
-    "ServiceAccount": SERVICE_ACCOUNTS,
-    "ClusterRole": ROLES,
-    "ClusterRoleBinding": BINDINGS,
-    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
-    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
-}
 REAL = pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("real")])
 
 
@@ -95,10 +86,8 @@ def real_api_server() -> Iterator[RealAPIServer]:
     try:
         server.start()
         admin = API(server.url, server.token, server.ca_file)
-        _wait_for_kube_system(admin)
-        for document in yaml.safe_load_all(RBAC.read_text()):
-            path = _RBAC_PATHS[document["kind"]].format(namespace=document["metadata"].get("namespace"))
-            admin.create(path, document)
+        await_namespaces(admin)
+        apply_rbac(admin)
         yield server
     finally:
         server.stop()
@@ -128,10 +117,3 @@ def start(tmp_path: Path) -> Iterator[Start]:
     made = Start(tmp_path)
     yield made
     made.close()
-
-
-def _wait_for_kube_system(admin: API) -> None:
-    deadline = time.monotonic() + 30
-    while admin.find("/api/v1/namespaces/kube-system") is None or admin.find("/api/v1/namespaces/default") is None:
-        if time.monotonic() > deadline:
-            raise RuntimeError("kube-apiserver did not create its system namespaces in 30 s")

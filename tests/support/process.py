@@ -49,6 +49,10 @@ class Process:
     def log(self) -> str:
         return "".join(self._lines)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 

@@ -19,15 +19,22 @@ from attrs import frozen
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
-from tests.support.api import API
+from tests.support.api import API, NAMESPACES
 from tests.support.waiting import eventually
 
-__all__ = ["BINDINGS", "RBAC", "ROLES", "SERVICE_ACCOUNTS", "Restricted", "restricted"]
+__all__ = ["BINDINGS", "RBAC", "Restricted", "apply_rbac", "await_namespaces", "restricted"]
 
 RBAC = Path(__file__).parents[2] / "examples" / "manifests" / "rbac.yaml"
 SERVICE_ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+_PATHS = {
+    "ServiceAccount": SERVICE_ACCOUNTS,
+    "ClusterRole": ROLES,
+    "ClusterRoleBinding": BINDINGS,
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+}
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -37,6 +44,19 @@ class Restricted:
 
     kubeconfig: Path
     grant: Callable[[], None]
+
+
+def await_namespaces(admin: API) -> None:
+    """Wait until a fresh server has made its system namespaces."""
+    wanted = ("kube-system", "default")
+    eventually(lambda: all(admin.find(f"{NAMESPACES}/{name}") for name in wanted), 30, "no system namespaces")
+
+
+def apply_rbac(admin: API) -> None:
+    """Create everything that the shipped RBAC manifest holds."""
+    for document in yaml.safe_load_all(RBAC.read_text()):
+        path = _PATHS[document["kind"]].format(namespace=document["metadata"].get("namespace"))
+        admin.create(path, document)
 
 
 @contextmanager

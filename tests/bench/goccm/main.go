@@ -29,11 +29,14 @@ import (
 
 const name = "bench"
 
-// settings is the cloud config file: how long each call takes, which nodes are gone, and the file for the journal.
+// settings is the cloud config file: how long each call takes, which nodes are gone, and the file for the journal. With a
+// server the cloud is that one, and knows us by the caller's name.
 type settings struct {
 	LatencyMs  int    `json:"latencyMs"`
 	GonePrefix string `json:"gonePrefix"`
 	Journal    string `json:"journal"`
+	Server     string `json:"server"`
+	Caller     string `json:"caller"`
 }
 
 // entry is one line of the journal: a call that ended, in Unix seconds.
@@ -60,8 +63,14 @@ func init() {
 		if file == nil {
 			return c, nil
 		}
-		if err := json.NewDecoder(file).Decode(&c.settings); err != nil || c.Journal == "" {
+		if err := json.NewDecoder(file).Decode(&c.settings); err != nil {
 			return c, err
+		}
+		if c.Server != "" {
+			return &remote{cloud: cloud{settings: c.settings}}, nil
+		}
+		if c.Journal == "" {
+			return c, nil
 		}
 		journal, err := os.OpenFile(c.Journal, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 		c.journal = journal

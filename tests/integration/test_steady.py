@@ -1,0 +1,87 @@
+"""The manager at work for long: threads, file descriptors and memory stay as they are.
+
+`STEADY=10000,1000` runs it with 10,000 updates of nodes and 1,000 changes of Services.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES
+from tests.support.nodes import big_node
+from tests.support.process import Process, Start
+from tests.support.usage import Usage, usage
+from tests.support.waiting import eventually
+
+SERVICES = "/api/v1/namespaces/default/services"
+UPDATES, CHANGES = map(int, os.environ.get("STEADY", "800,80").split(","))
+NODE_COUNT, SERVICE_COUNT = 50, 10
+WARM = 0.2
+"""After this part of the work pools and caches are filled: from then on nothing may grow."""
+QUIET_SECONDS = 75.0 if "STEADY" in os.environ else 0.0
+"""Threads and connections that have nothing to do end by themselves within that."""
+BUSY = 32
+"""So many more threads and connections may be at work at one moment than at another, where nobody waits for that."""
+
+
+def _service(name: str) -> dict[str, Any]:
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+def _work(api: Cluster, first: float, last: float) -> None:
+    """A part of all updates and changes, over a few connections."""
+
+    def update(index: int) -> None:
+        node = f"{NODES}/node-{index % NODE_COUNT:04d}"
+        api.patch(node, {"metadata": {"annotations": {"example.com/beat": str(index)}}})
+
+    def change(index: int) -> None:
+        ports = [{"port": 1 + index, "protocol": "TCP"}]
+        api.patch(f"{SERVICES}/web-{index % SERVICE_COUNT}", {"spec": {"ports": ports}})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(update, range(int(UPDATES * first), int(UPDATES * last))))
+        list(pool.map(change, range(int(CHANGES * first), int(CHANGES * last))))
+
+
+def _at_rest(process: Process) -> Usage:
+    waiting = "service_controller_services_without_address"
+    eventually(lambda: process.metric(waiting) == 0 and process.metric("workqueue_depth") == 0, 60)
+    time.sleep(QUIET_SECONDS)
+    return usage(process.pid)
+
+
+@pytest.mark.parametrize("api", ["embedded"], indirect=True)
+def test_work_leaves_nothing_behind(api: Cluster, start: Start, tmp_path: Path) -> None:
+    generate = [{"count": NODE_COUNT, "types": ["small"], "zones": ["zone-a"]}]
+    (tmp_path / "cloud.json").write_text(json.dumps({"generate": generate}))
+    for number in range(NODE_COUNT):
+        api.create(NODES, big_node(f"node-{number:04d}"))
+    for number in range(SERVICE_COUNT):
+        api.create(SERVICES, _service(f"web-{number}"))
+    process = start(
+        f"--kubeconfig={api.kubeconfig}",
+        f"--cloud-config={tmp_path / 'cloud.json'}",
+        "--cluster-name=steady",
+        "--leader-elect=false",
+        "--health-bind-address=127.0.0.1:0",
+        "--node-status-update-frequency=2s",
+    )
+    eventually(lambda: process.ask("/readyz")[0] == 200, 30, lambda: process.log)
+    _work(api, 0, WARM)
+    before = _at_rest(process)
+    print(f"after {UPDATES * WARM:.0f} updates and {CHANGES * WARM:.0f} changes: {before}")
+    _work(api, WARM, 1)
+    after = _at_rest(process)
+    print(f"after {UPDATES} updates and {CHANGES} changes: {after}")
+    busy = 2 if QUIET_SECONDS else BUSY
+    assert not after.grown(before, threads=busy, files=busy)

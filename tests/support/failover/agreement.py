@@ -1,0 +1,75 @@
+"""Whether cluster and cloud agree: nodes are the instances, each Service has its load balancer, each node its route."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cloudprovider.testing.fake import FakeCloud
+from tests.support.api import API, NODES
+from tests.support.failover.churn import SERVICES, names
+from tests.support.nodes import UNINITIALIZED
+
+__all__ = ["disagreement"]
+
+_FINALIZER: Final = "service.kubernetes.io/load-balancer-cleanup"
+
+JSON = dict[str, Any]
+
+
+def disagreement(api: API, cloud: FakeCloud, *, limit: int = 10) -> str:
+    """What is wrong between them, at most `limit` lines; empty when nothing is."""
+    nodes = api.items(NODES)
+    wrong = [*_nodes(nodes, cloud), *_balancers(api.items(SERVICES), nodes, cloud), *_routes(nodes, cloud)]
+    return "\n".join([*wrong[:limit], *([f"and {len(wrong) - limit} more"] if len(wrong) > limit else [])])
+
+
+def _nodes(nodes: list[JSON], cloud: FakeCloud) -> list[str]:
+    instances = {one.name: f"{cloud.config.provider}://{one.id}" for one in cloud.console.instances()}
+    wrong = [f"node {name} has no instance" for name in sorted(names(nodes) - set(instances))]
+    wrong += [f"instance {name} has no node" for name in sorted(set(instances) - names(nodes))]
+    for node in nodes:
+        name, spec = node["metadata"]["name"], node["spec"]
+        taints = [taint["key"] for taint in spec.get("taints", ())]
+        kinds = [address["type"] for address in node["status"].get("addresses", ())]
+        if name in instances and spec.get("providerID") != instances[name]:
+            wrong.append(f"node {name} has provider ID {spec.get('providerID')}, not {instances[name]}")
+        if UNINITIALIZED["key"] in taints or "InternalIP" not in kinds:
+            wrong.append(f"node {name} is not initialised: taints {taints}, addresses {kinds}")
+    return wrong
+
+
+def _balancers(services: list[JSON], nodes: list[JSON], cloud: FakeCloud) -> list[str]:
+    wanted = {one["metadata"]["uid"]: one for one in services if one["spec"]["type"] == "LoadBalancer"}
+    found = {one.service_uid: one for one in cloud.console.load_balancers()}
+    targets = sorted(node["spec"].get("providerID", "") for node in nodes)
+    wrong = [
+        f"load balancer {one.name} of {one.service} has no Service" for uid, one in found.items() if uid not in wanted
+    ]
+    if len(found) != len(cloud.console.load_balancers()):
+        wrong.append("a Service has two load balancers")
+    for uid, service in wanted.items():
+        meta, balancer = service["metadata"], found.get(uid)
+        shown = [point["ip"] for point in service["status"].get("loadBalancer", {}).get("ingress", ())]
+        if "deletionTimestamp" in meta:
+            wrong.append(f"Service {meta['name']} is still there")
+        elif balancer is None or shown != list(balancer.ingress) or meta.get("finalizers") != [_FINALIZER]:
+            wrong.append(
+                f"Service {meta['name']} shows {shown}, finalizers {meta.get('finalizers')}; cloud: {balancer}"
+            )
+        elif [port.port for port in balancer.ports] != [port["port"] for port in service["spec"]["ports"]]:
+            wrong.append(f"Service {meta['name']} has ports {balancer.ports} in the cloud")
+        elif list(balancer.backends) != targets:
+            gone, missing = set(balancer.backends) - set(targets), set(targets) - set(balancer.backends)
+            wrong.append(
+                f"Service {meta['name']} has targets too many: {sorted(gone)[:3]}, missing: {sorted(missing)[:3]}"
+            )
+    return wrong
+
+
+def _routes(nodes: list[JSON], cloud: FakeCloud) -> list[str]:
+    wanted = {(node["metadata"]["name"], cidr) for node in nodes for cidr in node["spec"].get("podCIDRs", ())}
+    found = {(one.target_node, one.destination_cidr) for one in cloud.console.routes()}
+    return [
+        *(f"route {cidr} to {name} is missing" for name, cidr in sorted(wanted - found)),
+        *(f"route {cidr} to {name or 'nowhere'} has no node" for name, cidr in sorted(found - wanted)),
+    ]

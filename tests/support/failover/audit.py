@@ -1,0 +1,85 @@
+"""Who asked the API server for what: every finished request of its audit log, with the client's own mark.
+
+The managers share a user name, as two replicas do; each has a token of its own, and the token's UID tells them apart.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from tests.bench.witness import Tail
+
+__all__ = ["AuditLog", "Request"]
+
+WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+
+@frozen
+class Request:
+    """One answered request, in Unix seconds: when it came and when it was answered."""
+
+    who: str
+    """UID of the client's token."""
+    verb: str
+    resource: str
+    """With its subresource: "nodes/status"."""
+    name: str
+    namespace: str
+    code: int
+    began: float
+    ended: float
+    agent: str = ""
+    lists: bool = False
+    """Whether it asked for everything of its kind: as a list, or as a watch that begins with all."""
+    body: Mapping[str, Any] = field(factory=dict)
+    """What was sent, where the audit policy keeps it: of Leases."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether it changed an object, or would have."""
+        return self.verb in WRITES and not self.resource.endswith("reviews")
+
+
+class AuditLog:
+    """The requests since this reader was made. For one thread."""
+
+    def __init__(self, log: Path) -> None:
+        self._tail = Tail(log)
+        self.requests: list[Request] = []
+
+    def read(self) -> list[Request]:
+        """All requests so far."""
+        self.requests += parse(self._tail.read())
+        return self.requests
+
+
+def parse(lines: Iterable[bytes]) -> Iterable[Request]:
+    """The requests in lines of an audit log; those about no object are left out."""
+    for line in lines:
+        event = json.loads(line)
+        about = event.get("objectRef")
+        if about is None or event["stage"] not in ("ResponseComplete", "Panic", "ResponseStarted"):
+            continue
+        yield Request(
+            who=event["user"].get("uid", ""),
+            verb=event["verb"],
+            resource="/".join(filter(None, (about.get("resource", ""), about.get("subresource", "")))),
+            name=about.get("name", ""),
+            namespace=about.get("namespace", ""),
+            code=event.get("responseStatus", {}).get("code", 0),
+            began=_seconds(event["requestReceivedTimestamp"]),
+            ended=_seconds(event["stageTimestamp"]),
+            agent=event.get("userAgent", ""),
+            lists=event["verb"] == "list" or "sendInitialEvents=true" in event.get("requestURI", ""),
+            body=event.get("requestObject", {}) if about.get("resource") == "leases" else {},
+        )
+
+
+def _seconds(stamp: str) -> float:
+    return datetime.datetime.fromisoformat(stamp).timestamp()

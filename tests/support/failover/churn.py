@@ -1,0 +1,142 @@
+"""What users and machines do while managers come and go: nodes join and leave, Services come, change and go."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Final
+
+from cloudprovider.testing.fake import FakeCloud
+from tests.support.api import API, NODES, STRATEGIC, Refused
+from tests.support.nodes import small_node
+
+__all__ = ["POD_RANGE", "SERVICES", "Churn", "node"]
+
+SERVICES: Final = "/api/v1/namespaces/default/services"
+POD_RANGE: Final = "10.128.0.0/9"
+_SERVICE_NAMES: Final = 20
+
+JSON = dict[str, Any]
+
+
+def node(name: str, number: int) -> JSON:
+    """A Node as its kubelet registers it, Ready, with a pod CIDR; `number` must not come twice."""
+    cidr = f"10.{128 + (number >> 8)}.{number & 255}.0/24"
+    found = small_node(name)
+    found["spec"] |= {"podCIDR": cidr, "podCIDRs": [cidr]}
+    found["status"]["conditions"] = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
+    return found
+
+
+class Churn:
+    """Acts `rate` times a second in a thread of its own while it is entered, as dice of `seed` say.
+
+    What the API server refuses because it came too late, or because the server is away, is not tried again. Any other
+    error is raised at the end.
+    """
+
+    def __init__(self, api: API, cloud: FakeCloud, first: int, *, seed: int, rate: float = 5.0) -> None:
+        self._api = api
+        self._cloud = cloud
+        self._dice = random.Random(seed)
+        self._pause = 1 / rate
+        self._number = first
+        self._joined: list[str] = []
+        self._done = threading.Event()
+        self._over = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="churn", daemon=True)
+        self.acts = 0
+
+    def __enter__(self) -> Churn:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join(30)
+        self._over.set()
+        self._thread.join()
+        if self._error is not None and error is None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            while not self._done.wait(self._pause):
+                self._act()
+        except Exception as error:  # noqa: BLE001 - raised in the test's thread
+            self._error = error
+
+    def _act(self) -> None:
+        act = self._dice.choices((self._join, self._leave, self._serve, self._port, self._end), (3, 2, 3, 3, 2))[0]
+        try:
+            act()
+        except Refused as refused:
+            if refused.status not in (404, 409, 422, 500, 503):
+                raise
+        except OSError:
+            return  # the API server is away
+        self.acts += 1
+
+    def _join(self) -> None:
+        name = f"late-{self._number}"
+        number, self._number = self._number, self._number + 1
+        address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+        self._cloud.console.add_instance(name, addresses={"InternalIP": address})
+        self._insist(lambda: self._api.create(NODES, node(name, number)))
+        self._joined.append(name)
+
+    def _leave(self) -> None:
+        """An instance vanishes; its kubelet is silent then, and the cluster says so."""
+        if not self._joined:
+            return
+        name = self._joined.pop(self._dice.randrange(len(self._joined)))
+        self._cloud.console.remove_instance(name)
+        conditions = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
+        body = {"status": {"conditions": conditions}}
+        self._insist(lambda: self._api.patch(f"{NODES}/{name}/status", body, STRATEGIC))
+
+    def _insist(self, act: Callable[[], object]) -> None:
+        """What a machine does it does until the API server has it."""
+        while not self._over.is_set():
+            try:
+                act()
+            except OSError:
+                self._over.wait(0.5)
+                continue
+            except Refused as refused:
+                if refused.status >= 500:
+                    self._over.wait(0.5)
+                    continue
+                if refused.status not in (404, 409):
+                    raise
+            return
+
+    def _service_path(self) -> str:
+        return f"{SERVICES}/svc-{self._dice.randrange(_SERVICE_NAMES)}"
+
+    def _serve(self) -> None:
+        name = self._service_path().rpartition("/")[2]
+        self._api.create(SERVICES, service(name))
+
+    def _port(self) -> None:
+        ports = [{"port": self._dice.randint(1, 999), "protocol": "TCP"}]
+        self._api.patch(self._service_path(), {"spec": {"ports": ports}})
+
+    def _end(self) -> None:
+        self._api.delete(self._service_path())
+
+
+def service(name: str) -> JSON:
+    """A Service that wants a load balancer."""
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+def names(nodes: Iterable[JSON]) -> set[str]:
+    """The names of these objects."""
+    return {str(one["metadata"]["name"]) for one in nodes}
