@@ -24,7 +24,9 @@ from tests.bench.scenarios.joining import joining
 from tests.bench.scenarios.leaving import leaving
 from tests.bench.scenarios.routes import routes
 from tests.bench.scenarios.services import services
+from tests.bench.scenarios.start import start
 from tests.bench.scenarios.sweep import sweep
+from tests.bench.scenarios.takeover import takeover
 
 SCENARIOS: dict[str, Callable[[float], Scenario]] = {
     "initialise": initialise,
@@ -34,6 +36,8 @@ SCENARIOS: dict[str, Callable[[float], Scenario]] = {
     "sweep": sweep,
     "leaving": leaving,
     "joining": joining,
+    "start": start,
+    "takeover": takeover,
 }
 PAGE = ROOT / "docs" / "benchmarks.md"
 
