@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 PYTEST_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage lint format bench mutants envtest lock clean
+.PHONY: help run test coverage lint format bench mutants envtest generate lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,8 +38,11 @@ bench: $(READY) envtest  ## measure beside the Go manager and write the tables o
 mutants: $(READY)  ## change one thing at a time in the modules that decide, and print what the unit tests miss
 	$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)
 
-envtest: $(READY)  ## build kube-apiserver and etcd once, into your cache folder (three minutes)
+envtest: $(READY)  ## build kube-apiserver, etcd, helm, kustomize and kubeconform once, into your cache folder (some minutes)
 	@$(BIN)/python -m tests.envtest
+
+generate: $(READY)  ## write the generated pages and manifests again, after a change of flags, rules, chart or alerts
+	@$(BIN)/python -m tests.generate
 
 lock: $(READY)  ## upgrade the locked development dependencies
 	$(BIN)/uv pip compile --universal --generate-hashes --no-header --upgrade --extra dev pyproject.toml -o requirements-dev.txt -q

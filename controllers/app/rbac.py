@@ -1,9 +1,11 @@
 """The RBAC manifest: exactly what the enabled controllers do, generated from the rules in their entries.
 
 Stage: before the first one, no I/O. Data comes from the catalog's rules, which the check at the start asks about too
-(`access.py`); it goes to `kubectl apply`. `examples/manifests/rbac.yaml` is what this prints for all controllers:
+(`access.py`); it goes to `kubectl apply`, and to the Helm chart. `examples/deploy/kustomize/base/rbac.yaml` is what
+this prints for all controllers; with --chart it prints who needs what, from which the chart makes the roles:
 
     python -m controllers.app.rbac --controllers='*,-node-route-controller' | kubectl apply -f -
+    python -m controllers.app.rbac --chart > examples/deploy/chart/files/permissions.yaml
 
 Rules for one namespace become a Role there, unless a rule for all namespaces covers them. Objects known by their name
 are granted by name; `create` stands apart, as RBAC cannot limit it by name. Follows
@@ -13,6 +15,7 @@ https://kubernetes.io/docs/reference/access-authn-authz/rbac/.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -21,11 +24,12 @@ import attrs
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry, Rule, enabled, problems_of
 
-__all__ = ["grants", "main", "manifest"]
+__all__ = ["chart_permissions", "grants", "main", "manifest"]
 
 ACCOUNT = "cloud-controller-manager"
 NAMESPACE = "kube-system"
 ROLE = "system:cloud-controller-manager"
+MANAGER = "the manager"
 _GROUP = "rbac.authorization.k8s.io"
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
 
@@ -53,38 +57,84 @@ class Grant:
     needed_by: tuple[str, ...]
 
 
-def grants(entries: Sequence[ControllerEntry]) -> list[Grant]:
-    """The rules of these controllers and of the manager itself, merged, without what another one covers. Pure."""
+@attrs.frozen(kw_only=True)
+class Need:
+    """One verb of one rule: who needs it, and those with whom it is left out, as a wider rule of theirs has it."""
+
+    namespace: str
+    group: str
+    resource: str
+    names: tuple[str, ...]
+    verb: str
+    needed_by: tuple[str, ...]
+    unless: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> tuple[str, str, str, tuple[str, ...]]:
+        """What a rule is about, without its verbs."""
+        return self.namespace, self.group, self.resource, self.names
+
+
+def needs(entries: Sequence[ControllerEntry]) -> list[Need]:
+    """Every verb that these controllers and the manager itself need, whichever of them run; sorted. Pure."""
     wanted: dict[tuple[str, str, str, tuple[str, ...], str], list[str]] = {}
-    sources = [("the manager", COMMON_RULES), *((entry.name, entry.rules) for entry in entries)]
-    for who, rules in sources:
+    for who, rules in _sources(entries):
         for rule in rules:
             for verb in rule.verbs:
                 names = () if verb == "create" else rule.names
                 needed_by = wanted.setdefault((rule.namespace, rule.group, rule.resource, names, verb), [])
                 if who not in needed_by:
                     needed_by.append(who)
-    for (namespace, group, resource, names, verb), needed_by in list(wanted.items()):
-        for wider in {("", names), (namespace, ()), ("", ())} - {(namespace, names)}:
-            covering = wanted.get((wider[0], group, resource, wider[1], verb))
-            if covering is not None:
-                covering += [who for who in needed_by if who not in covering]
-                wanted.pop((namespace, group, resource, names, verb), None)
-    merged: dict[tuple[str, str, str, tuple[str, ...]], dict[str, list[str]]] = {}
-    for (namespace, group, resource, names, verb), needed_by in wanted.items():
-        merged.setdefault((namespace, group, resource, names), {})[verb] = needed_by
-    order = [who for who, _ in sources]
-    return [
-        Grant(
-            namespace=namespace,
-            group=group,
-            resource=resource,
-            names=names,
-            verbs=tuple(sorted(verbs, key=_VERBS.index)),
-            needed_by=tuple(who for who in order if any(who in by for by in verbs.values())),
+    found = []
+    for (namespace, group, resource, names, verb), needed_by in sorted(wanted.items()):
+        wider = {("", names), (namespace, ()), ("", ())} - {(namespace, names)}
+        covering = [who for place, of in wider for who in wanted.get((place, group, resource, of, verb), ())]
+        found.append(
+            Need(
+                namespace=namespace,
+                group=group,
+                resource=resource,
+                names=names,
+                verb=verb,
+                needed_by=tuple(needed_by),
+                unless=_ordered(covering, entries),
+            )
         )
-        for (namespace, group, resource, names), verbs in sorted(merged.items())
-    ]
+    return found
+
+
+def grants(entries: Sequence[ControllerEntry]) -> list[Grant]:
+    """The rules of these controllers and of the manager itself, merged, without what another one covers. Pure."""
+    every = needs(entries)
+    merged: dict[tuple[str, str, str, tuple[str, ...]], list[Need]] = {}
+    for need in every:
+        if not need.unless:
+            merged.setdefault(need.where, []).append(need)
+    found = []
+    for (namespace, group, resource, names), own in merged.items():
+        verbs = tuple(sorted((need.verb for need in own), key=_VERBS.index))
+        covered = [
+            need
+            for need in every
+            if (need.group, need.resource) == (group, resource)
+            and need.verb in verbs
+            and namespace in ("", need.namespace)
+            and (not names or names == need.names)
+        ]
+        needed_by = _ordered((who for need in covered for who in need.needed_by), entries)
+        found.append(
+            Grant(namespace=namespace, group=group, resource=resource, names=names, verbs=verbs, needed_by=needed_by)
+        )
+    return found
+
+
+def _sources(entries: Sequence[ControllerEntry]) -> list[tuple[str, tuple[Rule, ...]]]:
+    return [(MANAGER, COMMON_RULES), *((entry.name, entry.rules) for entry in entries)]
+
+
+def _ordered(who: Iterable[str], entries: Sequence[ControllerEntry]) -> tuple[str, ...]:
+    chosen = set(who)
+    return tuple(name for name, _ in _sources(entries) if name in chosen)
 
 
 def manifest(entries: Sequence[ControllerEntry]) -> str:
@@ -97,10 +147,34 @@ def manifest(entries: Sequence[ControllerEntry]) -> str:
     names = ", ".join(entry.name for entry in entries)
     return (
         "# What the cloud-controller-manager may do: no more than it does. Generated, so do not edit it here:\n"
-        "#   python -m controllers.app.rbac > examples/manifests/rbac.yaml\n"
+        "#   python -m controllers.app.rbac > examples/deploy/kustomize/base/rbac.yaml\n"
         f"# Controllers: {names}.\n"
         "# What a provider does in the cluster by itself comes on top: see its documentation.\n"
     ) + "---\n".join(documents)
+
+
+def chart_permissions(entries: Sequence[ControllerEntry]) -> str:
+    """The YAML from which the Helm chart makes its roles: the controllers, and who needs which verb. Pure."""
+    lines = [
+        "# Who needs which permission: templates/permissions.yaml makes roles from it. Generated, do not edit it here:",
+        "#   python -m controllers.app.rbac --chart > examples/deploy/chart/files/permissions.yaml",
+        "controllers:",
+    ]
+    for entry in entries:
+        on = "true" if entry.on_by_default else "false"
+        lines.append(f"  - {{name: {entry.name}, aliases: [{', '.join(entry.aliases)}], onByDefault: {on}}}")
+    lines.append("# A verb is granted if one of `neededBy` runs, and none of `unless`, which have it by a wider rule.")
+    lines.append("rules:")
+    for (namespace, group, resource, names), own in itertools.groupby(needs(entries), key=lambda need: need.where):
+        lines.append(f'  - namespace: "{namespace}"')
+        lines.append(f'    group: "{group}"')
+        lines.append(f"    resource: {resource}")
+        lines += [f"    names: [{', '.join(names)}]"] * bool(names)
+        lines.append("    verbs:")
+        for need in sorted(own, key=lambda need: _VERBS.index(need.verb)):
+            unless = f", unless: [{', '.join(need.unless)}]" if need.unless else ""
+            lines.append(f"      - {{verb: {need.verb}, neededBy: [{', '.join(need.needed_by)}]{unless}}}")
+    return "\n".join(lines) + "\n"
 
 
 def _object(version: str, kind: str, name: str, namespace: str) -> str:
@@ -134,7 +208,12 @@ def main(argv: Sequence[str] | None = None, catalog: Sequence[ControllerEntry] =
         prog="python -m controllers.app.rbac", description="Prints the RBAC manifest of the enabled controllers."
     )
     parser.add_argument("--controllers", default="*", help='as for the manager (default "*")')
-    words = [word.strip() for word in parser.parse_args(argv).controllers.split(",") if word.strip()]
+    parser.add_argument("--chart", action="store_true", help="print what the Helm chart needs, for all controllers")
+    given = parser.parse_args(argv)
+    if given.chart:
+        print(chart_permissions(catalog), end="")
+        return 0
+    words = [word.strip() for word in given.controllers.split(",") if word.strip()]
     problems = problems_of(words, catalog)
     if problems:
         print("\n".join(f"--controllers: {problem}" for problem in problems), file=sys.stderr)

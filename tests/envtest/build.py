@@ -1,14 +1,16 @@
-"""Finds, or builds once, the kube-apiserver and etcd of the third test tier.
+"""Finds, or builds once, the kube-apiserver and etcd of the third test tier, and the tools that check manifests.
 
 ``KUBEBUILDER_ASSETS`` wins where it is set (the envtest convention). Otherwise both programs are built by the Go
 toolchain from the public modules pinned in ``apiserver/go.mod`` and ``etcd/go.mod``, and kept in the user's cache under
-a name made of those pins, so that a second run finds them at once and a changed pin builds anew.
+a name made of those pins, so that a second run finds them at once and a changed pin builds anew. helm, kustomize and
+kubeconform are built in the same way, from ``tools/go.mod``.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -16,10 +18,18 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PROGRAMS = {"etcd": HERE / "etcd", "kube-apiserver": HERE / "apiserver"}
+TOOLS = {
+    "helm": "helm.sh/helm/v4/cmd/helm",
+    "kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform",
+    "kustomize": "sigs.k8s.io/kustomize/kustomize/v5",
+}
+"""The tools that check the manifests of examples/deploy, by their Go packages."""
+OPERATOR = "github.com/prometheus-operator/prometheus-operator"
+"""The module that holds the definitions of PodMonitor and PrometheusRule."""
 
 
 class AssetsMissing(Exception):
-    """The real API server cannot be had here; the message says what to install."""
+    """The real API server or a tool cannot be had here; the message says what to install."""
 
 
 def assets() -> Path:
@@ -37,30 +47,61 @@ def assets() -> Path:
         if missing:
             raise AssetsMissing(f"KUBEBUILDER_ASSETS={given} lacks {' and '.join(missing)}")
         return Path(given)
-    folder = _cache() / _pins()
-    if all((folder / name).is_file() for name in PROGRAMS):
-        return folder
-    go = shutil.which("go")
-    if go is None:
-        raise AssetsMissing(
+    folder = _cache() / _pins(*PROGRAMS.values())
+    for name, source in PROGRAMS.items():
+        _have(
+            folder / name,
+            source,
+            "./",
             "the real API server needs a Go toolchain to build it, or KUBEBUILDER_ASSETS naming a folder with "
-            "kube-apiserver and etcd"
+            "kube-apiserver and etcd",
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for name, source in PROGRAMS.items():
-            if not (folder / name).is_file():
-                print(f"building {name} into {folder} (once; the API server takes some minutes)", flush=True)
-                _build(go, source, folder / name)
     return folder
 
 
-def _build(go: str, source: Path, target: Path) -> None:
-    partial = target.with_suffix(".partial")
-    command = [go, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(partial), "."]
-    subprocess.run(command, cwd=source, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
-    partial.rename(target)
+def tool(name: str) -> Path:
+    """A program of ``TOOLS``, built once (helm takes some minutes).
+
+    Raises as `assets`; may be called from many processes at once.
+    """
+    source = HERE / "tools"
+    target = _cache() / f"tools-{_pins(source)}" / name
+    _have(target, source, TOOLS[name], f"{name} is built by a Go toolchain, and there is none")
+    return target
+
+
+def operator_definitions() -> list[Path]:
+    """The CustomResourceDefinitions of the Prometheus operator that the chart uses, from its Go module.
+
+    Raises AssetsMissing without a Go toolchain, CalledProcessError where the module cannot be had.
+    """
+    go = shutil.which("go")
+    if go is None:
+        raise AssetsMissing("the definitions of PodMonitor and PrometheusRule come with a Go module: install Go")
+    answer = subprocess.run(
+        [go, "mod", "download", "-json", OPERATOR], cwd=HERE / "crds", check=True, capture_output=True, text=True
+    )
+    folder = Path(json.loads(answer.stdout)["Dir"]) / "example" / "prometheus-operator-crd"
+    return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in ("podmonitors", "prometheusrules")]
+
+
+def _have(target: Path, source: Path, package: str, without_go: str) -> None:
+    """Build `package` in the module at `source` into `target`, unless it is there."""
+    if target.is_file():
+        return
+    go = shutil.which("go")
+    if go is None:
+        raise AssetsMissing(without_go)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.is_file():
+            return
+        print(f"building {target.name} into {target.parent} (once; this can take some minutes)", flush=True)
+        partial = target.with_suffix(".partial")
+        command = [go, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(partial), package]
+        subprocess.run(command, cwd=source, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
+        partial.rename(target)
 
 
 def _cache() -> Path:
@@ -68,9 +109,10 @@ def _cache() -> Path:
     return Path(base) / "kubernetes-cloud-provider" / "envtest"
 
 
-def _pins() -> str:
+def _pins(*sources: Path) -> str:
     digest = hashlib.sha256()
-    for source in PROGRAMS.values():
-        for file in ("go.mod", "go.sum", "main.go"):
-            digest.update((source / file).read_bytes())
+    for source in sources:
+        for name in ("go.mod", "go.sum", "main.go"):
+            file = source / name
+            digest.update(file.read_bytes() if file.is_file() else b"")
     return digest.hexdigest()[:16]

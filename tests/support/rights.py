@@ -24,7 +24,7 @@ from tests.support.waiting import eventually
 
 __all__ = ["BINDINGS", "RBAC", "Restricted", "apply_rbac", "await_namespaces", "restricted"]
 
-RBAC = Path(__file__).parents[2] / "examples" / "manifests" / "rbac.yaml"
+RBAC = Path(__file__).parents[2] / "examples" / "deploy" / "kustomize" / "base" / "rbac.yaml"
 SERVICE_ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"

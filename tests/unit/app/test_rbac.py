@@ -30,7 +30,9 @@ def role(entries: list[ControllerEntry], kind: str) -> dict[str, Any]:
 
 @pytest.mark.row("X6")
 def test_the_manifest_in_the_repository_is_generated() -> None:
-    assert RBAC.read_text() == manifest(CATALOG), "python -m controllers.app.rbac > examples/manifests/rbac.yaml"
+    assert RBAC.read_text() == manifest(CATALOG), (
+        "python -m controllers.app.rbac > examples/deploy/kustomize/base/rbac.yaml"
+    )
 
 
 @pytest.mark.row("X6")

@@ -1,0 +1,184 @@
+{{- define "ccm.pod" -}}
+metadata:
+  labels:
+    {{- include "ccm.selector" . | nindent 4 }}
+    {{- with .Values.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- if or .Values.podAnnotations .Values.cloudConfig.content }}
+  annotations:
+    {{- with .Values.cloudConfig.content }}
+    # Another content restarts the pods.
+    checksum/cloud-config: {{ sha256sum . }}
+    {{- end }}
+    {{- with .Values.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- end }}
+spec:
+  serviceAccountName: {{ include "ccm.serviceaccount" . }}
+  # The token is mounted below, readable by this container only, and renewed every hour.
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  priorityClassName: {{ .Values.priorityClassName }}
+  # Pods get a network only when nodes have addresses and routes, which this program provides: so it needs none.
+  hostNetwork: true
+  # The host's resolver: the cluster's DNS runs on nodes that wait for this program.
+  dnsPolicy: Default
+  terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  tolerations:
+    {{- toYaml (concat .Values.tolerations .Values.extraTolerations) | nindent 4 }}
+  {{- if eq .Values.kind "Deployment" }}
+  topologySpreadConstraints:
+    # No two replicas on one node: they would want the same port of it.
+    - topologyKey: kubernetes.io/hostname
+      maxSkew: 1
+      whenUnsatisfiable: DoNotSchedule
+      labelSelector:
+        matchLabels:
+          {{- include "ccm.selector" . | nindent 10 }}
+    - topologyKey: topology.kubernetes.io/zone
+      maxSkew: 1
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels:
+          {{- include "ccm.selector" . | nindent 10 }}
+  {{- end }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 65532
+    runAsGroup: 65532
+    fsGroup: 65532
+    seccompProfile:
+      type: RuntimeDefault
+  containers:
+    - name: cloud-controller-manager
+      {{- $image := .Values.image }}
+      image: {{ $image.repository }}:{{ $image.tag | default .Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
+      imagePullPolicy: {{ $image.pullPolicy }}
+      args:
+        - --cloud-provider={{ .Values.cloudProvider }}
+        {{- if include "ccm.cloudconfig" . }}
+        - --cloud-config=/etc/cloud-controller-manager/cloud-config/{{ .Values.cloudConfig.key }}
+        {{- end }}
+        - {{ printf "--cluster-name=%s" .Values.clusterName | quote }}
+        - {{ printf "--controllers=%s" (join "," .Values.controllers) | quote }}
+        - --leader-elect-resource-name={{ .Values.leaderElection.leaseName }}
+        - --leader-elect-resource-namespace={{ .Values.leaderElection.leaseNamespace }}
+        - --bind-address={{ .Values.bindAddress }}
+        - --secure-port={{ int .Values.securePort }}
+        {{- if .Values.tlsSecretName }}
+        - --tls-cert-file=/etc/cloud-controller-manager/tls/tls.crt
+        - --tls-private-key-file=/etc/cloud-controller-manager/tls/tls.key
+        {{- end }}
+        {{- range $name, $value := .Values.flags }}
+        - {{ printf "--%s=%s" $name (include "ccm.text" $value) | quote }}
+        {{- end }}
+      {{- if or .Values.env .Values.apiServer.host }}
+      env:
+        {{- with .Values.apiServer }}
+        {{- if .host }}
+        - name: KUBERNETES_SERVICE_HOST
+          value: {{ .host | quote }}
+        - name: KUBERNETES_SERVICE_PORT
+          value: {{ int .port | quote }}
+        {{- end }}
+        {{- end }}
+        {{- with .Values.env }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- end }}
+      {{- with .Values.envFrom }}
+      envFrom:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      ports:
+        - name: https
+          containerPort: {{ int .Values.securePort }}
+      # Asked by the kubelet on the host's own address: the pod may have none before this program has done its work.
+      startupProbe:
+        httpGet: {scheme: HTTPS, host: {{ include "ccm.probehost" . | quote }}, port: https, path: /livez}
+        periodSeconds: 2
+        timeoutSeconds: 5
+        failureThreshold: 60
+      livenessProbe:
+        httpGet: {scheme: HTTPS, host: {{ include "ccm.probehost" . | quote }}, port: https, path: /livez}
+        periodSeconds: 10
+        timeoutSeconds: 15
+        failureThreshold: 6
+      readinessProbe:
+        httpGet: {scheme: HTTPS, host: {{ include "ccm.probehost" . | quote }}, port: https, path: /readyz}
+        periodSeconds: 10
+        timeoutSeconds: 5
+        failureThreshold: 3
+      resources:
+        {{- toYaml .Values.resources | nindent 8 }}
+      securityContext:
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        capabilities:
+          drop: [ALL]
+      volumeMounts:
+        - name: api-access
+          mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+          readOnly: true
+        {{- if include "ccm.cloudconfig" . }}
+        - name: cloud-config
+          mountPath: /etc/cloud-controller-manager/cloud-config
+          readOnly: true
+        {{- end }}
+        {{- if .Values.tlsSecretName }}
+        - name: tls
+          mountPath: /etc/cloud-controller-manager/tls
+          readOnly: true
+        {{- end }}
+        {{- with .Values.extraVolumeMounts }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+  volumes:
+    - name: api-access
+      projected:
+        defaultMode: 0440
+        sources:
+          - serviceAccountToken:
+              path: token
+              expirationSeconds: 3600
+          - configMap:
+              name: kube-root-ca.crt
+              items: [{key: ca.crt, path: ca.crt}]
+          - downwardAPI:
+              items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]
+    {{- with include "ccm.cloudconfig" . }}
+    - name: cloud-config
+      secret:
+        secretName: {{ . }}
+        defaultMode: 0440
+    {{- end }}
+    {{- with .Values.tlsSecretName }}
+    - name: tls
+      secret:
+        secretName: {{ . }}
+        defaultMode: 0440
+    {{- end }}
+    {{- with .Values.extraVolumes }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end }}
+
+{{- /* Where the kubelet asks: over the loopback interface, unless the manager listens on one address only. */ -}}
+{{- define "ccm.probehost" -}}
+{{- $address := .Values.bindAddress }}
+{{- if has $address (list "0.0.0.0" "::" "") }}127.0.0.1{{ else }}{{ $address }}{{ end }}
+{{- end }}

@@ -1,0 +1,104 @@
+"""``python -m tests.generate``: write every generated file of the repository again (`make generate`).
+
+Data comes from the code (flags, rights), from the chart in examples/deploy and its alert rules; the tests compare what
+is in the repository with the same functions. What needs helm is left as it is where helm cannot be had, with a message.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from controllers.app import rbac, reference
+from controllers.app.catalog import CATALOG
+from tests.envtest.build import AssetsMissing, tool
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "examples" / "deploy"
+CHART = DEPLOY / "chart"
+BASE = DEPLOY / "kustomize" / "base"
+MONITORING = DEPLOY / "kustomize" / "components" / "monitoring"
+ALERTS = CHART / "files" / "alerts.yaml"
+
+_RENDERED = "# Rendered from examples/deploy/chart, so do not edit it here: `make generate`.\n"
+
+
+def alerts_page(rules: str) -> str:
+    """docs/alerts.md: each alert with its condition and what to do. Pure."""
+    lines = [
+        "# Alerts",
+        "",
+        "This page is generated from [the alert rules](../examples/deploy/chart/files/alerts.yaml); do not edit it,",
+        "run `make generate`. The rules are an ordinary rule file of Prometheus. With its operator the",
+        "[chart](deploying.md#monitoring) installs them.",
+        "",
+    ]
+    for group in yaml.safe_load(rules)["groups"]:
+        for rule in group["rules"]:
+            notes = {name: " ".join(text.split()) for name, text in rule["annotations"].items()}
+            lines += [
+                f"## {rule['alert']}",
+                "",
+                f"*{rule['labels']['severity']}*: {notes['description']}",
+                "",
+                f"**What to do:** {notes['runbook']}",
+                "",
+                "```",
+                " ".join(rule["expr"].split()) + (f"    for {rule['for']}" if "for" in rule else ""),
+                "```",
+                "",
+            ]
+    return "\n".join(lines)
+
+
+def written_files() -> dict[Path, Callable[[], str]]:
+    """Every generated file that needs no tool, and what makes its content."""
+    return {
+        ROOT / "docs" / "reference.md": lambda: reference.page(CATALOG),
+        ROOT / "docs" / "alerts.md": lambda: alerts_page(ALERTS.read_text()),
+        BASE / "rbac.yaml": lambda: rbac.manifest(CATALOG),
+        CHART / "files" / "permissions.yaml": lambda: rbac.chart_permissions(CATALOG),
+    }
+
+
+def rendered_files() -> dict[Path, Callable[[], str]]:
+    """The same of those that helm renders. Raises AssetsMissing when one of them is asked for without helm."""
+    monitored = (BASE / "values.yaml", MONITORING / "values.yaml")
+    return {
+        BASE / "workload.yaml": lambda: helm("workload", BASE / "values.yaml"),
+        BASE / "disruptionbudget.yaml": lambda: helm("disruptionbudget", BASE / "values.yaml"),
+        MONITORING / "monitoring.yaml": lambda: helm("monitoring", *monitored),
+    }
+
+
+def helm(template: str, *values: Path) -> str:
+    """One template of the chart, rendered with these values; raises AssetsMissing without helm."""
+    command = [str(tool("helm")), "template", "cloud-controller-manager", str(CHART), "--namespace", "kube-system"]
+    command += ["--show-only", f"templates/{template}.yaml"]
+    for file in values:
+        command += ["--values", str(file)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return _RENDERED + "".join(
+        f"{line}\n" for line in text.removeprefix("---\n").splitlines() if not line.startswith("# Source: ")
+    )
+
+
+def main() -> int:
+    for path, content in (written_files() | rendered_files()).items():
+        try:
+            new = content()
+        except AssetsMissing as missing:
+            print(f"{path.relative_to(ROOT)}: left as it is: {missing}", file=sys.stderr)
+            continue
+        if not path.is_file() or path.read_text() != new:
+            path.write_text(new)
+            print(f"{path.relative_to(ROOT)}: written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,335 @@
+"""The Helm chart and the kustomize overlays of examples/deploy: what they render, and that a real API server takes it.
+
+helm, kustomize and kubeconform are the programs themselves, built from their Go modules; the schemas that kubeconform
+compares with are those that the real API server publishes, the definitions of PodMonitor and PrometheusRule those of
+the Prometheus operator's module.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controllers.app.catalog import CATALOG
+from controllers.app.entry import enabled
+from controllers.app.rbac import grants
+from tests.envtest.build import operator_definitions
+from tests.generate import ROOT, rendered_files, written_files
+from tests.integration.conftest import REAL, Cluster
+from tests.support.api import API
+from tests.support.charts import CHART, KUSTOMIZE, REQUIRED, Object, build, identity, render, run
+from tests.support.schemas import write_schemas
+from tests.support.waiting import eventually
+
+UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+FRESH_CONTROL_PLANE = [
+    UNINITIALIZED,
+    {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"},
+    {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+    {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"},
+    {"key": "node.kubernetes.io/network-unavailable", "effect": "NoSchedule"},
+    {"key": "node.cilium.io/agent-not-ready", "effect": "NoSchedule"},
+]
+"""The taints of a control-plane node that just joined: by the kubelet, kubeadm, the node lifecycle controller, and a
+network plugin that waits for addresses."""
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+MONITORING = {"podMonitor": {"enabled": True}, "alerts": {"enabled": True}, "dashboard": {"enabled": True}}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "deployment": {},
+    "daemonset": {"kind": "DaemonSet", "tlsSecretName": "serving-certificate"},
+    "one controller": {"controllers": ["cloud-node"]},
+    "monitoring": {"monitoring": MONITORING},
+    "everything": {
+        "controllers": ["*", "-node-route-controller"],
+        "flags": {"node-monitor-period": "10s", "v": 2, "kube-api-burst": 1000000, "node-deletion-breaker": False},
+        "cloudConfig": {"content": "region: north\n"},
+        "env": [{"name": "REGION", "value": "north"}],
+        "envFrom": [{"secretRef": {"name": "credentials"}}],
+        "apiServer": {"host": "10.0.0.10", "port": 6443},
+        "image": {"repository": "example.com/acme/ccm", "digest": f"sha256:{'0' * 64}"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "extraTolerations": [{"key": "dedicated", "operator": "Exists"}],
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "podAnnotations": {"example.com/note": "true"},
+        "podLabels": {"team": "clouds"},
+        "extraVolumes": [{"name": "scratch", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+        "serviceAccount": {"create": True, "name": "acme", "annotations": {"example.com/role": "ccm"}},
+        "leaderElection": {"leaseName": "acme", "leaseNamespace": "acme-system"},
+    },
+}
+
+
+def one(objects: list[Object], kind: str) -> Object:
+    [found] = [obj for obj in objects if obj["kind"] == kind]
+    return found
+
+
+def pod_of(objects: list[Object]) -> Object:
+    [workload] = [obj for obj in objects if obj["kind"] in ("Deployment", "DaemonSet")]
+    template = workload["spec"]["template"]
+    assert template["metadata"]["labels"].items() >= workload["spec"]["selector"]["matchLabels"].items()
+    spec = template["spec"]
+    assert isinstance(spec, dict)
+    return spec
+
+
+def tolerates(pod: Object, taint: Mapping[str, str]) -> bool:
+    """As the scheduler decides, and the eviction for taints NoExecute: no toleration of a limited time counts."""
+    return any(
+        toleration.get("key") in (None, taint["key"])
+        and toleration.get("effect") in (None, taint["effect"])
+        and (toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", ""))
+        and "tolerationSeconds" not in toleration
+        for toleration in pod["tolerations"]
+    )
+
+
+def args_of(pod: Object) -> list[str]:
+    [container] = pod["containers"]
+    return list(container["args"])
+
+
+@pytest.mark.row("M7")
+@pytest.mark.parametrize("source", ["deployment", "daemonset", "overlays/deployment", "overlays/daemonset"])
+def test_the_pod_starts_in_a_cluster_that_has_no_network_yet(source: str) -> None:
+    pod = pod_of(build(KUSTOMIZE / source) if "/" in source else render(VARIANTS[source]))
+    assert [taint for taint in FRESH_CONTROL_PLANE if not tolerates(pod, taint)] == []
+    assert pod["hostNetwork"] is True
+    assert pod["dnsPolicy"] == "Default"  # the host's resolver: not the cluster's, which waits for this program
+    assert pod["priorityClassName"] == "system-cluster-critical"
+    [term] = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]}
+    [container] = pod["containers"]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        get = container[probe]["httpGet"]
+        assert (get["scheme"], get["host"], get["port"]) == ("HTTPS", "127.0.0.1", "https")  # needs no pod IP
+    # Its fields of the pod's status are empty, and an error for the kubelet, as long as the node has no address.
+    assert "status.hostIP" not in json.dumps(pod)
+    assert "status.podIP" not in json.dumps(pod)
+
+
+def test_a_pod_that_is_drained_or_whose_node_died_goes_elsewhere() -> None:
+    pod = pod_of(render())
+    assert not tolerates(pod, {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
+    assert not tolerates(pod, {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"})
+
+
+def test_the_container_has_no_rights_on_its_node() -> None:
+    pod = pod_of(render())
+    [container] = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    assert container["resources"].keys() == {"requests", "limits"}
+
+
+def test_replicas_keep_apart_and_one_at_a_time_goes() -> None:
+    objects = render()
+    workload = one(objects, "Deployment")
+    assert workload["spec"]["replicas"] == 2
+    # With the host's ports a new pod cannot start beside the old one.
+    assert workload["spec"]["strategy"] == {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    hosts, _ = pod_of(objects)["topologySpreadConstraints"]
+    assert (hosts["topologyKey"], hosts["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "DoNotSchedule")
+    assert one(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    daemonset = render(VARIANTS["daemonset"])
+    assert "topologySpreadConstraints" not in pod_of(daemonset)
+    assert "PodDisruptionBudget" not in {obj["kind"] for obj in daemonset}
+
+
+def test_every_value_arrives() -> None:
+    objects = render(VARIANTS["everything"])
+    pod = pod_of(objects)
+    [container] = pod["containers"]
+    assert container["image"] == f"example.com/acme/ccm:0.1.0@sha256:{'0' * 64}"
+    assert args_of(pod) == [
+        "--cloud-provider=acme",
+        "--cloud-config=/etc/cloud-controller-manager/cloud-config/cloud.conf",
+        "--cluster-name=kubernetes",
+        "--controllers=*,-node-route-controller",
+        "--leader-elect-resource-name=acme",
+        "--leader-elect-resource-namespace=acme-system",
+        "--bind-address=0.0.0.0",
+        "--secure-port=10258",
+        "--kube-api-burst=1000000",
+        "--node-deletion-breaker=false",
+        "--node-monitor-period=10s",
+        "--v=2",
+    ]
+    environment = {variable["name"]: variable["value"] for variable in container["env"]}
+    assert environment == {"KUBERNETES_SERVICE_HOST": "10.0.0.10", "KUBERNETES_SERVICE_PORT": "6443", "REGION": "north"}
+    assert pod["serviceAccountName"] == "acme"
+    assert one(objects, "Secret")["data"] == {"cloud.conf": "cmVnaW9uOiBub3J0aAo="}
+    assert tolerates(pod, {"key": "dedicated", "effect": "NoSchedule"})
+    assert tolerates(pod, UNINITIALIZED)
+    tls = args_of(pod_of(render(VARIANTS["daemonset"])))
+    assert {"--tls-cert-file=/etc/cloud-controller-manager/tls/tls.crt"} <= set(tls)
+    other = pod_of(render({"bindAddress": "10.0.0.1"}))["containers"][0]
+    assert other["livenessProbe"]["httpGet"]["host"] == "10.0.0.1"
+
+
+def test_another_cloud_config_restarts_the_pods() -> None:
+    def template(content: str) -> Object:
+        template = one(render({"cloudConfig": {"content": content}}), "Deployment")["spec"]["template"]
+        assert isinstance(template, dict)
+        return template
+
+    assert template("region: north") != template("region: south")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"cloudProvider": ""}, "/cloudProvider"),
+        ({"image": {"repository": ""}}, "/image/repository"),
+        ({"controllers": ["cloud-nodes"]}, 'no controller is called "cloud-nodes"'),
+        ({"controllers": ["-*"]}, "/controllers/0"),
+        ({"controllers": ["-cloud-node"]}, "no controller is left to run"),
+        ({"kind": "StatefulSet"}, "/kind"),
+        ({"securePort": 70000}, "/securePort"),
+        ({"flags": {"controllers": "*"}}, "/flags/controllers"),
+        ({"flags": {"--v": 2}}, "/flags"),
+        ({"replica": 3}, "replica"),
+        ({"cloudConfig": {"content": "x", "secretName": "z"}}, "give either content or secretName"),
+        ({"serviceAccount": {"create": False}}, "give serviceAccount.name"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(values: dict[str, Any], message: str) -> None:
+    given = yaml.safe_dump(REQUIRED | values)
+    done = run("helm", "template", "x", str(CHART), "--values", "-", stdin=given, check=False)
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
+@pytest.mark.row("X6")
+@pytest.mark.parametrize("count", range(1, len(CATALOG) + 1))
+def test_the_chart_grants_what_the_table_says_for_every_set_of_controllers(count: int) -> None:
+    for chosen in itertools.combinations(CATALOG, count):
+        words = [entry.name for entry in chosen]
+        wanted = {
+            (grant.namespace, grant.group, grant.resource, grant.names, verb)
+            for grant in grants(enabled(words, CATALOG))
+            for verb in grant.verbs
+        }
+        objects = render({"controllers": words})
+        assert set(rights(objects)) == wanted, words
+        accounts = {obj["metadata"]["name"] for obj in objects if obj["kind"] == "ServiceAccount"}
+        for obj in objects:
+            if obj["kind"] in ("RoleBinding", "ClusterRoleBinding"):
+                assert {subject["name"] for subject in obj["subjects"]} == accounts
+                assert {subject["namespace"] for subject in obj["subjects"]} == {"kube-system"}
+
+
+def rights(objects: list[Object]) -> Iterator[tuple[str, str, str, tuple[str, ...], str]]:
+    """(namespace, group, resource, names, verb) of every rule about resources."""
+    for obj in objects:
+        if obj["kind"] in ("Role", "ClusterRole"):
+            for rule in obj["rules"]:
+                [group], [resource] = rule["apiGroups"], rule["resources"]
+                names = tuple(rule.get("resourceNames", ()))
+                yield from ((obj["metadata"].get("namespace", ""), group, resource, names, v) for v in rule["verbs"])
+
+
+def test_words_for_controllers_mean_what_they_mean_for_the_manager() -> None:
+    for words in (["*"], ["cloud-node", "service"], ["*", "-route"], ["*", "service", "-cloud-node-lifecycle"]):
+        given = {entry.name for entry in enabled(words, CATALOG)}
+        notes = run(
+            "helm", "install", "x", str(CHART), "--dry-run=client", "--values", "-",
+            stdin=yaml.safe_dump(REQUIRED | {"controllers": words}),
+        ).stdout  # fmt: skip
+        [line] = [line for line in notes.splitlines() if "It runs: " in line]
+        assert set(line.split("It runs: ")[1].rstrip(".").split(", ")) == given
+
+
+def test_generated_files_are_current() -> None:
+    stale = [path for path, content in (written_files() | rendered_files()).items() if path.read_text() != content()]
+    assert [str(path.relative_to(ROOT)) for path in stale] == [], "run: make generate"
+
+
+def test_kustomize_makes_what_the_chart_makes() -> None:
+    """Apart from labels on the roles, which the table's manifest does not have, and the names of generated Secrets."""
+    for overlay, variant in (("deployment", {}), ("daemonset", {"kind": "DaemonSet"})):
+        values = variant | {
+            "image": {"repository": "example.com/acme/cloud-controller-manager"},
+            "cloudConfig": {"secretName": "cloud-config"},
+            "flags": {"v": 2},
+        }
+        made, wanted = ({identity(obj): obj for obj in objects if obj["kind"] != "Secret"} for objects in (
+            build(KUSTOMIZE / "overlays" / overlay), render(values)
+        ))  # fmt: skip
+        assert made.keys() == wanted.keys()
+        for key, obj in made.items():
+            for volume in obj.get("spec", {}).get("template", {}).get("spec", {}).get("volumes", ()):
+                if "secret" in volume:
+                    volume["secret"]["secretName"] = volume["secret"]["secretName"].rsplit("-", 1)[0]
+            if key[0] not in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"):
+                assert obj == wanted[key], key
+        assert set(rights(list(made.values()))) == set(rights(list(wanted.values())))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_helm_finds_nothing_wrong(variant: str) -> None:
+    given = yaml.safe_dump(REQUIRED | VARIANTS[variant])
+    assert "0 chart(s) failed" in run("helm", "lint", "--strict", str(CHART), "--values", "-", stdin=given).stdout
+
+
+@pytest.mark.parametrize("api", [REAL], indirect=True)
+def test_a_real_api_server_takes_everything(api: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """By a dry run on the server, with unknown and repeated fields as errors, and by kubeconform with its schemas."""
+    for file in operator_definitions():
+        definition = yaml.safe_load(file.read_text())
+        api.create(DEFINITIONS, definition)
+        request.addfinalizer(partial(api.delete, f"{DEFINITIONS}/{definition['metadata']['name']}"))
+    eventually(lambda: "PodMonitor" in kinds(api) and "PrometheusRule" in kinds(api), 30)
+    where = kinds(api)
+    rendered = {f"chart, {name}": render(values) for name, values in VARIANTS.items()}
+    for folder in ("overlays/deployment", "overlays/daemonset"):
+        rendered[folder] = build(KUSTOMIZE / folder)
+    rendered["monitoring"] = build(monitored(tmp_path / "monitored"))
+    for name, objects in rendered.items():
+        for obj in objects:
+            path = where[obj["kind"]].format(namespace=obj["metadata"].get("namespace"))
+            status, answer = api.request("POST", f"{path}?dryRun=All&fieldValidation=Strict", obj)
+            already = status == 409 and answer["reason"] == "AlreadyExists"  # the tests' own roles
+            assert status == 201 or already, (name, identity(obj), answer)
+    schemas = write_schemas(api, tmp_path / "schemas")
+    text = "---\n".join(yaml.safe_dump(obj) for objects in rendered.values() for obj in objects)
+    done = run("kubeconform", "-strict", "-summary", "-output", "json", "-schema-location", schemas, stdin=text)
+    summary = json.loads(done.stdout)["summary"]
+    assert summary == {"valid": sum(map(len, rendered.values())), "invalid": 0, "errors": 0, "skipped": 0}
+    wrong = yaml.safe_dump(one(render(), "Deployment")).replace("hostNetwork:", "hostNetworking:")
+    assert run("kubeconform", "-strict", "-schema-location", schemas, stdin=wrong, check=False).returncode == 1
+
+
+def kinds(api: API) -> dict[str, str]:
+    """The path of each kind's collection, with a place for the namespace; of those that the manifests use."""
+    found = {}
+    for group in ("api/v1", "apis/apps/v1", "apis/policy/v1", "apis/rbac.authorization.k8s.io/v1",
+                  "apis/monitoring.coreos.com/v1"):  # fmt: skip
+        for resource in (api.find(f"/{group}") or {"resources": []})["resources"]:
+            if "/" not in resource["name"]:
+                place = "namespaces/{namespace}/" if resource["namespaced"] else ""
+                found[resource["kind"]] = f"/{group}/{place}{resource['name']}"
+    return found
+
+
+def monitored(folder: Path) -> Path:
+    """An overlay with the monitoring, beside a copy of all others."""
+    shutil.copytree(KUSTOMIZE, folder)
+    overlay = folder / "overlays" / "deployment" / "kustomization.yaml"
+    overlay.write_text(overlay.read_text().replace("# components:", "components:"))
+    return overlay.parent
