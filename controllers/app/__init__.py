@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from controllers.app.manager import Manager
     from controllers.app.options import ManagerOptions, Options
     from controllers.app.process import run_until_signal
-    from controllers.app.serving import HealthServer
+    from controllers.app.serving import HealthServer, ServingOptions
     from controllers.app.startup import ManagerError
 else:
     __getattr__, __dir__ = lazy(
@@ -32,7 +32,7 @@ else:
             "manager": ["Manager"],
             "options": ["ManagerOptions", "Options"],
             "process": ["run_until_signal"],
-            "serving": ["HealthServer"],
+            "serving": ["HealthServer", "ServingOptions"],
             "startup": ["ManagerError"],
         },
     )
@@ -48,6 +48,7 @@ __all__ = [
     "parse",
     "run_until_signal",
     "HealthServer",
+    "ServingOptions",
     # one controller in a program of your own
     "hosting",
     "Host",

@@ -16,6 +16,7 @@ from controllers.app.entry import ControllerEntry, problems_of
 from controllers.app.goflags import Parsed
 from controllers.app.ignored import IGNORED
 from controllers.app.options import SECTIONS, ManagerOptions, Options
+from controllers.app.serving.options import ServingOptions, pair_problem
 from controllers.app.unsupported import unsupported_flags
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.options import BOOL, VERSION, Flag, fill, flags_of, one_of
@@ -38,7 +39,8 @@ class Outcome:
 
 def option_classes(catalog: Sequence[ControllerEntry], flags: Sequence[type[Any]] = ()) -> list[type[Any]]:
     """The classes of options besides the manager's own, each once; `flags` are the program's."""
-    return list(dict.fromkeys([CloudCallOptions, *(kind for entry in catalog for kind in entry.options), *flags]))
+    controllers = (kind for entry in catalog for kind in entry.options)
+    return list(dict.fromkeys([CloudCallOptions, ServingOptions, *controllers, *flags]))
 
 
 def table(
@@ -146,6 +148,9 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry]) -> list[str]:
     for rate, burst in (("kube-api-qps", "kube-api-burst"), ("cloud-api-qps", "cloud-api-burst")):
         if values[burst] and not values[rate] and rate not in ill:
             problems.append(f"--{burst}={values[burst]}: has no effect without --{rate}")
+    pair = pair_problem(values["tls-cert-file"], values["tls-private-key-file"])
+    if pair:
+        problems.append(pair)
     if "controllers" not in ill:
         problems += [f"--controllers: {line}" for line in problems_of(values["controllers"], catalog)]
     return problems

@@ -21,10 +21,11 @@ from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.app.access import AccessCheck
 from controllers.app.apiserver import ServerCheck
 from controllers.app.catalog import CATALOG
+from controllers.app.effective import configz, flagz
 from controllers.app.entry import Context, Controller, ControllerEntry, HoldsBack, enabled
 from controllers.app.groups import Groups, Part
 from controllers.app.options import Options, split_address
-from controllers.app.serving import Health, HealthServer
+from controllers.app.serving import Health, HealthMetrics, Serving, ServingError, ServingOptions
 from controllers.app.startup import ManagerError, ProviderHost
 from controllers.cloudcalls import CloudCallOptions
 from controllers.runtime.api import ClientBuilder
@@ -68,6 +69,7 @@ class Manager:
         self._provider = provider
         self._clients = clients
         self._config = config
+        self._catalog = catalog
         self._entries = enabled(options.manager.controllers, catalog)
         if not self._entries:
             raise ManagerError("no controller is left to run: see --controllers")
@@ -77,14 +79,16 @@ class Manager:
         self._groups = Groups(clock)
         self._failure: ManagerError | None = None
         self._holding: list[Callable[[], int]] = []
-        self.health = Health(clock)
+        self.health = Health(clock, HealthMetrics(self.metrics).observe)
         self._running = self.metrics.gauge(
             "running_managed_controllers",
             "Whether each controller of this manager runs (1) or not (0).",
             ("name", "manager"),
         )
         self.address: tuple[str, int] | None = None
-        """Where health and metrics are served, once they are."""
+        """Where health and metrics are served over plain HTTP, once they are."""
+        self.secure_address: tuple[str, int] | None = None
+        """Where HTTPS is served, once it is."""
 
     def run(self, stop: StopSignal) -> None:
         """Start everything, work until `stop` is set, drain and return. Blocks.
@@ -157,18 +161,23 @@ class Manager:
 
     def _serve(self) -> None:
         wanted = self._options.manager.health_bind_address
-        if not wanted:
-            return
-        endpoints = {name: self.health.endpoint(name) for name in ("healthz", "livez", "readyz")}
-        server = HealthServer(split_address(wanted), endpoints, self.metrics.text)
         try:
-            server.start()
-        except OSError as error:
-            raise ManagerError(
-                f"--health-bind-address={wanted}: cannot listen there: {error.strerror or error}"
-            ) from error
-        self.address = server.address
-        self._groups.add("serving", Part("health server", server.stop))
+            serving = Serving(
+                self._options.of(ServingOptions),
+                self.health,
+                self.metrics,
+                self._clients,
+                plain=split_address(wanted) if wanted else None,
+                configz=lambda: configz(self._options, self._catalog),
+                flagz=lambda: flagz(self._options),
+                clock=self._clock,
+            )
+            serving.start()
+        except ServingError as error:
+            raise ManagerError(str(error)) from error
+        self.address, self.secure_address = serving.plain_address, serving.secure_address
+        self._groups.add("serving", Part("HTTP servers", serving.stop))
+        self._in_background("serving", "certificates", serving.run)
 
     def _informers(self) -> InformerFactory:
         informers = InformerFactory(self._clients.rest(_IDENTITY), metrics=self.metrics, clock=self._clock)

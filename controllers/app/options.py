@@ -36,7 +36,10 @@ from controllers.options import (
 
 T = TypeVar("T")
 
-SECTIONS = ("generic", "cloud-node-controller", "cloud calls", "health", "misc", "global", "without effect")
+SECTIONS = (
+    "generic", "cloud-node-controller", "cloud calls", "secure serving", "authentication", "authorization", "debugging",
+    "health", "misc", "global", "without effect",
+)  # fmt: skip
 """Go's named flag sets in its order, and our own three; a controller's section is named after it."""
 
 

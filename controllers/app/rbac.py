@@ -23,6 +23,7 @@ import attrs
 
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry, Rule, enabled, problems_of
+from controllers.app.serving.rights import SERVING_RULES
 
 __all__ = ["chart_permissions", "grants", "main", "manifest"]
 
@@ -40,6 +41,7 @@ COMMON_RULES: tuple[Rule, ...] = (
         names=("kube-system",),
         consequence="providers cannot tell clusters with the same name apart",
     ),
+    *SERVING_RULES,
 )
 """What the manager itself uses, whichever controllers run. It works without, a little worse: so it is granted by the
 manifest, and nobody is warned at the start; who asks for it warns when it is missing."""

@@ -14,11 +14,6 @@ from controllers.options import BOOL, STRING, Flag
 
 _ELECTION = "leader election does not exist in this version: leave this flag out and give --leader-elect=false"
 _MIGRATION = "leader migration does not exist in this version: leave this flag out"
-_SERVING = (
-    "HTTPS serving does not exist in this version: leave this flag out; --health-bind-address serves health and "
-    "metrics over HTTP"
-)
-_AUTH = "there is no authenticated serving in this version: leave this flag out"
 _START = "not supported by this version: leave this flag out"
 
 _VALUED = {
@@ -27,17 +22,9 @@ _VALUED = {
         "leader-elect-resource-name leader-elect-resource-namespace"
     ),
     _MIGRATION: "leader-migration-config",
-    _SERVING: "bind-address secure-port cert-dir tls-cert-file tls-private-key-file tls-min-version",
-    _AUTH: (
-        "authentication-kubeconfig authentication-token-webhook-cache-ttl client-ca-file authorization-kubeconfig "
-        "authorization-always-allow-paths authorization-webhook-cache-authorized-ttl "
-        "authorization-webhook-cache-unauthorized-ttl"
-    ),
 }
 _SWITCHES = {
     _MIGRATION: "enable-leader-migration",
-    _SERVING: "profiling",
-    _AUTH: "authentication-skip-lookup authentication-tolerate-lookup-failure",
     _START: "use-service-account-credentials",
 }
 

@@ -99,9 +99,13 @@ class Metrics:
         """The present value of one sample (``x_total``, ``y_count``, ...), or None when there is none yet."""
         return self.registry.get_sample_value(sample, labels)
 
-    def text(self) -> bytes:
-        """Everything in the Prometheus text format. The client library's ``_created`` series are left out."""
-        return generate_latest(_WithoutCreated(self.registry))
+    def text(self, only: Sequence[str] = ()) -> bytes:
+        """Everything in the Prometheus text format, or `only` the samples of these names.
+
+        The client library's ``_created`` series are left out.
+        """
+        registry = self.registry.restricted_registry(only) if only else self.registry
+        return generate_latest(_WithoutCreated(registry))
 
     def _family(
         self, name: str, shape: tuple[object, ...], make: Callable[[], Counter | Gauge | Histogram]
@@ -123,7 +127,7 @@ def _describe(shape: tuple[object, ...]) -> str:
 class _WithoutCreated:
     """A view of a registry that drops the creation-time samples, without touching the library's global switch."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: Collector) -> None:
         self._registry = registry
 
     def collect(self) -> Iterable[Metric]:

@@ -88,6 +88,7 @@ class StoryStage:
             f"--kubeconfig={self.cluster.kubeconfig}",
             "--cluster-name=demo",
             "--leader-elect=false",
+            "--secure-port=0",
             "--allocate-node-cidrs",
             f"--cluster-cidr={CLUSTER_CIDR}",
             f"--node-monitor-period={MONITOR_SECONDS}s",

@@ -42,6 +42,7 @@ class Visit:
                 f"--kubeconfig={kubeconfig}",
                 "--controllers=cloud-node-controller",
                 "--leader-elect=false",
+                "--secure-port=0",
                 "--node-status-update-frequency=24h",  # nodes that are initialised already are not refreshed
                 "--health-bind-address=127.0.0.1:0",
                 "--logging-format=json",

@@ -90,10 +90,11 @@ class Contender:
             f"--kubeconfig={cluster.kubeconfig(folder, identity)}",
             "--leader-elect=false",
             f"--controllers={self.controllers}",
+            "--secure-port=0",
         ]
         if self.kind == "ours":
             return [sys.executable, "-m", "tests.bench.ccm", *common, *self.flags]
-        off = ["--secure-port=0", "--allocate-node-cidrs=false", "--configure-cloud-routes=false"]
+        off = ["--allocate-node-cidrs=false", "--configure-cloud-routes=false"]
         return [str(build("goccm")), *common, *off, *self.flags]  # of a flag given twice the last one counts
 
 

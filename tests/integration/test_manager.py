@@ -22,7 +22,16 @@ from cloudprovider import CloudConfig, InstanceMetadata, InstancesV2, Interface
 from cloudprovider.host import ClientBuilder as HostClientBuilder
 from cloudprovider.host import Listers, StopSignal
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from controllers.app import CATALOG, Context, ControllerEntry, Manager, ManagerError, ManagerOptions, Options
+from controllers.app import (
+    CATALOG,
+    Context,
+    ControllerEntry,
+    Manager,
+    ManagerError,
+    ManagerOptions,
+    Options,
+    ServingOptions,
+)
 from controllers.cloudcalls import CloudCallOptions
 from controllers.runtime.api import ClientBuilder
 from tests.integration.conftest import Cluster
@@ -156,7 +165,7 @@ def runs() -> Iterator[list[Run]]:
 
 def options(**changes: Any) -> Options:
     settings: dict[str, Any] = {"cloud_provider": "tiny", "leader_elect": False, "health_bind_address": "127.0.0.1:0"}
-    return Options(ManagerOptions(**(settings | changes)))
+    return Options(ManagerOptions(**(settings | changes)), {ServingOptions: ServingOptions(secure_port=0)})
 
 
 def start(
@@ -427,7 +436,7 @@ def test_controllers_get_what_they_are_built_from(embedded: EmbeddedAPIServer, t
     entry = ControllerEntry(name="own", construct=construct)
     limits = CloudCallOptions(timeout=7.0, concurrency=3, qps=2.0, burst=5)
     manager = Manager(
-        attrs.evolve(options(), own={CloudCallOptions: limits}),
+        attrs.evolve(options(), own={**options().own, CloudCallOptions: limits}),
         Tiny(),
         ClientBuilder.from_options(kubeconfig=str(tmp_path / "kubeconfig")),
         catalog=[entry],

@@ -102,7 +102,7 @@ ENTRY = ControllerEntry(
 """What would be its file in `controllers/app/`."""
 LONGER = (*CATALOG, ENTRY)
 """What would be the line in `controllers/app/catalog.py`."""
-FLAGS = ("--cloud-provider=fake", "--leader-elect=false", "--controllers=toy")
+FLAGS = ("--cloud-provider=fake", "--leader-elect=false", "--secure-port=0", "--controllers=toy")
 
 
 def test_its_flags_are_parsed_checked_and_explained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,7 +77,7 @@ def test_an_installed_provider_initialises_nodes_beside_a_broken_one(
     }
     (tmp_path / "cloud.json").write_text(json.dumps(config))
     api.create(NODES, small_node("node-1"))
-    flags = ["--cloud-config=cloud.json", f"--kubeconfig={api.kubeconfig}", "--leader-elect=false"]
+    flags = ["--cloud-config=cloud.json", f"--kubeconfig={api.kubeconfig}", "--leader-elect=false", "--secure-port=0"]
     with (tmp_path / "log").open("wb") as log:
         command = [str(environment / "cloud-controller-manager"), "--cloud-provider=samplecloud", *flags]
         process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)

@@ -16,6 +16,7 @@ from cloudprovider.testing.fake import attach
 from tests.envtest.server import MANAGER_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES
+from tests.support.https import ask, free_port
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
 from tests.support.rights import RBAC
@@ -52,7 +53,7 @@ def used(events: list[dict[str, Any]], named: set[str]) -> set[Right]:
     rights = set()
     for event in events:
         ref = event.get("objectRef") or {}
-        if not ref or ref.get("apiGroup") == "authorization.k8s.io":
+        if not ref or ref.get("resource", "").startswith("selfsubject"):
             continue
         resource = "/".join(filter(None, (ref.get("resource"), ref.get("subresource"))))
         rights.add((event["verb"], resource, ref.get("name", "") if resource in named else ""))
@@ -77,12 +78,14 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(api: Cluster
     ports = [{"port": 80, "protocol": "TCP"}]
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
     api.create(SERVICE, service | {"spec": {"type": "LoadBalancer", "ports": ports}})
+    port = free_port()
     process = start(
         "--cloud-provider=fake",
         f"--cloud-config={tmp_path / 'cloud.yaml'}",
         f"--kubeconfig={api.kubeconfig}",
         "--leader-elect=false",
-        "--health-bind-address=127.0.0.1:0",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
         "--controllers=*",
         "--allocate-node-cidrs",
         "--cluster-cidr=10.244.0.0/16",
@@ -106,6 +109,9 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(api: Cluster
     api.delete(f"{SERVICE}/web")
     eventually(lambda: api.find(f"{SERVICE}/web") is None, 90, lambda: process.log)
     eventually(lambda: any(event.get("count", 1) > 1 for event in api.events_of("node-0002")), 90, lambda: process.log)
+
+    # Who has this token, and what they may read here: asked by the manager.
+    assert ask(port, "/metrics", token=api.server.manager_token)[0] == 403
 
     wanted = granted()
     named = {resource for _, resource, name in wanted if name}

@@ -28,6 +28,8 @@ class Process:
     """A program with some flags; its output is kept."""
 
     def __init__(self, flags: Sequence[str], cwd: Path, command: Sequence[str] = EXAMPLE) -> None:
+        if not any(flag.startswith(("--secure-port", "--secure_port")) for flag in flags):
+            flags = [*flags, "--secure-port=0"]  # many run at once, and 10258 is one port
         environment = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         self._process = subprocess.Popen(
             [*command, *flags],

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -39,6 +39,13 @@ LOOK_SECONDS = 2.0
 _TELL_AFTER = 3.0  # seconds for which a check fails until the log says so
 
 
+Observe = Callable[[str, Sequence[Check]], None]
+
+
+def _nobody(_endpoint: str, _checks: Sequence[Check]) -> None:
+    pass
+
+
 @define
 class _Failing:
     began: float
@@ -59,8 +66,11 @@ class Remarks(Protocol):
 class Health:
     """Collects the parts as they start. Written by the manager's thread, read by many."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, observe: Observe = _nobody) -> None:
+        """`observe` hears of each look at the checks of an endpoint."""
         self._clock = clock
+        self._observe = observe
+        self._endpoints = {"healthz": self._all, "livez": self._liveness, "readyz": self._readiness}
         self._lock = threading.Lock()
         self._failing: dict[str, _Failing] = {}
         self._dead: dict[str, str] = {}
@@ -104,9 +114,12 @@ class Health:
             self.look()
 
     def look(self) -> None:
-        """Ask every check, and tell the log what fails and what is well again."""
-        if self._state == "running":
-            self._dated(self._all(), tell=True)
+        """Ask every check, count what came of it, and tell the log what fails and what is well again."""
+        for name, ask in self._endpoints.items():
+            checks = list(ask())
+            self._observe(name, checks)
+            if name == "healthz" and self._state == "running":
+                self._dated(checks, tell=True)
 
     def fatal(self) -> str:
         """What only an end of the process mends; empty while there is nothing of the kind."""
@@ -126,7 +139,7 @@ class Health:
 
     def endpoint(self, name: str) -> Checks:
         """The checks behind "healthz", "livez" or "readyz"."""
-        ask = {"healthz": self._all, "livez": self._liveness, "readyz": self._readiness}[name]
+        ask = self._endpoints[name]
         return lambda: self._dated(ask())
 
     def _dated(self, checks: Iterable[Check], *, tell: bool = False) -> list[Check]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 import attrs
 
-__all__ = ["MAX_HEAD", "BadRequest", "Request", "Response", "encode", "head_end", "parse"]
+__all__ = ["MAX_HEAD", "BadRequest", "Certificate", "Request", "Response", "encode", "head_end", "parse"]
 
 MAX_HEAD = 16384
 """Bytes of a request's head, its line and headers."""
@@ -25,6 +26,10 @@ class BadRequest(Exception):
         self.status = status
 
 
+Certificate = Mapping[str, Any]
+"""A client certificate as `ssl.SSLSocket.getpeercert` gives it."""
+
+
 @attrs.frozen(kw_only=True)
 class Request:
     """One request without a body."""
@@ -36,15 +41,18 @@ class Request:
     peer: str
     """The IP address that the connection comes from."""
     keep_alive: bool = True
+    certificate: Certificate | None = None
+    """The client's, checked against the CA of client certificates; None without one."""
 
 
 @attrs.frozen
 class Response:
-    """An answer: status, body, and the body's type."""
+    """An answer: status, body, the body's type, and headers besides."""
 
     status: int
     body: bytes
     kind: str = "text/plain; charset=utf-8"
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def head_end(data: bytes | bytearray) -> int:
@@ -55,8 +63,8 @@ def head_end(data: bytes | bytearray) -> int:
     return end + 4 if end >= 0 else 0
 
 
-def parse(head: bytes, peer: str) -> Request:
-    """The request of a complete head. Raises BadRequest."""
+def parse(head: bytes, peer: str, certificate: Certificate | None = None) -> Request:
+    """The request of a complete head, from a client at this address with this certificate. Raises BadRequest."""
     line, *fields = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     words = line.split(" ")
     if len(words) != 3 or not words[0].isalpha() or not words[1] or not words[2].startswith("HTTP/1."):
@@ -76,6 +84,7 @@ def parse(head: bytes, peer: str) -> Request:
         headers=headers,
         peer=peer,
         keep_alive=bodiless and words[2] == "HTTP/1.1" and "close" not in asked,
+        certificate=certificate,
     )
 
 
@@ -88,6 +97,7 @@ def encode(answer: Response, *, head_only: bool = False, close: bool = False) ->
         "X-Content-Type-Options: nosniff",
         "Cache-Control: no-cache, private",
     ]
+    lines += [f"{name}: {value}" for name, value in answer.headers]
     if close:
         lines.append("Connection: close")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + (b"" if head_only else answer.body)

@@ -1,22 +1,22 @@
-"""Health and metrics over plain HTTP: /healthz, /livez, /readyz and /metrics.
+"""Health and metrics over plain HTTP, to anyone who can reach the port: --health-bind-address.
 
-Stage: beside all of them. Data comes from the checks that the manager names and from the metrics registry; it goes to
-kubelets, load balancers and scrapers. `?verbose` gives the lines of all checks in any case, `?exclude=NAME` leaves a
-check out, `/healthz/NAME` asks one alone. There is no authentication here: details are for this machine.
+Stage: beside all of them. What is answered is `endpoints.py`'s. There is no authentication here: the reasons of failed
+checks are for this machine alone.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
-from urllib.parse import parse_qs, unquote, urlsplit
 
-from controllers.app.serving.checks import Check, Checks, report
+from controllers.app.serving.checks import Checks
+from controllers.app.serving.endpoints import Endpoints, Page
 from controllers.app.serving.http1 import Request, Response
+from controllers.app.serving.pages import metrics_page
 from controllers.app.serving.reception import Reception
-from controllers.runtime.cleaning import one_line
-from controllers.runtime.metrics import Metrics
+
+__all__ = ["HealthServer", "MaySee", "from_this_machine"]
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +41,14 @@ class HealthServer:
     def __init__(
         self,
         address: tuple[str, int],
-        endpoints: dict[str, Checks],
+        endpoints: Mapping[str, Checks],
         metrics: Callable[[], bytes],
         *,
+        pages: Mapping[str, Page] | None = None,
         may_see: MaySee = from_this_machine,
     ) -> None:
-        self._endpoints = endpoints
-        self._metrics = metrics
+        """`endpoints`: the checks of "healthz" and its like; `metrics` the text of /metrics; `pages` further paths."""
+        self._endpoints = Endpoints(endpoints, {"/metrics": metrics_page(metrics), **(pages or {})})
         self._may_see = may_see
         self._reception = Reception(address, self._answer, name="health")
 
@@ -72,35 +73,7 @@ class HealthServer:
         return self._reception.stop(timeout)
 
     def _answer(self, request: Request) -> Response:
-        if request.method not in ("GET", "HEAD"):
-            return Response(501, b"only GET and HEAD\n")
-        try:
-            url = urlsplit(request.target)
-        except ValueError:  # a stranger's nonsense is no line in our log
-            return Response(400, b"not a path\n")
-        endpoint, _, part = url.path.strip("/").partition("/")
-        if endpoint == "metrics" and not part:
-            return Response(200, self._metrics(), Metrics.CONTENT_TYPE)
-        if endpoint not in self._endpoints:
-            return Response(404, b"not found\n")
-        query = parse_qs(url.query, keep_blank_values=True)
-        checks = self._ask(endpoint)
-        if part:
-            checks = [check for check in checks if check.name == unquote(part)]
-            if not checks:
-                return Response(404, b"no such check\n")
-        status, text = report(
-            endpoint,
-            checks,
-            verbose="verbose" in query,
-            details=self._may_see(request),
-            excluded=query.get("exclude", ()),
-        )
-        return Response(status, text.encode())
-
-    def _ask(self, endpoint: str) -> list[Check]:
-        try:
-            return list(self._endpoints[endpoint]())
-        except Exception as error:  # a thread's top: a check that fails to answer is a failed check
-            log.exception("a health check raised")
-            return [Check("checks", False, f"{type(error).__name__}: {one_line(error)}")]
+        asked = self._endpoints.find(request)
+        if isinstance(asked, Response):
+            return asked
+        return self._endpoints.answer(asked, details=self._may_see(request))

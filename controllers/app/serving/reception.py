@@ -1,15 +1,14 @@
 """Connections of clients that nobody vouches for: bounded in number, in time and by peer.
 
 Stage: beside all of them. Data comes from sockets; complete requests go to `answer`, in a few threads, and its bytes go
-back. One thread does all reading and writing, and never waits for one client, so a client that is silent, trickles its
-request or does not read its answer costs a socket, no thread, and holds up nobody:
+back. One thread does all reading and writing, TLS handshakes among it, and never waits for one client, so a client that
+is silent, trickles its request or does not read its answer costs a socket, no thread, and holds up nobody:
 
 - each phase has one deadline that no byte puts off: until the request is complete, until the answer is sent;
 - where there are too many connections, of all or of one peer, the oldest whose answer is not being made gives way to
   the new one: a probe sends its request at once and is served long before its turn to give way has come;
-- a whole connection ends after `CONNECTION_SECONDS`.
-
-TLS belongs into `_Connection.receive` and `send`: a non-blocking handshake is one more phase under the first deadline.
+- a whole connection ends after `CONNECTION_SECONDS`;
+- what has to wait for another machine is answered by other threads than the rest (`answerers.py`).
 """
 
 from __future__ import annotations
@@ -18,14 +17,17 @@ import errno
 import logging
 import selectors
 import socket
+import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 
+from controllers.app.serving.answerers import Answerers
+from controllers.app.serving.connection import CHUNK, Connection, group_of
 from controllers.app.serving.http1 import BadRequest, Request, Response, encode, head_end, parse
 
-__all__ = ["Reception"]
+__all__ = ["Handler", "Later", "Reception"]
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,11 @@ MAX_CONNECTIONS = 256
 MAX_PER_PEER = 128
 ANSWERERS = 4
 """Threads that make answers, at most; they end when nothing is left to answer."""
+SLOW_ANSWERERS = 8
+"""Threads for answers that wait for another machine."""
+SLOW_PLACES = 64
+"""Such answers under way or waiting; the next one is refused with 503."""
+SLOW_PER_PEER = 16
 REQUEST_SECONDS = 10.0
 """From the begin of a connection, or the end of the answer before, until the whole request is there."""
 ANSWER_SECONDS = 20.0
@@ -40,48 +47,37 @@ ANSWER_SECONDS = 20.0
 CONNECTION_SECONDS = 300.0
 
 _ACCEPTED_AT_ONCE = 32  # connections, before those that are there are looked at
-_CHUNK = 65536
 _TICK = 0.25  # seconds between two looks at the deadlines
 
-Handler = Callable[[Request], Response]
-
-
-class _Connection:
-    """One client's socket, and how far its request or answer has come. Only the reception's thread touches it."""
-
-    def __init__(self, sock: socket.socket, peer: str, now: float) -> None:
-        self.sock = sock
-        self.peer = peer
-        self.group = _group(peer)
-        self.began = now
-        self.deadline = now + REQUEST_SECONDS
-        self.received = bytearray()
-        self.to_send = memoryview(b"")
-        self.busy = False  # its request is complete, and its answer is being made
-        self.last = False  # close after this answer
-        self.closed = False
-
-    def receive(self) -> bool:
-        """Take what has come; False at the end of the stream."""
-        data = self.sock.recv(_CHUNK)
-        self.received += data
-        return bool(data)
-
-    def send(self) -> None:
-        """Send what can be sent now."""
-        self.to_send = self.to_send[self.sock.send(self.to_send) :]
+Later = Callable[[], Response]
+"""Makes an answer that may have to wait for another machine."""
+Handler = Callable[[Request], Response | Later]
+ContextSource = Callable[[], ssl.SSLContext]
 
 
 class Reception:
     """Answers requests until stopped. `start` binds, and raises OSError when it cannot; `stop` may be called twice.
 
-    `answer` is called in one of a few threads, several at once; what it raises becomes a 500, and a log line.
+    `answer` is called in one of a few threads, several at once; what it raises becomes a 500, and a log line. What it
+    cannot know at once it returns as a function, which other threads call. `tls` gives the context of each new
+    connection, without blocking; without it the connections are plain. `prepare` is called once, before the first
+    connection is looked at and after the address is taken.
     """
 
-    def __init__(self, address: tuple[str, int], answer: Handler, *, name: str = "reception") -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        answer: Handler,
+        *,
+        name: str = "reception",
+        tls: ContextSource | None = None,
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
         self._asked = address
         self._answer = answer
         self._name = name
+        self._tls = tls
+        self._prepare = prepare
         self._desk: _Desk | None = None
         self._thread: threading.Thread | None = None
 
@@ -94,15 +90,25 @@ class Reception:
         """Bind, and serve in the background."""
         host, port = self._asked
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=1024)
-        desk = _Desk(listener, self._answer, self._name)
-        thread = threading.Thread(target=desk.run, name=self._name, daemon=True)
+        both = host == "::" and socket.has_dualstack_ipv6()
+        listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=1024, dualstack_ipv6=both)
+        desk = _Desk(listener, self._answer, self._name, self._tls)
+        thread = threading.Thread(target=self._run, args=(desk,), name=self._name, daemon=True)
         try:
             thread.start()
         except BaseException:
             desk.close()
             raise
         self._desk, self._thread = desk, thread
+
+    def _run(self, desk: _Desk) -> None:
+        try:
+            self._prepare()
+        except Exception:  # a thread's top
+            log.exception("%s: nothing can be served", self._name)
+            desk.close()
+            return
+        desk.run()
 
     def stop(self, timeout: float) -> bool:
         """Close the listener and every connection; True when the thread has ended within `timeout`."""
@@ -113,24 +119,30 @@ class Reception:
         return not self._thread.is_alive()
 
 
+_BROKEN = Response(500, b"internal error\n")
+_BUSY = Response(503, b"too many requests wait for the API server\n", headers=(("Retry-After", "1"),))
+
+
 class _Desk:
     """Everything between bind and close. `run` is its thread; the answering threads come and go."""
 
-    def __init__(self, listener: socket.socket, answer: Handler, name: str) -> None:
+    def __init__(self, listener: socket.socket, answer: Handler, name: str, tls: ContextSource | None) -> None:
         host, port = listener.getsockname()[:2]
         self.address = (str(host), int(port))
         self._listener = listener
         self._answer = answer
         self._name = name
+        self._tls = tls
+        # Of the first crew everybody who is connected may have a place: evictions bound it.
+        self._crew = Answerers(f"{name}-answers", ANSWERERS, places=MAX_CONNECTIONS, per_peer=MAX_CONNECTIONS)
+        self._slow_crew = Answerers(f"{name}-asks", SLOW_ANSWERERS, places=SLOW_PLACES, per_peer=SLOW_PER_PEER)
         self._selector = selectors.DefaultSelector()
-        self._connections: dict[_Connection, None] = {}  # in the order in which they began to wait for a request
+        self._connections: dict[Connection, None] = {}  # in the order in which they began to wait for a request
         self._groups: dict[bytes, int] = {}
         # Between the threads, under the lock:
         self._lock = threading.Lock()
         self._stopping = False
-        self._asking: deque[tuple[_Connection, Request]] = deque()
-        self._answered: deque[tuple[_Connection, bytes]] = deque()
-        self._answerers = 0
+        self._answered: deque[tuple[Connection, bytes]] = deque()
         self._wake_in, self._wake_out = socket.socketpair()
         for sock in (listener, self._wake_in, self._wake_out):
             sock.setblocking(False)
@@ -151,8 +163,8 @@ class _Desk:
                 with self._lock:
                     if self._stopping:
                         return
-                for key, mask in self._selector.select(_TICK):
-                    self._handle(key, mask)
+                for key, _ in self._selector.select(_TICK):
+                    self._handle(key)
                 self._take_answers()
                 now = time.monotonic()
                 if now - looked >= _TICK:
@@ -161,17 +173,17 @@ class _Desk:
         finally:
             self.close()
 
-    def _handle(self, key: selectors.SelectorKey, mask: int) -> None:
+    def _handle(self, key: selectors.SelectorKey) -> None:
         if key.fileobj is self._listener:
             self._accept()
         elif key.fileobj is self._wake_in:
             try:
-                while self._wake_in.recv(_CHUNK):
+                while self._wake_in.recv(CHUNK):
                     pass
             except BlockingIOError:
                 return
         elif not key.data.closed:  # an eviction in this very round
-            self._advance(key.data, mask)
+            self._advance(key.data)
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTED_AT_ONCE):
@@ -184,12 +196,18 @@ class _Desk:
                 if error.errno in (errno.EMFILE, errno.ENFILE) and not self._evict(None):
                     time.sleep(_TICK / 10)  # it stays ready: not in a circle
                 return
-            connection = _Connection(sock, str(address[0]), time.monotonic())
-            if not self._make_room(connection.group):
+            peer = str(address[0])
+            if not self._make_room(group_of(peer)):
                 sock.close()
                 continue
-            sock.setblocking(False)
-            self._selector.register(sock, selectors.EVENT_READ, connection)
+            now = time.monotonic()
+            try:
+                connection = Connection(sock, peer, now, now + REQUEST_SECONDS, self._tls and self._tls())
+            except OSError as error:  # gone already
+                log.debug("%s: the connection of %s broke: %s", self._name, peer, error)
+                sock.close()
+                continue
+            self._selector.register(connection.sock, connection.wanted, connection)
             self._connections[connection] = None
             self._groups[connection.group] = self._groups.get(connection.group, 0) + 1
 
@@ -209,29 +227,41 @@ class _Desk:
                 return True
         return False
 
-    def _advance(self, connection: _Connection, mask: int) -> None:
+    def _advance(self, connection: Connection) -> None:
         try:
-            if mask & selectors.EVENT_WRITE:
+            if connection.shaking:
+                connection.shake()
+                self._listen(connection)
+            elif connection.to_send:
                 connection.send()
-                if not connection.to_send:
+                if connection.to_send:
+                    self._listen(connection)
+                else:
                     self._sent(connection)
             elif not connection.receive():
                 self._close(connection)
             else:
+                self._listen(connection)
                 self._look(connection)
-        except BlockingIOError:
-            return
         except OSError as error:
             log.debug("%s: the connection of %s broke: %s", self._name, connection.peer, error)
             self._close(connection)
 
-    def _look(self, connection: _Connection) -> None:
+    def _listen(self, connection: Connection) -> None:
+        """Hear of it when the socket is ready for what the connection wants to do next."""
+        known = self._selector.get_map().get(connection.sock.fileno())
+        if known is None:
+            self._selector.register(connection.sock, connection.wanted, connection)
+        elif known.events != connection.wanted:
+            self._selector.modify(connection.sock, connection.wanted, connection)
+
+    def _look(self, connection: Connection) -> None:
         """Is there a whole request? Then nothing more is read until it is answered."""
         try:
             end = head_end(connection.received)
             if not end:
                 return
-            request = parse(bytes(connection.received[:end]), connection.peer)
+            request = parse(bytes(connection.received[:end]), connection.peer, connection.certificate)
         except BadRequest as error:
             connection.last = True
             self._reply(connection, encode(Response(error.status, f"{error}\n".encode()), close=True))
@@ -242,40 +272,40 @@ class _Desk:
         connection.deadline = now + ANSWER_SECONDS
         connection.last = not request.keep_alive or now - connection.began > CONNECTION_SECONDS
         self._selector.unregister(connection.sock)
-        self._ask(connection, request)
+        if not self._crew.add(connection.group, lambda: self._answer_one(connection, request)):
+            raise OSError("no thread for an answer")
 
-    def _ask(self, connection: _Connection, request: Request) -> None:
-        with self._lock:
-            self._asking.append((connection, request))
-            if self._answerers >= ANSWERERS:
-                return
-            self._answerers += 1
-        try:
-            threading.Thread(target=self._answer_all, name=f"{self._name}-answers", daemon=True).start()
-        except RuntimeError:  # no thread to be had: the next request tries again, this one waits for it
-            with self._lock:
-                self._answerers -= 1
-            raise OSError("no thread for an answer") from None
+    def _answer_one(self, connection: Connection, request: Request) -> None:
+        """In a thread of the first crew."""
+        if connection.closed:
+            return
+        answer = self._tried(request, lambda: self._answer(request))
+        if isinstance(answer, Response):
+            self._hand_over(connection, request, answer)
+            return
+        later = answer
 
-    def _answer_all(self) -> None:
-        """A thread's life: answer until there is nothing to answer."""
-        while True:
-            with self._lock:
-                if not self._asking:
-                    self._answerers -= 1
-                    return
-                connection, request = self._asking.popleft()
+        def wait() -> None:
             if connection.closed:
-                continue
-            try:
-                answer = self._answer(request)
-            except Exception:  # a thread's top: told to the client and in the log
-                log.exception("%s: %s %s could not be answered", self._name, request.method, request.target)
-                answer = Response(500, b"internal error\n")
-            data = encode(answer, head_only=request.method == "HEAD", close=connection.last)
-            with self._lock:
-                self._answered.append((connection, data))
-            self._wake()
+                return
+            told = self._tried(request, later)
+            self._hand_over(connection, request, told if isinstance(told, Response) else _BROKEN)
+
+        if not self._slow_crew.add(connection.group, wait):
+            self._hand_over(connection, request, _BUSY)
+
+    def _tried(self, request: Request, make: Callable[[], Response | Later]) -> Response | Later:
+        try:
+            return make()
+        except Exception:  # a thread's top: told to the client and in the log
+            log.exception("%s: %s %s could not be answered", self._name, request.method, request.target)
+            return _BROKEN
+
+    def _hand_over(self, connection: Connection, request: Request, answer: Response) -> None:
+        data = encode(answer, head_only=request.method == "HEAD", close=connection.last)
+        with self._lock:
+            self._answered.append((connection, data))
+        self._wake()
 
     def _take_answers(self) -> None:
         while True:
@@ -286,23 +316,20 @@ class _Desk:
             if not connection.closed:
                 self._reply(connection, data)
 
-    def _reply(self, connection: _Connection, data: bytes) -> None:
+    def _reply(self, connection: Connection, data: bytes) -> None:
         connection.busy = False
         connection.to_send = memoryview(data)
-        known = connection.sock.fileno() in self._selector.get_map()
-        (self._selector.modify if known else self._selector.register)(
-            connection.sock, selectors.EVENT_WRITE, connection
-        )
-        self._advance(connection, selectors.EVENT_WRITE)
+        self._advance(connection)
 
-    def _sent(self, connection: _Connection) -> None:
+    def _sent(self, connection: Connection) -> None:
         if connection.last:
             self._close(connection)
             return
         connection.deadline = time.monotonic() + REQUEST_SECONDS
         del self._connections[connection]  # it begins to wait anew: now it is the youngest
         self._connections[connection] = None
-        self._selector.modify(connection.sock, selectors.EVENT_READ, connection)
+        connection.wanted = selectors.EVENT_READ
+        self._listen(connection)
         if connection.received:
             self._look(connection)
 
@@ -311,11 +338,12 @@ class _Desk:
             log.debug("%s: the connection of %s was too slow", self._name, connection.peer)
             self._close(connection)
 
-    def _close(self, connection: _Connection) -> None:
-        connection.closed = True
+    def _close(self, connection: Connection) -> None:
+        if connection.closed:
+            return
         if connection.sock.fileno() in self._selector.get_map():
             self._selector.unregister(connection.sock)
-        connection.sock.close()
+        connection.close()
         if connection in self._connections:
             del self._connections[connection]
             left = self._groups[connection.group] - 1
@@ -343,11 +371,3 @@ class _Desk:
                 self._wake_out.send(b"x")
             except BlockingIOError:  # it is full of calls that were not heard yet: this one is among them
                 return
-
-
-def _group(peer: str) -> bytes:
-    """What counts as one peer: an IPv4 address, or an IPv6 network of the size that one customer gets."""
-    address = peer.partition("%")[0].removeprefix("::ffff:")
-    if ":" in address:
-        return socket.inet_pton(socket.AF_INET6, address)[:8]
-    return address.encode()

@@ -31,6 +31,7 @@ from controllers.runtime.api.execplugin import end_plugins
 from controllers.runtime.api.kubeconfig import ClientConfigError
 from controllers.runtime.api.reachability import NO_ANSWERS, Recovery
 from controllers.runtime.api.restclient import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Response, RestClient
+from controllers.runtime.api.secretfiles import SecretFile
 
 __all__ = [
     "AlreadyExists",
@@ -52,6 +53,7 @@ __all__ = [
     "Response",
     "RestClient",
     "STRATEGIC_PATCH",
+    "SecretFile",
     "ServerError",
     "TooManyRequests",
     "Unauthorized",

@@ -10,8 +10,11 @@ import yaml
 
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry, Rule
-from controllers.app.rbac import Grant, grants, main, manifest
+from controllers.app.rbac import COMMON_RULES, Grant, grants, main, manifest
 from tests.support.rights import RBAC
+
+MANAGERS = {rule.resource for rule in COMMON_RULES}
+"""What the manager itself asks for, whichever controllers run."""
 
 
 def entry(name: str, *rules: Rule) -> ControllerEntry:
@@ -41,7 +44,7 @@ def test_every_verb_of_the_manifest_is_one_that_a_controller_asks_for() -> None:
         (one["resources"][0], verb) for one in role(list(CATALOG), "ClusterRole")["rules"] for verb in one["verbs"]
     }
     asked = {(one.resource, verb) for controller in CATALOG for one in controller.rules for verb in one.verbs}
-    assert granted == asked | {("namespaces", "get")}
+    assert granted == asked | {(one.resource, verb) for one in COMMON_RULES if not one.namespace for verb in one.verbs}
     assert not [verb for _, verb in granted if verb in ("update", "*", "deletecollection", "escalate", "bind")]
 
 
@@ -50,12 +53,13 @@ def test_controllers_that_are_left_out_get_nothing(capsys: pytest.CaptureFixture
     assert main(["--controllers=cloud-node"]) == 0
     documents = list(yaml.safe_load_all(capsys.readouterr().out))
     rules = {(one["resources"][0]): one["verbs"] for document in documents for one in document.get("rules", ())}
-    assert set(rules) == {"namespaces", "nodes", "nodes/status", "events"}
+    assert set(rules) == {"nodes", "nodes/status", "events"} | MANAGERS
     assert "delete" not in rules["nodes"]
-    [events] = [one for one in documents if one["kind"] == "Role"]
-    assert events["metadata"]["namespace"] == "default"
-    [binding] = [one for one in documents if one["kind"] == "RoleBinding"]
-    assert binding["metadata"]["namespace"] == "default"
+    [events] = [one for one in documents if one["kind"] == "Role" and one["metadata"]["namespace"] == "default"]
+    assert [one["resources"] for one in events["rules"]] == [["events"]]
+    bindings = [one for one in documents if one["kind"] == "RoleBinding"]
+    assert [one["metadata"]["namespace"] for one in bindings] == ["default", "kube-system"]
+    binding = bindings[0]
     assert binding["roleRef"]["kind"] == "Role"
     assert binding["subjects"][0]["namespace"] == "kube-system"
 
@@ -75,7 +79,7 @@ def test_objects_known_by_name_are_granted_by_name_but_their_creation() -> None:
     found = role([entry("leader", lease)], "Role")
     assert found["metadata"]["namespace"] == "kube-system"
     group = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
-    assert found["rules"] == [
+    assert [one for one in found["rules"] if one["resources"] == ["leases"]] == [
         group | {"verbs": ["create"]},
         group | {"resourceNames": ["ccm", "node"], "verbs": ["get", "update"]},
     ]
@@ -89,7 +93,7 @@ def test_what_a_wider_rule_covers_is_not_said_twice() -> None:
             entry("b", rule("events", "create"), rule("nodes", "get", "list")),
         ]
     )
-    own = [one for one in found if one.resource != "namespaces"]
+    own = [one for one in found if one.resource not in MANAGERS]
     everywhere = Grant(namespace="", group="", resource="events", names=(), verbs=("create",), needed_by=("a", "b"))
     assert own == [
         everywhere,

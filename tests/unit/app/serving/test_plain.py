@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from controllers.app.serving import Check, HealthServer, reception, report
-from controllers.app.serving.http1 import Request
+from controllers.app.serving.http1 import Request, Response
 from controllers.app.serving.plain import from_this_machine
 
 GOOD = Check("informer-nodes", True, "fresh")
@@ -24,6 +24,7 @@ def server() -> Iterator[HealthServer]:
         ("127.0.0.1", 0),
         {"healthz": lambda: [GOOD, BAD], "livez": lambda: [GOOD], "readyz": list},
         lambda: b"# HELP x y\nx 1.0\n",
+        pages={"/metrics/slis": lambda: Response(200, b"sli\n")},
     )
     made.start()
     yield made
@@ -62,7 +63,8 @@ def test_report_is_ok_or_lists_every_check() -> None:
         ("/healthz/cloud", 500, "[-]cloud failed: 31 calls overdue\nhealthz check failed\n"),
         ("/healthz/nope", 404, "no such check\n"),
         ("/metrics", 200, "# HELP x y\nx 1.0\n"),
-        ("/metrics/slis", 404, "not found\n"),
+        ("/metrics/slis", 200, "sli\n"),
+        ("/metrics/else", 404, "not found\n"),
         ("/", 404, "not found\n"),
         ("/debug/pprof", 404, "not found\n"),
         ("//[", 400, "not a path\n"),
@@ -85,7 +87,7 @@ def test_metrics_say_that_they_are_prometheus_text(server: HealthServer) -> None
 
 def test_only_reading_is_possible(server: HealthServer) -> None:
     assert ask(server, "/livez", "HEAD")[:2] == (200, "")
-    assert ask(server, "/livez", "POST")[0] == 501
+    assert ask(server, "/livez", "POST")[0] == 405
 
 
 def test_one_connection_serves_many_requests(server: HealthServer) -> None:

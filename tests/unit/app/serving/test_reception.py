@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from controllers.app.serving import http1, reception
+from controllers.app.serving.connection import group_of
 from controllers.app.serving.http1 import Request, Response
 from controllers.app.serving.reception import Reception
 
@@ -202,9 +203,9 @@ def test_the_peer_with_the_most_connections_gives_way(
 
 
 def test_one_peer_is_an_address_or_an_ipv6_network() -> None:
-    assert reception._group("10.0.0.1") == reception._group("::ffff:10.0.0.1") != reception._group("10.0.0.2")
-    assert reception._group("2001:db8::1") == reception._group("2001:db8::2") != reception._group("2001:db8:0:1::1")
-    assert reception._group("fe80::1%lo") == reception._group("fe80::2%lo")
+    assert group_of("10.0.0.1") == group_of("::ffff:10.0.0.1") != group_of("10.0.0.2")
+    assert group_of("2001:db8::1") == group_of("2001:db8::2") != group_of("2001:db8:0:1::1")
+    assert group_of("fe80::1%lo") == group_of("fe80::2%lo")
 
 
 def test_a_connection_ends_after_a_while(

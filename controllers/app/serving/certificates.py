@@ -1,0 +1,119 @@
+"""The certificate that HTTPS is served with: from given files, from a folder, or self-signed in memory.
+
+Stage: beside all of them. Data comes from files or from `selfsigned.py`; it goes to `tls.py`, which asks again every
+few seconds, so that rotated files are noticed. As k8s.io/apiserver does (options/serving.go): a folder without the
+pair gets a self-signed one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import attrs
+
+from controllers.app.serving.selfsigned import LIFETIME, make
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+
+__all__ = ["FilePair", "MemoryPair", "Pair", "PairSource", "folder_pair", "names_for"]
+
+PAIR_NAME: Final = "cloud-controller-manager"
+_RENEW: Final = LIFETIME.total_seconds() * 2 / 3
+
+
+@attrs.frozen
+class Pair:
+    """A certificate chain and its key, in PEM; both may be the same text."""
+
+    certificate: bytes
+    key: bytes = attrs.field(repr=False)
+
+
+class PairSource(Protocol):
+    """Where the present pair comes from."""
+
+    name: str
+    """For log lines and errors."""
+
+    def read(self) -> Pair:
+        """The present pair. Raises OSError."""
+
+
+class FilePair:
+    """Two files, read anew each time."""
+
+    def __init__(self, certificate: str, key: str) -> None:
+        self._files = (certificate, key)
+        self.name = f"{certificate} and {key}"
+
+    def read(self) -> Pair:
+        """The files' contents, unchecked. Raises OSError with the name of the file."""
+        certificate, key = (_contents(path) for path in self._files)
+        return Pair(certificate, key)
+
+
+class MemoryPair:
+    """A self-signed pair, made at the first `read` and again after two thirds of its life. For one thread at a
+    time."""
+
+    name = "self-signed, in memory"
+
+    def __init__(
+        self, bind_address: str, maker: Callable[[str, list[str]], bytes] = make, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._names = names_for(bind_address)
+        self._make = maker
+        self._clock = clock
+        self._pair: Pair | None = None
+        self._renew_at = 0.0
+
+    def read(self) -> Pair:
+        """The present pair."""
+        now = self._clock.time()
+        if self._pair is None or now >= self._renew_at:
+            text = self._make(self._names[0], self._names)
+            self._pair, self._renew_at = Pair(text, text), now + _RENEW
+        return self._pair
+
+
+def folder_pair(folder: str, bind_address: str, maker: Callable[[str, list[str]], bytes] = make) -> FilePair:
+    """The pair in this folder; where it is missing, a self-signed one is written. Raises OSError."""
+    certificate, key = (os.path.join(folder, f"{PAIR_NAME}{suffix}") for suffix in (".crt", ".key"))
+    if not (os.path.exists(certificate) and os.path.exists(key)):
+        os.makedirs(folder, exist_ok=True)
+        names = names_for(bind_address)
+        chain, private = _split(maker(names[0], names))
+        _write(key, private, 0o600)
+        _write(certificate, chain, 0o644)
+    return FilePair(certificate, key)
+
+
+def names_for(bind_address: str) -> list[str]:
+    """The names and addresses of a self-signed certificate: this machine's, the loopback's, and the bound one."""
+    host = socket.gethostname()
+    names = [host] if host.isascii() and host else []
+    names += ["localhost", "127.0.0.1", "::1"]
+    if not ipaddress.ip_address(bind_address).is_unspecified:
+        names.append(bind_address)
+    return list(dict.fromkeys(names))
+
+
+def _contents(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _split(text: bytes) -> tuple[bytes, bytes]:
+    at = text.index(b"-----BEGIN PRIVATE KEY-----")
+    return text[:at], text[at:]
+
+
+def _write(path: str, data: bytes, mode: int) -> None:
+    """Whole or not at all."""
+    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+    os.replace(f"{path}.new", path)

@@ -1,0 +1,36 @@
+"""What HTTPS serving asks the API server for, and what does not work without it.
+
+Stage: before the first one, pure data. It goes to the RBAC manifest (`controllers/app/rbac.py`), and to the places that
+ask and tell when a right is missing (`reviews.py`, `clientca.py`). The same rights as the ClusterRole
+system:auth-delegator and the Role extension-apiserver-authentication-reader give, and no more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controllers.app.entry import Rule
+
+__all__ = ["ACCESS_RULE", "LOOKUP_RULE", "SERVING_RULES", "TOKEN_RULE"]
+
+TOKEN_RULE: Final = Rule(
+    resource="tokenreviews",
+    verbs=("create",),
+    group="authentication.k8s.io",
+    consequence="nobody can read metrics and the status pages over HTTPS with a token",
+)
+ACCESS_RULE: Final = Rule(
+    resource="subjectaccessreviews",
+    verbs=("create",),
+    group="authorization.k8s.io",
+    consequence="only system:masters can read metrics and the status pages over HTTPS",
+)
+LOOKUP_RULE: Final = Rule(
+    resource="configmaps",
+    verbs=("get",),
+    namespace="kube-system",
+    names=("extension-apiserver-authentication",),
+    consequence="the cluster's client certificates are not accepted over HTTPS",
+)
+SERVING_RULES: Final = (TOKEN_RULE, ACCESS_RULE, LOOKUP_RULE)
+"""It works without, a little worse: so the manifest grants them, and who asks warns when one is missing."""

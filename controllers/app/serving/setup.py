@@ -1,0 +1,197 @@
+"""All servers of a manager, built from its options: plain HTTP, HTTPS, what they need, and their start and stop.
+
+Stage: beside all of them. Data comes from the options, the manager's health, metrics and clients; `manager.py` starts
+this first and stops it last, so that probes are answered all the time.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from cloudprovider.host import StopSignal
+from controllers.app.entry import Rule
+from controllers.app.serving import pages
+from controllers.app.serving.authentication import Authentication
+from controllers.app.serving.authorization import Authorization
+from controllers.app.serving.certificates import FilePair, MemoryPair, PairSource, folder_pair
+from controllers.app.serving.checks import ENDPOINTS
+from controllers.app.serving.clientca import AuthoritySource, ClusterCA, FileCA, NoCA
+from controllers.app.serving.endpoints import Endpoints, Page
+from controllers.app.serving.health import Health
+from controllers.app.serving.options import ServingOptions
+from controllers.app.serving.plain import HealthServer
+from controllers.app.serving.reviews import Reviewer
+from controllers.app.serving.rights import ACCESS_RULE, TOKEN_RULE
+from controllers.app.serving.secure import SecureServer
+from controllers.app.serving.tls import ServerTLS
+from controllers.runtime.api import ClientBuilder, RestClient
+from controllers.runtime.cleaning import text_of
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.metrics import Metrics
+
+__all__ = ["Serving", "ServingError"]
+
+log = logging.getLogger(__name__)
+
+PROGRAM: Final = "cloud-controller-manager"
+_VERSIONS: Final = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
+_STOP: Final = 5.0  # seconds for both servers
+
+
+class ServingError(Exception):
+    """Nothing can be served as it is asked for. The message names the flag."""
+
+
+class Serving:
+    """`start` once, `stop` any number of times; `run` in a thread of its own while it serves."""
+
+    def __init__(
+        self,
+        options: ServingOptions,
+        health: Health,
+        metrics: Metrics,
+        clients: ClientBuilder,
+        *,
+        plain: tuple[str, int] | None = None,
+        configz: Callable[[], Mapping[str, Any]] | None = None,
+        flagz: Callable[[], str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`plain`: the address for health and metrics over HTTP, if any. Without `configz` or `flagz` there is no such
+        page. Raises ServingError.
+        """
+        self._options = options
+        self._metrics = metrics
+        self._clients = clients
+        self._clock = clock
+        self._own: list[ClientBuilder] = []
+        self._checks = {name: health.endpoint(name) for name in ENDPOINTS}
+        self._slis: dict[str, Page] = {"/metrics/slis": pages.sli_page(metrics)}
+        self._plain = HealthServer(plain, self._checks, metrics.text, pages=self._slis) if plain else None
+        self._tls: ServerTLS | None = None
+        self._secure = self._https(configz, flagz) if options.secure_port else None
+
+    @property
+    def plain_address(self) -> tuple[str, int] | None:
+        """Where plain HTTP is served."""
+        return self._plain.address if self._plain else None
+
+    @property
+    def secure_address(self) -> tuple[str, int] | None:
+        """Where HTTPS is served."""
+        return self._secure.address if self._secure else None
+
+    def start(self) -> None:
+        """Bind and serve in the background. Raises ServingError when a port cannot be had."""
+        for server in (self._plain, self._secure):
+            if server is None:
+                continue
+            host, port = server.address
+            try:
+                server.start()
+            except OSError as error:
+                self.stop(_STOP)
+                address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                flags = f"--bind-address={host}, --secure-port={port}"
+                asked = flags if server is self._secure else f"--health-bind-address={address}"
+                raise ServingError(f"{asked}: cannot listen there: {error.strerror or error}") from error
+
+    def stop(self, seconds: float) -> bool:
+        """Close the ports and all connections; True when all threads have ended in time."""
+        ended = [server.stop(min(seconds, _STOP)) for server in (self._plain, self._secure) if server]
+        for clients in self._own:
+            clients.close()
+        return all(ended)
+
+    def run(self, stop: StopSignal) -> None:
+        """Follow certificate and client CA until stopped."""
+        if self._tls is not None:
+            self._tls.run(stop)
+
+    def _https(self, configz: Callable[[], Mapping[str, Any]] | None, flagz: Callable[[], str] | None) -> SecureServer:
+        options = self._options
+        authentication, authorization = self._guards()
+        authorities = self._authorities()
+        minimum = _VERSIONS.get(options.tls_min_version, ssl.TLSVersion.TLSv1_2)
+        pair, lazily = self._pair()
+        self._tls = ServerTLS(pair, authorities, minimum)
+        try:
+            first = authorities.read() if isinstance(authorities, FileCA) else b""
+        except OSError as error:
+            raise ServingError(f"--client-ca-file={options.client_ca_file}: {text_of(error)}") from error
+        if not lazily:
+            try:
+                self._tls.load(first)
+            except OSError as error:
+                raise ServingError(
+                    f"HTTPS cannot be served with {pair.name} and client CA {authorities.name}: {text_of(error)}"
+                ) from error
+        served: dict[str, Page] = {"/metrics": pages.metrics_page(self._metrics.text), **self._slis}
+        started = self._clock.time()
+
+        def status() -> str:
+            return pages.statusz(PROGRAM, started, self._clock.time(), endpoints.paths)
+
+        served["/statusz"] = pages.text_page(status)
+        if options.profiling:
+            served["/debug/threads"] = pages.text_page(pages.threads)
+        if configz is not None:
+            served["/configz"] = pages.json_page(configz)
+        if flagz is not None:
+            served["/flagz"] = pages.text_page(flagz)
+        endpoints = Endpoints(self._checks, served)
+        address = (options.bind_address, options.secure_port)
+        return SecureServer(address, endpoints, self._tls, authentication, authorization, load=lazily)
+
+    def _pair(self) -> tuple[PairSource, bool]:
+        """Where the certificate comes from, and whether the first one is made in the background: that takes a while."""
+        options = self._options
+        if options.tls_cert_file:
+            return FilePair(options.tls_cert_file, options.tls_private_key_file), False
+        if not options.cert_dir:
+            return MemoryPair(options.bind_address, clock=self._clock), True
+        try:
+            return folder_pair(options.cert_dir, options.bind_address), False
+        except OSError as error:
+            raise ServingError(f"--cert-dir={options.cert_dir}: {text_of(error)}") from error
+
+    def _authorities(self) -> AuthoritySource:
+        options = self._options
+        if options.client_ca_file:
+            return FileCA(options.client_ca_file)
+        if options.authentication_skip_lookup:
+            return NoCA()
+        rest = self._rest(options.authentication_kubeconfig, "authentication")
+        return ClusterCA(rest, quiet=options.authentication_tolerate_lookup_failure, clock=self._clock)
+
+    def _guards(self) -> tuple[Authentication, Authorization]:
+        options = self._options
+
+        def reviewer(kubeconfig: str, name: str, rule: Rule, kind: str, part: Any) -> Reviewer:
+            return Reviewer(self._rest(kubeconfig, name), rule, kind, part, self._metrics, self._clock)
+
+        tokens = reviewer(options.authentication_kubeconfig, "authentication", TOKEN_RULE, "TokenReview", "authn")
+        access = reviewer(
+            options.authorization_kubeconfig, "authorization", ACCESS_RULE, "SubjectAccessReview", "authz"
+        )
+        return (
+            Authentication(tokens, options.authentication_token_webhook_cache_ttl, self._clock),
+            Authorization(
+                access,
+                options.authorization_always_allow_paths,
+                options.authorization_webhook_cache_authorized_ttl,
+                options.authorization_webhook_cache_unauthorized_ttl,
+                self._clock,
+            ),
+        )
+
+    def _rest(self, kubeconfig: str, name: str) -> RestClient:
+        """The manager's own client, or one for this kubeconfig. Not guarded: reviews change nothing."""
+        if not kubeconfig:
+            return self._clients.rest(name, guarded=False)
+        clients = ClientBuilder.from_options(kubeconfig=kubeconfig, metrics=self._metrics, clock=self._clock)
+        self._own.append(clients)
+        return clients.rest(name, guarded=False)

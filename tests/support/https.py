@@ -1,0 +1,48 @@
+"""Requests to a manager's HTTPS port as a client of one's own sends them: by `http.client`, with a token or a
+certificate."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from pathlib import Path
+
+__all__ = ["ask", "context", "free_port"]
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on now. The test fails if somebody else takes it meanwhile."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def context(ca_file: Path | None = None, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
+    """Trusts this CA, or anybody; shows this certificate and key."""
+    made = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
+    if ca_file is None:
+        made.check_hostname = False
+        made.verify_mode = ssl.CERT_NONE
+    if certificate is not None:
+        made.load_cert_chain(*(str(path) for path in certificate))
+    return made
+
+
+def ask(
+    port: int,
+    path: str,
+    *,
+    token: str | None = None,
+    method: str = "GET",
+    tls: ssl.SSLContext | None = None,
+    timeout: float = 20.0,
+) -> tuple[int, str]:
+    """Status and text of one answer, on a connection of its own. Raises OSError."""
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=timeout, context=tls or context())
+    try:
+        connection.request(method, path, headers={"Authorization": f"Bearer {token}"} if token is not None else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
