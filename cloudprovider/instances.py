@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
+from cloudprovider import fieldchecks
 from cloudprovider.errors import CloudProviderError
 
 if TYPE_CHECKING:
@@ -28,43 +29,40 @@ if TYPE_CHECKING:
 __all__ = ["InstanceMetadata", "InstanceState", "Instances", "InstancesBatch", "InstancesV2"]
 
 
-def _as_tuple(addresses: Iterable[V1NodeAddress]) -> tuple[V1NodeAddress, ...]:
-    return tuple(addresses)
-
-
-def _own_copy(labels: Mapping[str, str]) -> Mapping[str, str]:
-    return dict(labels)
-
-
 @frozen
 class InstanceMetadata:
     """One instance as the cloud knows it. Empty fields mean "nothing to say": they erase nothing on the node.
 
+    Raises TypeError for a value of another type than its field's, None among them.
     The host checks every field before it writes (label syntax, address types and values); a bad value costs
     that node's initialisation, with an Event, until it is mended.
 
     Follows: InstanceMetadata in k8s.io/cloud-provider cloud.go.
     """
 
-    provider_id: str = ""
+    provider_id: str = field(default="", validator=fieldchecks.text)
     """Becomes `spec.providerID`, by convention "<provider>://<instance-id>". Its form must never change: the
     field is immutable once set."""
 
-    instance_type: str = ""
+    instance_type: str = field(default="", validator=fieldchecks.text)
     """Becomes the label node.kubernetes.io/instance-type and its deprecated beta twin. A valid label
     value."""
 
-    node_addresses: tuple[V1NodeAddress, ...] = field(default=(), converter=_as_tuple)
+    node_addresses: tuple[V1NodeAddress, ...] = field(
+        default=(), converter=fieldchecks.as_tuple, validator=fieldchecks.node_addresses
+    )
     """Becomes `status.addresses`, most preferred first. Types: InternalIP, ExternalIP, Hostname, InternalDNS,
     ExternalDNS."""
 
-    zone: str = ""
+    zone: str = field(default="", validator=fieldchecks.text)
     """Becomes the label topology.kubernetes.io/zone and its deprecated beta twin. A valid label value."""
 
-    region: str = ""
+    region: str = field(default="", validator=fieldchecks.text)
     """Becomes the label topology.kubernetes.io/region and its deprecated beta twin. A valid label value."""
 
-    additional_labels: Mapping[str, str] = field(factory=dict, converter=_own_copy)
+    additional_labels: Mapping[str, str] = field(
+        factory=dict, converter=fieldchecks.own_copy, validator=fieldchecks.labels
+    )
     """Further labels. Keys under kubernetes.io and k8s.io are refused, and a label that the node already
     carries from someone else is left alone."""
 

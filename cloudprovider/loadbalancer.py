@@ -15,8 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import field, frozen
 
+from cloudprovider import fieldchecks
 from cloudprovider.helpers.service import default_load_balancer_name
 
 if TYPE_CHECKING:
@@ -90,12 +91,12 @@ class LoadBalancer(ABC):
 
 @frozen
 class OwnedLoadBalancer:
-    """A load balancer in the cloud that a cluster's service controller made."""
+    """A load balancer in the cloud that a cluster's service controller made. Anything but texts: TypeError."""
 
-    name: str
-    service: str
+    name: str = field(validator=fieldchecks.text)
+    service: str = field(validator=fieldchecks.text)
     """ "namespace/name" of the Service that it was made for; "" where the cloud does not know."""
-    service_uid: str = ""
+    service_uid: str = field(default="", validator=fieldchecks.text)
     """That Service's UID; "" where the cloud does not know."""
 
 

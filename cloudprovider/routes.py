@@ -7,10 +7,12 @@ and creates or deletes the difference.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
+
+from cloudprovider import fieldchecks
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node_address import V1NodeAddress
@@ -18,37 +20,36 @@ if TYPE_CHECKING:
 __all__ = ["Route", "Routes"]
 
 
-def _as_tuple(addresses: Iterable[V1NodeAddress]) -> tuple[V1NodeAddress, ...]:
-    return tuple(addresses)
-
-
 @frozen
 class Route:
-    """One routing rule: traffic for `destination_cidr` goes to `target_node`.
+    """One routing rule: traffic for `destination_cidr` goes to `target_node`. Raises TypeError for a value of another
+    type than its field's.
 
     Follows: Route in k8s.io/cloud-provider cloud.go.
     """
 
-    name: str
+    name: str = field(validator=fieldchecks.text)
     """The rule's name in the cloud. Ignored by `create_route`, which may build one from its hint."""
 
-    target_node: str
+    target_node: str = field(validator=fieldchecks.text)
     """The name of the node to go to; empty for a rule whose target the provider cannot match to a node."""
 
-    destination_cidr: str
+    destination_cidr: str = field(validator=fieldchecks.text)
     """The addresses that the rule is for, for example "10.244.3.0/24"."""
 
-    enable_node_addresses: bool = False
+    enable_node_addresses: bool = field(default=False, validator=fieldchecks.flag)
     """Whether `target_node_addresses` counts. A provider that does not know the addresses leaves it False, so
     that the comparison does not delete and recreate its rules for ever."""
 
-    target_node_addresses: tuple[V1NodeAddress, ...] = field(default=(), converter=_as_tuple)
+    target_node_addresses: tuple[V1NodeAddress, ...] = field(
+        default=(), converter=fieldchecks.as_tuple, validator=fieldchecks.node_addresses
+    )
     """The target node's addresses, where they are part of the rule."""
 
-    blackhole: bool = False
+    blackhole: bool = field(default=False, validator=fieldchecks.flag)
     """The rule leads nowhere (its instance is gone). Deleted when it lies in the cluster's range."""
 
-    owned: bool | None = None
+    owned: bool | None = field(default=None, validator=fieldchecks.flag_or_none)
     """What the cloud's own marks (a tag, a description) say. True: `create_route` made it for this cluster. False:
     somebody else made it; it is never touched. None: the provider cannot tell. A name is no such mark."""
 

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from attrs import frozen
+from attrs import field, frozen
+
+from cloudprovider import fieldchecks
 
 __all__ = ["Zone", "Zones"]
 
 
 @frozen
 class Zone:
-    """A place: both values are valid label values, or empty where the cloud has no such notion.
+    """A place: both values are valid label values, or empty where the cloud has no such notion. Raises TypeError
+    for anything but texts.
 
     Follows: Zone in k8s.io/cloud-provider cloud.go.
     """
 
-    failure_domain: str = ""
-    region: str = ""
+    failure_domain: str = field(default="", validator=fieldchecks.text)
+    region: str = field(default="", validator=fieldchecks.text)
 
 
 class Zones(ABC):

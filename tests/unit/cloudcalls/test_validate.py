@@ -78,16 +78,11 @@ def test_other_types_are_refused(junk: object) -> None:
         ({"provider_id": "aws:////"}, "names no instance"),
         ({"provider_id": "test://i 1"}, "blanks"),
         ({"provider_id": "test://i\n"}, "blanks"),
-        ({"provider_id": 17}, "provider_id is int"),
-        ({"provider_id": b"test://i"}, "provider_id is bytes"),
         ({"provider_id": ""}, "no provider_id, and neither"),
-        ({"provider_id": None}, "no provider_id, and neither"),
         ({"instance_type": "m5 large"}, "instance_type: the value 'm5 large'"),
-        ({"instance_type": None}, "instance_type is None, not text"),
         ({"zone": "-a"}, "zone: the value '-a'"),
         ({"zone": "z" * 64}, "zone: the value"),
         ({"region": "ü"}, "region: the value"),
-        ({"region": ["eu"]}, "region is list"),
         ({"node_addresses": [address("InternalIP", "300.0.0.1")]}, "'300.0.0.1' is no IP address"),
         ({"node_addresses": [address("ExternalIP", "host.example")]}, "is no IP address"),
         ({"node_addresses": [address("InternalIP", "fe80::1%eth0")]}, "is no IP address"),
@@ -98,12 +93,9 @@ def test_other_types_are_refused(junk: object) -> None:
         ({"node_addresses": [address("ExternalDNS", "-x.example")]}, "is no host name"),
         ({"node_addresses": [address("Hostname", "x" * 64)]}, "is no host name"),
         ({"node_addresses": [address("Hostname", ".".join(["x" * 60] * 5))]}, "is no host name"),
-        ({"node_addresses": [("InternalIP", "10.0.0.1")]}, "address 0 is tuple, not V1NodeAddress"),
         ({"node_addresses": [V1NodeAddress.model_construct(type=1, address=None)]}, "has int as type and None"),
         ({"additional_labels": {"bad key": "x"}}, "bad key"),
         ({"additional_labels": {"k": "bad value"}}, "bad value"),
-        ({"additional_labels": {"k": 5}}, "is not text"),
-        ({"additional_labels": {5: "k"}}, "is not text"),
     ],
 )  # fmt: skip
 def test_junk_is_named(changes: dict[str, Any], problem: str) -> None:
@@ -119,13 +111,13 @@ def test_all_problems_are_reported_together() -> None:
             good(
                 provider_id="x",
                 zone="-",
-                region=5,
-                node_addresses=[address("InternalIP", "x"), address("?", "10.0.0.1"), None],
+                region="r r",
+                node_addresses=[address("InternalIP", "x"), address("?", "10.0.0.1"), address("Hostname", "a b")],
                 additional_labels={"-": "-", "ok": "ok"},
             )
         )
     assert len(caught.value.problems) == 8
-    for part in ("provider_id", "zone", "region", "'x'", "'?'", "address 2", "'-'"):
+    for part in ("provider_id", "zone", "region", "'x'", "'?'", "'a b'", "'-'"):
         assert part in str(caught.value)
 
 
@@ -154,17 +146,15 @@ def test_an_ip_serves_as_host_name() -> None:
 @given(
     st.builds(
         InstanceMetadata,
-        provider_id=st.text(max_size=8) | st.none() | st.just("test://1"),
-        instance_type=st.text(max_size=8) | st.integers(),
+        provider_id=st.text(max_size=8) | st.just("test://1"),
+        instance_type=st.text(max_size=8),
         node_addresses=st.lists(
-            st.none() | st.integers() | st.builds(V1NodeAddress, type=st.text(max_size=5), address=st.text(max_size=9)),
+            st.builds(V1NodeAddress, type=st.text(max_size=5), address=st.text(max_size=9)),
             max_size=3,
         ),
         zone=st.text(max_size=70),
-        region=st.none() | st.binary(max_size=3),
-        additional_labels=st.dictionaries(
-            st.text(max_size=5) | st.integers(), st.text(max_size=5) | st.none(), max_size=3
-        ),
+        region=st.text(max_size=3),
+        additional_labels=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
     )
 )
 def test_any_content_passes_or_is_an_invalid_answer(answer: InstanceMetadata) -> None:
@@ -210,7 +200,7 @@ def test_states_zones_texts() -> None:
         validate.state("gone", method="m")
     assert validate.zone(Zone("a", "b"), method="m") == Zone("a", "b")
     with pytest.raises(InvalidAnswer, match=r"failure_domain.*region"):
-        validate.zone(Zone("a b", None), method="m")  # type: ignore[arg-type]  # as a careless vendor would
+        validate.zone(Zone("a b", "-"), method="m")
     with pytest.raises(InvalidAnswer):
         validate.zone(("a", "b"), method="m")
     assert validate.text("x", method="m") == "x"
@@ -269,12 +259,6 @@ def test_routes_of_others_pass_and_junk_spoils_the_list() -> None:
     for junk in spoilt:
         with pytest.raises(InvalidAnswer):
             validate.routes(junk, method="list_routes")
-    with pytest.raises(InvalidAnswer, match="None for destination_cidr"):
-        validate.routes([Route("r", "n", None)], method="m")  # type: ignore[arg-type]  # as a careless vendor would
-    with pytest.raises(InvalidAnswer, match="target_node_addresses"):
-        validate.routes([Route("r", "n", "c", target_node_addresses=("1.1.1.1",))], method="m")  # type: ignore[arg-type]
-    with pytest.raises(InvalidAnswer, match="for owned, not True"):
-        validate.routes([Route("r", "n", "c", owned="no")], method="m")  # type: ignore[arg-type]
 
 
 def test_labels() -> None:

@@ -20,7 +20,7 @@ MODULES = [
     importlib.import_module(".".join(("cloudprovider", *path.relative_to(PACKAGE).with_suffix("").parts)))
     for path in sorted((*PACKAGE.glob("[a-z]*.py"), *(PACKAGE / "helpers").glob("[a-z]*.py")))
 ]
-INTERNAL = {"cloudprovider.importnames", "cloudprovider.masking", "cloudprovider.plugins"}
+INTERNAL = {"cloudprovider.fieldchecks", "cloudprovider.importnames", "cloudprovider.masking", "cloudprovider.plugins"}
 NOT_FLAT = {"Registry"}  # for tests of the registry itself
 
 
