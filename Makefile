@@ -15,7 +15,7 @@ help:  ## this list
 run: $(READY)  ## show the controllers at work in a small local cluster; KUBECONFIG=... initialises the nodes of a real one
 	@$(BIN)/python examples/demo.py $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)")
 
-test: $(READY) envtest  ## all tests: unit, embedded API server, real kube-apiserver (needs Go or KUBEBUILDER_ASSETS)
+test: $(READY) envtest  ## all tests; the real kube-apiserver needs Go or KUBEBUILDER_ASSETS, the real kubelet root and containerd too
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 coverage: $(READY)  ## unit tests; fails if they execute less than the limit in pyproject.toml
@@ -38,7 +38,7 @@ bench: $(READY) envtest  ## measure beside the Go manager and write the tables o
 mutants: $(READY)  ## change one thing at a time in the modules that decide, and print what the unit tests miss
 	$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)
 
-envtest: $(READY)  ## build kube-apiserver, etcd, helm, kustomize and kubeconform once, into your cache folder (some minutes)
+envtest: $(READY)  ## build kube-apiserver, etcd, kubelet, helm, kustomize and kubeconform once, into your cache folder (some minutes)
 	@$(BIN)/python -m tests.envtest
 
 generate: $(READY)  ## write the generated pages and manifests again, after a change of flags, rules, chart or alerts

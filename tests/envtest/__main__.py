@@ -1,24 +1,38 @@
-"""``python -m tests.envtest``: have kube-apiserver, etcd and the tools ready, or say which tests will be skipped."""
+"""``python -m tests.envtest``: have kube-apiserver, etcd, kubelet and the tools ready, or say what will be skipped.
+
+What REQUIRE_REAL_API_SERVER or REQUIRE_REAL_KUBELET asks for must not be skipped: then the exit code is 1.
+"""
 
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
-from tests.envtest.build import TOOLS, AssetsMissing, assets, tool
+from tests.envtest.build import TOOLS, AssetsMissing, assets, kubelet, tool
+from tests.envtest.machine import check_machine
+
+
+def _kubelet() -> Path:
+    check_machine()
+    return kubelet()
+
+
+def _ready(name: str, find: Callable[[], Path], tests: str, required: str) -> bool:
+    try:
+        print(f"{name}: {find()}", flush=True)
+    except AssetsMissing as problem:
+        print(f"{tests} will be SKIPPED: {problem}", file=sys.stderr)
+        return not os.environ.get(required)
+    return True
 
 
 def main() -> int:
-    missing = []
-    try:
-        print(f"real API server: {assets()}")
-    except AssetsMissing as problem:
-        missing.append(f"real API server tier will be SKIPPED: {problem}")
-    for name in TOOLS:
-        try:
-            print(f"{name}: {tool(name)}")
-        except AssetsMissing as problem:
-            missing.append(f"checks of the manifests with {name} will be SKIPPED: {problem}")
-    print("\n".join(missing), end="\n" * bool(missing), file=sys.stderr)
-    return 1 if missing and os.environ.get("REQUIRE_REAL_API_SERVER") else 0
+    server = "REQUIRE_REAL_API_SERVER"
+    ready = [_ready("real API server", assets, "real API server tier", server)]
+    ready += [_ready(name, partial(tool, name), f"checks of the manifests with {name}", server) for name in TOOLS]
+    ready += [_ready("real kubelet", _kubelet, "real kubelet tier", "REQUIRE_REAL_KUBELET")]
+    return 0 if all(ready) else 1
 
 
 if __name__ == "__main__":

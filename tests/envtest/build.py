@@ -1,8 +1,8 @@
-"""Finds, or builds once, the kube-apiserver and etcd of the third test tier, and the tools that check manifests.
+"""Finds, or builds once, kube-apiserver, etcd and kubelet for the tests, and the tools that check manifests.
 
-``KUBEBUILDER_ASSETS`` wins where it is set (the envtest convention). Otherwise both programs are built by the Go
-toolchain from the public modules pinned in ``apiserver/go.mod`` and ``etcd/go.mod``, and kept in the user's cache under
-a name made of those pins, so that a second run finds them at once and a changed pin builds anew. helm, kustomize and
+``KUBEBUILDER_ASSETS`` wins where it is set (the envtest convention). Otherwise the programs are built by the Go
+toolchain from the public modules pinned in the ``go.mod`` of their folders here, and kept in the user's cache under a
+name made of those pins, so that a second run finds them at once and a changed pin builds anew. helm, kustomize and
 kubeconform are built in the same way, from ``tools/go.mod``.
 """
 
@@ -29,7 +29,7 @@ OPERATOR = "github.com/prometheus-operator/prometheus-operator"
 
 
 class AssetsMissing(Exception):
-    """The real API server or a tool cannot be had here; the message says what to install."""
+    """A tier of the tests cannot run here; the message says what is missing and what to install."""
 
 
 def assets() -> Path:
@@ -47,7 +47,7 @@ def assets() -> Path:
         if missing:
             raise AssetsMissing(f"KUBEBUILDER_ASSETS={given} lacks {' and '.join(missing)}")
         return Path(given)
-    folder = _cache() / _pins(*PROGRAMS.values())
+    folder = cache() / _pins(*PROGRAMS.values())
     for name, source in PROGRAMS.items():
         _have(
             folder / name,
@@ -59,13 +59,28 @@ def assets() -> Path:
     return folder
 
 
+def kubelet() -> Path:
+    """The program ``kubelet``, built where needed (minutes, once).
+
+    The folders that envtest's own tools make for ``KUBEBUILDER_ASSETS`` have none; then it is built as well. Raises as
+    `assets`; may be called from many processes at once.
+    """
+    given = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull, "kubelet")
+    if given.is_file():
+        return given
+    source = HERE / "kubelet"
+    target = cache() / _pins(source) / "kubelet"
+    _have(target, source, "./", "the kubelet needs a Go toolchain to build it, or one in KUBEBUILDER_ASSETS")
+    return target
+
+
 def tool(name: str) -> Path:
     """A program of ``TOOLS``, built once (helm takes some minutes).
 
     Raises as `assets`; may be called from many processes at once.
     """
     source = HERE / "tools"
-    target = _cache() / f"tools-{_pins(source)}" / name
+    target = cache() / f"tools-{_pins(source)}" / name
     _have(target, source, TOOLS[name], f"{name} is built by a Go toolchain, and there is none")
     return target
 
@@ -104,7 +119,8 @@ def _have(target: Path, source: Path, package: str, without_go: str) -> None:
         partial.rename(target)
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """The folder in which all that is built is kept."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "kubernetes-cloud-provider" / "envtest"
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import secrets
 import shutil
 import signal
@@ -22,13 +21,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from attrs import field, frozen
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.envtest.build import assets
+from tests.envtest.programs import Programs
 
 MANAGER_USER = "system:serviceaccount:kube-system:cloud-controller-manager"
 RESTRICTED_USER = "system:serviceaccount:kube-system:restricted-manager"
@@ -62,8 +62,7 @@ class RealAPIServer:
         self.restricted_token = secrets.token_hex(16)
         self.kubelet_tokens = {name: secrets.token_hex(16) for name in KUBELET_NODES}
         self._port, self._etcd_port, self._peer_port = _free_ports(3)
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._logs: list[IO[bytes]] = []
+        self._programs = Programs(self.folder)
 
     @property
     def url(self) -> str:
@@ -85,16 +84,12 @@ class RealAPIServer:
 
     def stop(self) -> None:
         """End both processes and remove their data. May be called twice."""
-        for name in ("kube-apiserver", "etcd"):
-            self._end(name)
-        for log in self._logs:
-            log.close()
-        self._logs.clear()
+        self._programs.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop_apiserver(self, *, kill: bool = False) -> None:
         """End kube-apiserver only; every connection to it breaks."""
-        self._end("kube-apiserver", kill=kill)
+        self._programs.end("kube-apiserver", kill=kill)
 
     def start_apiserver(self) -> None:
         """Start kube-apiserver again on the same port with the same data; returns when it is ready."""
@@ -103,7 +98,7 @@ class RealAPIServer:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """kube-apiserver stands still (SIGSTOP) in the body of a with statement: it accepts, and answers nothing."""
-        process = self._processes["kube-apiserver"]
+        process = self._programs.process("kube-apiserver")
         process.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -116,8 +111,8 @@ class RealAPIServer:
 
     def backup(self) -> Path:
         """Stop both programs for a moment, and copy etcd's data; for `restore`."""
-        self._end("kube-apiserver")
-        self._end("etcd")
+        self._programs.end("kube-apiserver")
+        self._programs.end("etcd")
         copy = self.folder / f"backup-{secrets.token_hex(4)}"
         shutil.copytree(self.folder / "etcd", copy)
         self._start_etcd()
@@ -126,8 +121,8 @@ class RealAPIServer:
 
     def restore(self, backup: Path) -> None:
         """Put etcd's data back as they were, resourceVersions included, while both programs are stopped."""
-        self._end("kube-apiserver", kill=True)
-        self._end("etcd")
+        self._programs.end("kube-apiserver", kill=True)
+        self._programs.end("etcd")
         shutil.rmtree(self.folder / "etcd")
         shutil.copytree(backup, self.folder / "etcd")
         self._start_etcd()
@@ -151,9 +146,16 @@ class RealAPIServer:
         path.chmod(0o600)
         return path
 
-    def audit_events(self) -> list[dict[str, Any]]:
-        """Every request that the server answered so far, oldest first, as audit.k8s.io/v1 Events."""
-        lines = self.audit_log.read_text().splitlines() if self.audit_log.exists() else []
+    def audit_events(self, offset: int = 0) -> list[dict[str, Any]]:
+        """Every request that the server answered so far, oldest first, as audit.k8s.io/v1 Events.
+
+        With an offset only those after so many bytes of the log, which grows long.
+        """
+        if not self.audit_log.exists():
+            return []
+        with self.audit_log.open() as log:
+            log.seek(offset)
+            lines = log.read().splitlines()
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     def _write_files(self) -> None:
@@ -215,13 +217,16 @@ class RealAPIServer:
         )
         deadline = time.monotonic() + 60
         while not self._ready():
-            process = self._processes["kube-apiserver"]
+            process = self._programs.process("kube-apiserver")
             if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"kube-apiserver did not get ready:\n{self._log_tail()}")
+                raise RuntimeError(f"kube-apiserver did not get ready:\n{self._programs.log_tail()}")
             try:
                 process.wait(0.1)
             except subprocess.TimeoutExpired:
                 continue
+
+    def _spawn(self, name: str, *arguments: str) -> None:
+        self._programs.spawn(name, [str(assets() / name), *arguments])
 
     def _ready(self) -> bool:
         if not self.ca_file.exists():
@@ -238,38 +243,6 @@ class RealAPIServer:
             return False
         finally:
             connection.close()
-
-    def _spawn(self, name: str, *arguments: str) -> None:
-        log = (self.folder / f"{name}.log").open("ab")
-        self._logs.append(log)
-        program = str(assets() / name)
-        self._processes[name] = subprocess.Popen(
-            [program, *arguments],
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            cwd=self.folder,
-            env=_clean_env(),
-        )
-
-    def _end(self, name: str, *, kill: bool = False) -> None:
-        process = self._processes.pop(name, None)
-        if process is None:
-            return
-        if kill:
-            process.kill()
-        else:
-            process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-    def _log_tail(self) -> str:
-        logs = [log for log in sorted(self.folder.glob("*.log")) if log != self.audit_log]
-        tails = {log.name: log.read_text(errors="replace").splitlines()[-15:] for log in logs}
-        return "\n".join(line for name, tail in tails.items() for line in (f"--- {name}", *tail))
 
 
 def _audit_policy(level: str) -> dict[str, Any]:
@@ -296,11 +269,3 @@ def _free_ports(count: int) -> list[int]:
     finally:
         for one in sockets:
             one.close()
-
-
-def _clean_env() -> dict[str, str]:
-    return {
-        "PATH": os.environ.get("PATH", ""),
-        "HOME": os.environ.get("HOME", "/"),
-        "TMPDIR": tempfile.gettempdir(),
-    }
