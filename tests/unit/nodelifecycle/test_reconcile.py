@@ -43,6 +43,22 @@ def _gone(count: int = 1, *, witness: bool = True, **fields: Any) -> tuple[Bench
     return bench, names
 
 
+@pytest.mark.row("N21")
+@pytest.mark.parametrize("whole_fetch", [True, False])
+def test_a_question_about_a_witness_is_over_when_the_cloud_could_not_answer_it(whole_fetch: bool) -> None:
+    bench, names = _gone(5)
+    bench.reconciled(names)
+    bench.clock.advance(PERIOD)
+    bench.survey()
+    assert bench.witnesses.is_called("ready")
+    if whole_fetch:
+        assert bench.reconciler.reconcile("ready", UNKNOWN) is None
+    else:
+        bench.cloud.says["ready"] = UNKNOWN
+        bench.reconciled(["ready"])
+    assert not bench.witnesses.is_called("ready")
+
+
 # ---- N1: confirmation
 
 
