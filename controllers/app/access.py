@@ -19,7 +19,7 @@ import attrs
 from cloudprovider.host import StopSignal
 from controllers.app.entry import Rule
 from controllers.app.serving import Check
-from controllers.runtime.api import ApiError, RestClient
+from controllers.runtime.api import ApiError, CredentialsUnavailable, RestClient
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,8 @@ _TIMEOUT = 5.0
 class AccessCheck:
     """Asks until it is stopped. `run` is called once, in a thread; `checks` from any thread.
 
-    `forbidden()` is how many requests were answered 403 so far.
+    `accounts` gives the client of the service account that a rule names; `forbidden()` is how many requests were
+    answered 403 so far.
     """
 
     def __init__(
@@ -46,10 +47,12 @@ class AccessCheck:
         rest: RestClient,
         rules: Sequence[Rule],
         *,
+        accounts: Callable[[str], RestClient] | None = None,
         forbidden: Callable[[], int] = lambda: 0,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._rest = rest
+        self._accounts = accounts or (lambda _name: rest)
         self._rules = list(dict.fromkeys(rules))
         self._samples = itertools.cycle([(rule, verb) for rule in self._rules for verb in rule.verbs])
         self._forbidden = forbidden
@@ -95,7 +98,10 @@ class AccessCheck:
 
     def checks(self) -> list[Check]:
         """One failed check per missing rule; none when all is well or nothing is known."""
-        return [Check(f"rights-{rule.resource}", False, rule.fix()) for rule in self._missing]
+        return [
+            Check(f"rights-{rule.resource}{f'-{rule.account}' if rule.account else ''}", False, rule.fix())
+            for rule in self._missing
+        ]
 
     def _look(self) -> tuple[Rule, ...]:
         allowed: dict[tuple[str, ...], bool] = {}  # what several rules name is asked once
@@ -103,14 +109,23 @@ class AccessCheck:
         for rule in self._rules:
             denied = []
             for verb in rule.verbs:
-                right = (verb, rule.group, rule.resource, rule.namespace, *rule.names)
+                right = (rule.account, verb, rule.group, rule.resource, rule.namespace, *rule.names)
                 if right not in allowed:
-                    allowed[right] = self._ask(rule, verb)
+                    allowed[right] = self._ask_or_trust(rule, verb)
                 if not allowed[right]:
                     denied.append(verb)
             if denied:
                 missing.append(attrs.evolve(rule, verbs=tuple(denied)))
         return _merged(missing)
+
+    def _ask_or_trust(self, rule: Rule, verb: str) -> bool:
+        """While an account has no token nothing is known of its rights; that it has none is told elsewhere."""
+        try:
+            return self._ask(rule, verb)
+        except CredentialsUnavailable:
+            if not rule.account:
+                raise
+            return True
 
     def _ask(self, rule: Rule, verb: str) -> bool:
         resource, _, subresource = rule.resource.partition("/")
@@ -119,14 +134,15 @@ class AccessCheck:
             attributes["subresource"] = subresource
         if rule.namespace:
             attributes["namespace"] = rule.namespace
-        if rule.names and verb != "create":
-            attributes["name"] = rule.names[0]
+        if names := rule.named(verb):
+            attributes["name"] = names[0]
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes},
         }
-        status = self._rest.request("POST", REVIEWS, body=review, timeout=_TIMEOUT).json().get("status") or {}
+        rest = self._accounts(rule.account) if rule.account else self._rest
+        status = rest.request("POST", REVIEWS, body=review, timeout=_TIMEOUT).json().get("status") or {}
         return bool(status.get("allowed"))
 
     def _tell(self, missing: tuple[Rule, ...]) -> None:
@@ -147,18 +163,19 @@ def _merged(missing: Sequence[Rule]) -> tuple[Rule, ...]:
 
     A rule for one namespace is part of the one for all namespaces where that names its verbs too.
     """
-    merged: dict[tuple[str, str, str], Rule] = {}
+    merged: dict[tuple[str, str, str, str], Rule] = {}
     for rule in sorted(missing, key=lambda rule: rule.namespace != ""):  # those for all namespaces first
         place = rule.namespace
-        everywhere = merged.get((rule.group, rule.resource, ""))
+        whose = rule.account
+        everywhere = merged.get((whose, rule.group, rule.resource, ""))
         if everywhere is not None and set(rule.verbs) <= set(everywhere.verbs):
             place = ""
-        known = merged.get((rule.group, rule.resource, place))
+        known = merged.get((whose, rule.group, rule.resource, place))
         if known is None:
-            merged[rule.group, rule.resource, place] = rule
+            merged[whose, rule.group, rule.resource, place] = rule
             continue
         consequences = dict.fromkeys([*known.consequence.split("; "), *rule.consequence.split("; ")])
-        merged[rule.group, rule.resource, place] = attrs.evolve(
+        merged[whose, rule.group, rule.resource, place] = attrs.evolve(
             known, verbs=tuple(dict.fromkeys([*known.verbs, *rule.verbs])), consequence="; ".join(consequences)
         )
     return tuple(merged.values())

@@ -161,6 +161,7 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry], flags: Sequen
     from prometheus_client import ProcessCollector
 
     from cloudprovider import CloudProviderError
+    from controllers.app import accounts
     from controllers.app.manager import Manager
     from controllers.app.startup import ManagerError, load_provider
     from controllers.runtime.api import ClientBuilder, ClientConfigError
@@ -178,6 +179,7 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry], flags: Sequen
             master=given.master or None,
             qps=given.kube_api_qps,
             burst=given.kube_api_burst,
+            service_accounts=accounts.NAMESPACE if given.use_service_account_credentials else None,
             metrics=metrics,
         )
         return Manager(options, provider, clients, config=config, catalog=catalog, metrics=metrics)

@@ -54,13 +54,21 @@ class Rule:
     namespace: str = ""
     """Empty: everywhere."""
     names: tuple[str, ...] = ()
-    """The objects, where they are known by name; `create` is granted without them, as RBAC wants it."""
+    """The objects, where they are known by name; `create` is granted without them, as RBAC wants it, except for a
+    subresource."""
+    account: str = ""
+    """The service account that needs it, with --use-service-account-credentials; empty: the manager's own."""
+
+    def named(self, verb: str) -> tuple[str, ...]:
+        """The names that this verb can be limited to."""
+        return () if verb == "create" and "/" not in self.resource else self.names
 
     def fix(self) -> str:
         """The rule to add, as it stands in a Role or ClusterRole."""
         kind = f"Role in namespace {self.namespace}, or ClusterRole" if self.namespace else "ClusterRole"
+        whose = f"the service account kube-system/{self.account}" if self.account else "the manager's service account"
         return (
-            f"add to the {kind} of the manager's service account: apiGroups [{self.group!r}], "
+            f"add to the {kind} of {whose}: apiGroups [{self.group!r}], "
             f"resources [{self.resource}], verbs [{', '.join(self.verbs)}]"
         )
 
@@ -100,6 +108,13 @@ class ControllerEntry:
     """Classes whose fields are declared by `option`: the controller's own, and those that only the manager reads."""
     rules: tuple[Rule, ...] = ()
     on_by_default: bool = True
+    client: str = ""
+    """The name that it gives its client, `clients.rest(name)`; empty: the controller's name."""
+
+    @property
+    def account(self) -> str:
+        """The service account that it has with --use-service-account-credentials: its client's name, as in Go."""
+        return self.client or self.name
 
 
 def names(catalog: Sequence[ControllerEntry]) -> str:

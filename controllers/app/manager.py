@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.app.access import AccessCheck
+from controllers.app.accounts import asked_rights
 from controllers.app.apiserver import ServerCheck
 from controllers.app.catalog import CATALOG
 from controllers.app.effective import configz, flagz
@@ -191,7 +192,15 @@ class Manager:
     def _check_access(self, entries: Sequence[ControllerEntry]) -> None:
         """In the background: what is missing is told, and nothing waits for the answer."""
         rest, rules = self._clients.rest(_IDENTITY), [rule for entry in entries for rule in entry.rules]
-        check = AccessCheck(rest, rules, forbidden=lambda: rest.reachability.forbidden, clock=self._clock)
+        if self._options.manager.use_service_account_credentials:
+            rules = asked_rights(entries)
+        check = AccessCheck(
+            rest,
+            rules,
+            accounts=lambda name: self._clients.rest(name, guarded=False),
+            forbidden=lambda: rest.reachability.forbidden,
+            clock=self._clock,
+        )
         self._in_background("access check", "access check", check.run)
         self.health.watch_notes(check.checks)
 

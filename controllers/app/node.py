@@ -18,6 +18,7 @@ def _construct(context: Context) -> Controller:
 ENTRY = ControllerEntry(
     name="cloud-node-controller",
     aliases=("cloud-node",),
+    client="node-controller",
     construct=_construct,
     options=(CloudNodeOptions,),
     rules=(

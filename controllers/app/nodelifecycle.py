@@ -19,6 +19,7 @@ def _construct(context: Context) -> Controller:
 ENTRY = ControllerEntry(
     name="cloud-node-lifecycle-controller",
     aliases=("cloud-node-lifecycle",),
+    client="node-controller",
     construct=_construct,
     options=(NodeLifecycleOptions,),
     rules=(

@@ -134,6 +134,14 @@ class ManagerOptions:
         "not meet them all at once.",
         check=not_negative,
     )
+    use_service_account_credentials: bool = option(
+        False,
+        BOOL,
+        "use-service-account-credentials",
+        "generic",
+        "Every controller, and every client of the provider, uses the token of a service account of its own in "
+        "kube-system, with permissions of its own.",
+    )
     leader_elect: bool = option(
         True,
         BOOL,

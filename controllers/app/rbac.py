@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
+from controllers.app.accounts import PROVIDER_ACCOUNTS, accounts_of, of_caches, token_rule
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry, Rule, enabled, problems_of
 from controllers.app.serving.rights import SERVING_RULES
@@ -77,13 +78,13 @@ class Need:
         return self.namespace, self.group, self.resource, self.names
 
 
-def needs(entries: Sequence[ControllerEntry]) -> list[Need]:
+def needs(entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON_RULES) -> list[Need]:
     """Every verb that these controllers and the manager itself need, whichever of them run; sorted. Pure."""
     wanted: dict[tuple[str, str, str, tuple[str, ...], str], list[str]] = {}
-    for who, rules in _sources(entries):
+    for who, rules in _sources(entries, common):
         for rule in rules:
             for verb in rule.verbs:
-                names = () if verb == "create" else rule.names
+                names = rule.named(verb)
                 needed_by = wanted.setdefault((rule.namespace, rule.group, rule.resource, names, verb), [])
                 if who not in needed_by:
                     needed_by.append(who)
@@ -99,15 +100,15 @@ def needs(entries: Sequence[ControllerEntry]) -> list[Need]:
                 names=names,
                 verb=verb,
                 needed_by=tuple(needed_by),
-                unless=_ordered(covering, entries),
+                unless=_ordered(covering, entries, common),
             )
         )
     return found
 
 
-def grants(entries: Sequence[ControllerEntry]) -> list[Grant]:
+def grants(entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON_RULES) -> list[Grant]:
     """The rules of these controllers and of the manager itself, merged, without what another one covers. Pure."""
-    every = needs(entries)
+    every = needs(entries, common)
     merged: dict[tuple[str, str, str, tuple[str, ...]], list[Need]] = {}
     for need in every:
         if not need.unless:
@@ -123,29 +124,37 @@ def grants(entries: Sequence[ControllerEntry]) -> list[Grant]:
             and namespace in ("", need.namespace)
             and (not names or names == need.names)
         ]
-        needed_by = _ordered((who for need in covered for who in need.needed_by), entries)
+        needed_by = _ordered((who for need in covered for who in need.needed_by), entries, common)
         found.append(
             Grant(namespace=namespace, group=group, resource=resource, names=names, verbs=verbs, needed_by=needed_by)
         )
     return found
 
 
-def _sources(entries: Sequence[ControllerEntry]) -> list[tuple[str, tuple[Rule, ...]]]:
-    return [(MANAGER, COMMON_RULES), *((entry.name, entry.rules) for entry in entries)]
+def _sources(entries: Sequence[ControllerEntry], common: tuple[Rule, ...]) -> list[tuple[str, tuple[Rule, ...]]]:
+    return [(MANAGER, common), *((entry.name, entry.rules) for entry in entries)]
 
 
-def _ordered(who: Iterable[str], entries: Sequence[ControllerEntry]) -> tuple[str, ...]:
+def _ordered(who: Iterable[str], entries: Sequence[ControllerEntry], common: tuple[Rule, ...]) -> tuple[str, ...]:
     chosen = set(who)
-    return tuple(name for name, _ in _sources(entries) if name in chosen)
+    return tuple(name for name, _ in _sources(entries, common) if name in chosen)
 
 
-def manifest(entries: Sequence[ControllerEntry]) -> str:
-    """The YAML documents: the service account, its roles, and their bindings. Pure."""
-    found = grants(entries)
-    documents = [_object("v1", "ServiceAccount", ACCOUNT, NAMESPACE)]
-    for namespace in sorted({grant.namespace for grant in found}):
-        own = [grant for grant in found if grant.namespace == namespace]
-        documents += [_role(namespace, own), _binding(namespace)]
+def manifest(entries: Sequence[ControllerEntry], provider_accounts: Sequence[str] | None = None) -> str:
+    """The YAML documents: the service account, its roles, and their bindings. Pure.
+
+    With `provider_accounts`, the names that the provider gives its clients, it is for the manager's flag
+    --use-service-account-credentials: each controller has an account with roles of its own, and the provider's accounts
+    have none.
+    """
+    if provider_accounts is None:
+        documents = _documents(ACCOUNT, grants(entries))
+    else:
+        accounts = accounts_of(entries)
+        tokens = token_rule(list(dict.fromkeys([*accounts, *provider_accounts])))
+        documents = _documents(ACCOUNT, grants([of_caches(entry) for entry in entries], (*COMMON_RULES, tokens)))
+        for name in tokens.names:
+            documents += _documents(name, grants(accounts.get(name, []), ()))
     names = ", ".join(entry.name for entry in entries)
     return (
         "# What the cloud-controller-manager may do: no more than it does. Generated, so do not edit it here:\n"
@@ -179,13 +188,23 @@ def chart_permissions(entries: Sequence[ControllerEntry]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _documents(account: str, found: Sequence[Grant]) -> list[str]:
+    """One service account with its roles."""
+    role = ROLE if account == ACCOUNT else f"{ROLE}:{account}"
+    documents = [_object("v1", "ServiceAccount", account, NAMESPACE)]
+    for namespace in sorted({grant.namespace for grant in found}):
+        own = [grant for grant in found if grant.namespace == namespace]
+        documents += [_role(role, namespace, own), _binding(role, account, namespace)]
+    return documents
+
+
 def _object(version: str, kind: str, name: str, namespace: str) -> str:
     place = f"  namespace: {namespace}\n" if namespace else ""
     return f"apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n{place}"
 
 
-def _role(namespace: str, own: Iterable[Grant]) -> str:
-    lines = [_object(f"{_GROUP}/v1", "Role" if namespace else "ClusterRole", ROLE, namespace) + "rules:"]
+def _role(role: str, namespace: str, own: Iterable[Grant]) -> str:
+    lines = [_object(f"{_GROUP}/v1", "Role" if namespace else "ClusterRole", role, namespace) + "rules:"]
     for grant in own:
         lines.append(f"  # For {', '.join(grant.needed_by)}.")
         lines.append(f'  - apiGroups: ["{grant.group}"]')
@@ -196,11 +215,11 @@ def _role(namespace: str, own: Iterable[Grant]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _binding(namespace: str) -> str:
+def _binding(role: str, account: str, namespace: str) -> str:
     return (
-        _object(f"{_GROUP}/v1", "RoleBinding" if namespace else "ClusterRoleBinding", ROLE, namespace)
-        + f"roleRef:\n  apiGroup: {_GROUP}\n  kind: {'Role' if namespace else 'ClusterRole'}\n  name: {ROLE}\n"
-        + f"subjects:\n  - kind: ServiceAccount\n    name: {ACCOUNT}\n    namespace: {NAMESPACE}\n"
+        _object(f"{_GROUP}/v1", "RoleBinding" if namespace else "ClusterRoleBinding", role, namespace)
+        + f"roleRef:\n  apiGroup: {_GROUP}\n  kind: {'Role' if namespace else 'ClusterRole'}\n  name: {role}\n"
+        + f"subjects:\n  - kind: ServiceAccount\n    name: {account}\n    namespace: {NAMESPACE}\n"
     )
 
 
@@ -211,6 +230,14 @@ def main(argv: Sequence[str] | None = None, catalog: Sequence[ControllerEntry] =
     )
     parser.add_argument("--controllers", default="*", help='as for the manager (default "*")')
     parser.add_argument("--chart", action="store_true", help="print what the Helm chart needs, for all controllers")
+    parser.add_argument(
+        "--use-service-account-credentials", action="store_true", help="a service account for each controller"
+    )
+    parser.add_argument(
+        "--provider-accounts",
+        default=",".join(PROVIDER_ACCOUNTS),
+        help="with it: the names that the provider gives its clients (default %(default)r)",
+    )
     given = parser.parse_args(argv)
     if given.chart:
         print(chart_permissions(catalog), end="")
@@ -220,7 +247,9 @@ def main(argv: Sequence[str] | None = None, catalog: Sequence[ControllerEntry] =
     if problems:
         print("\n".join(f"--controllers: {problem}" for problem in problems), file=sys.stderr)
         return 2
-    print(manifest(enabled(words, catalog)), end="")
+    of_provider = [word.strip() for word in given.provider_accounts.split(",") if word.strip()]
+    chosen = enabled(words, catalog)
+    print(manifest(chosen, of_provider if given.use_service_account_credentials else None), end="")
     return 0
 
 

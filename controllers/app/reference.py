@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from controllers.app.accounts import token_rule
 from controllers.app.catalog import CATALOG
 from controllers.app.config import by_section, table
 from controllers.app.entry import ControllerEntry
@@ -28,6 +29,7 @@ manager's.
 _GATES = """Names for --feature-gates. No gate changes anything: a warning at the start lists those that ask for
 something else than what is done.
 """
+_ACCOUNTS = "--use-service-account-credentials"
 
 
 def page(
@@ -60,9 +62,10 @@ def page(
         for name, gate in sorted(GATES.items())
     ]
     parts += ["## Feature gates\n", _GATES, rows_of(("gate", "what is done", "meaning"), known)]
+    common = [("the manager", COMMON_RULES), (f"the manager, with {_ACCOUNTS}", (token_rule(()),))]
     rights = [
         (who, rule.resource, ", ".join(rule.verbs), rule.namespace or "all", rule.consequence)
-        for who, rules in [("the manager", COMMON_RULES), *((entry.name, entry.rules) for entry in catalog)]
+        for who, rules in [*common, *((entry.name, entry.rules) for entry in catalog)]
         for rule in rules
     ]
     parts += ["## Permissions\n", rows_of(("needed by", "resource", "verbs", "namespace", "without it"), rights)]

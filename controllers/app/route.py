@@ -58,6 +58,7 @@ def _construct(context: Context) -> Controller | None:
 ENTRY = ControllerEntry(
     name="node-route-controller",
     aliases=("route",),
+    client="route-controller",
     construct=_construct,
     options=(RouteSwitches, RouteOptions),
     rules=(

@@ -31,6 +31,7 @@ def _construct(context: Context) -> Controller | None:
 ENTRY = ControllerEntry(
     name="service-lb-controller",
     aliases=("service",),
+    client="service-controller",
     construct=_construct,
     options=(ServiceOptions,),
     rules=(

@@ -14,7 +14,6 @@ from controllers.options import BOOL, STRING, Flag
 
 _ELECTION = "leader election does not exist in this version: leave this flag out and give --leader-elect=false"
 _MIGRATION = "leader migration does not exist in this version: leave this flag out"
-_START = "not supported by this version: leave this flag out"
 
 _VALUED = {
     _ELECTION: (
@@ -25,7 +24,6 @@ _VALUED = {
 }
 _SWITCHES = {
     _MIGRATION: "enable-leader-migration",
-    _START: "use-service-account-credentials",
 }
 
 

@@ -22,13 +22,13 @@ from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.support.api import API, NAMESPACES
 from tests.support.waiting import eventually
 
-__all__ = ["BINDINGS", "RBAC", "Restricted", "apply_rbac", "await_namespaces", "restricted"]
+__all__ = ["BINDINGS", "PATHS", "RBAC", "Restricted", "apply_rbac", "await_namespaces", "restricted"]
 
 RBAC = Path(__file__).parents[2] / "examples" / "deploy" / "kustomize" / "base" / "rbac.yaml"
 SERVICE_ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-_PATHS = {
+PATHS = {
     "ServiceAccount": SERVICE_ACCOUNTS,
     "ClusterRole": ROLES,
     "ClusterRoleBinding": BINDINGS,
@@ -55,7 +55,7 @@ def await_namespaces(admin: API) -> None:
 def apply_rbac(admin: API) -> None:
     """Create everything that the shipped RBAC manifest holds."""
     for document in yaml.safe_load_all(RBAC.read_text()):
-        path = _PATHS[document["kind"]].format(namespace=document["metadata"].get("namespace"))
+        path = PATHS[document["kind"]].format(namespace=document["metadata"].get("namespace"))
         admin.create(path, document)
 
 

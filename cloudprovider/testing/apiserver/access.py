@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import attrs
@@ -71,6 +71,7 @@ class Access:
         self._lock = threading.Lock()
         self._users: Mapping[str, User] = {token: User("admin", "1", ("system:masters", "system:authenticated"))}
         self._rules: tuple[Rule, ...] = ()
+        self._valid: Mapping[str, Callable[[], bool]] = {}
         self.anonymous = anonymous
         """Requests without credentials are the user system:anonymous (as kube-apiserver has it by default)
         instead of 401.
@@ -79,9 +80,15 @@ class Access:
     def add_user(self, token: str, name: str, *, uid: str = "", groups: tuple[str, ...] = ()) -> User:
         """Accept one more bearer token."""
         user = User(name, uid, (*groups, "system:authenticated"))
-        with self._lock:
-            self._users = {**self._users, token: user}
+        self.add_token(token, user)
         return user
+
+    def add_token(self, token: str, user: User, is_valid: Callable[[], bool] | None = None) -> None:
+        """Accept a bearer token of this user as long as `is_valid()` says so, or until it is revoked."""
+        with self._lock:
+            if is_valid is not None:
+                self._valid = {**self._valid, token: is_valid}
+            self._users = {**self._users, token: user}
 
     def revoke(self, token: str) -> None:
         """Accept a token no more; an unknown one is a no-op."""
@@ -110,15 +117,16 @@ class Access:
             self._rules = tuple(one for one in self._rules if rule is not None and one is not rule)
 
     def user_of_token(self, token: str) -> User | None:
-        """Whose token this is."""
-        return self._users.get(token)
+        """Whose token this is; None where it is nobody's, or has ended."""
+        user, is_valid = self._users.get(token), self._valid.get(token)
+        return user if is_valid is None or is_valid() else None
 
     def authenticate(self, authorization: str) -> User | None:
         """The user of an Authorization header; None means 401."""
         if not authorization:
             return User(ANONYMOUS, "", ("system:unauthenticated",)) if self.anonymous else None
         scheme, _, token = authorization.partition(" ")
-        return self._users.get(token.strip()) if scheme.lower() == "bearer" else None
+        return self.user_of_token(token.strip()) if scheme.lower() == "bearer" else None
 
     def allows(self, user: User, asked: Attributes) -> bool:
         """May the user do that?"""

@@ -19,6 +19,7 @@ from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.negotiation import Form, partial_metadata
 from cloudprovider.testing.apiserver.operations import Operations, Outcome
 from cloudprovider.testing.apiserver.routing import Router, Target, verb_of
+from cloudprovider.testing.apiserver.serviceaccounts import token_request
 from cloudprovider.testing.apiserver.store import Store, Stored, encode
 from cloudprovider.testing.apiserver.watchstream import WatchStream, parse_watch
 
@@ -109,6 +110,8 @@ class API:
         form = negotiation.answer_form(request.headers.get("accept", ""))
         if query.get("dryRun"):
             raise errors.not_implemented("dry runs")
+        if target.subresource == "token":
+            return self._token(request, target)
         if request.method in ("GET", "HEAD"):
             return self._read(target, query, form, watching, wrong)
         return self._write(request, target, query, form)
@@ -146,6 +149,13 @@ class API:
         if path.startswith(_REAL_GROUPS):
             raise errors.not_implemented(f"{request.method} {unquote(path)}")
         return Response(404, [b"404 page not found\n"], content_type="text/plain; charset=utf-8")
+
+    def _token(self, request: Request, target: Target) -> Response:
+        if request.method != "POST":
+            raise errors.method_not_allowed("", "serviceaccounts", request.method)
+        negotiation.check_body_type(request.headers.get("content-type", ""))
+        body, _ = parse_body(request.body, False)
+        return _json(201, token_request(self.store, self.access, target.namespace, target.name, body))
 
     # -- reads -------------------------------------------------------------------------------------------------------
 

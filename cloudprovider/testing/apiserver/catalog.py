@@ -15,6 +15,7 @@ from cloudprovider.testing.apiserver.kinds import NAME_FIELDS, FieldGetter, Kind
 from cloudprovider.testing.apiserver.leases import LeaseStrategy
 from cloudprovider.testing.apiserver.namespaces import NamespaceStrategy
 from cloudprovider.testing.apiserver.nodes import NodeStrategy
+from cloudprovider.testing.apiserver.serviceaccounts import ServiceAccountStrategy
 from cloudprovider.testing.apiserver.services import ServiceStrategy
 from cloudprovider.testing.apiserver.volumes import VolumeStrategy
 
@@ -47,6 +48,17 @@ def kinds(service_cidr: str) -> list[Kind]:
             NAMESPACE_FIELDS,
             ("status", "finalize"),
             ("ns",),
+        ),
+        Kind(
+            "",
+            "v1",
+            "serviceaccounts",
+            "ServiceAccount",
+            True,
+            ServiceAccountStrategy(),
+            NAME_FIELDS,
+            ("token",),
+            ("sa",),
         ),
         Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy()),
         # Nothing can be created of these, so their lists are empty; kubectl describe asks for them.

@@ -98,6 +98,16 @@ def _resources(kind: Kind) -> list[JSON]:
             "kind": kind.kind,
             "verbs": ["get", "patch", "update"] if one == "status" else ["update"],
         }
+        if one != "token"
+        else {
+            "name": f"{kind.plural}/{one}",
+            "singularName": "",
+            "namespaced": kind.namespaced,
+            "group": "authentication.k8s.io",
+            "version": "v1",
+            "kind": "TokenRequest",
+            "verbs": ["create"],
+        }
         for one in kind.subresources
     ]
     return [main, *subresources]

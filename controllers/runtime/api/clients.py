@@ -31,6 +31,7 @@ from controllers.runtime.api.restclient import (
     Response,
     RestClient,
 )
+from controllers.runtime.api.serviceaccounts import ServiceAccounts
 from controllers.runtime.api.tls import TLSFiles
 from controllers.runtime.api.transport import Transport
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -58,6 +59,20 @@ log = logging.getLogger(__name__)
 VENDOR_POOL_SIZE: Final = 64
 """Connections that a vendor's official client keeps; as many threads of the vendor's may call at once without loss."""
 
+OWN: Final = frozenset(
+    {
+        "shared-informers",
+        "cluster-identity",
+        "service-account-tokens",
+        "leader-election",
+        "authentication",
+        "authorization",
+    }
+)
+"""Identities that stay with the program's own credentials where the others have service accounts: the caches, as in Go,
+the lease, reviews of who asks the endpoints, what is asked before any controller runs, and the requests for tokens."""
+_TOKENS: Final = "service-account-tokens"
+
 _NAME: Final = re.compile(r"[!-~]+")
 
 
@@ -79,9 +94,13 @@ class ClientBuilder:
         program: str = "cloud-controller-manager",
         field_validation: str | None = "Ignore",
         guard: Guard | None = None,
+        service_accounts: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`qps` <= 0 means no limit; otherwise each identity has its own. `field_validation` spares the server a check.
+
+        `service_accounts` names a namespace: every identity but the program's own (`OWN`) then has the service account
+        of its name there, and tokens of its own.
 
         `guard` may be set later through the attribute of that name. Raises ClientConfigError for unusable TLS files.
         """
@@ -119,6 +138,15 @@ class ClientBuilder:
         self._transport = Transport(endpoint, self._tls, waits=self._waits)
         self._apart: list[Transport] = []
         self._metrics = RequestMetrics(metrics or Metrics(), endpoint.authority)
+        self._own = (self._transport, self._credentials, access.headers)
+        self._accounts: ServiceAccounts | None = None
+        self._bare = self._transport
+        if service_accounts:
+            if self._tls is not None and settings.cert_file:  # a certificate would tell another name than the token
+                bare = TLSFiles(settings.without_certificate(), clock=clock)
+                self._bare = Transport(endpoint, bare, waits=self._waits, reachability=self._transport.reachability)
+            tokens, accounts = self.rest(_TOKENS, guarded=False), self.rest(_TOKENS)
+            self._accounts = ServiceAccounts(service_accounts, tokens, accounts, self._waits)
 
     @classmethod
     def from_options(
@@ -133,6 +161,7 @@ class ClientBuilder:
         program: str = "cloud-controller-manager",
         field_validation: str | None = "Ignore",
         guard: Guard | None = None,
+        service_accounts: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> Self:
         """Find the API server as `kubeconfig.load` does; raises ClientConfigError, which names the culprit and the fix.
@@ -148,6 +177,7 @@ class ClientBuilder:
             program=program,
             field_validation=field_validation,
             guard=guard,
+            service_accounts=service_accounts,
             clock=clock,
         )
 
@@ -182,20 +212,20 @@ class ClientBuilder:
         with self._lock:
             client = self._rest.get((name, guarded, apart))
             if client is None:
-                transport = self._transport
+                transport, credentials, headers = self._own if apart else self._speaks_as(name)
                 if apart:
                     transport = Transport(transport.endpoint, self._tls, waits=Waits(self._clock))
                     self._apart.append(transport)
                 client = self._rest[name, guarded, apart] = RestClient(
                     transport,
-                    self._credentials,
+                    credentials,
                     name=name,
                     user_agent=self._user_agent(name),
                     metrics=self._metrics,
                     guard=self._check_guard if guarded else None,
                     limiter=None if apart else self._bucket(name),
                     timeout=self._timeout,
-                    headers=self._access.headers,
+                    headers=headers,
                     field_validation=self._field_validation,
                 )
             return client
@@ -208,16 +238,17 @@ class ClientBuilder:
         """
         from controllers.runtime.api.vendorclient import VendorClient
 
+        _, credentials, headers = self._speaks_as(name)
         client = VendorClient(
             self.config(name),
             user_agent=self._user_agent(name),
-            credentials=self._credentials,
+            credentials=credentials,
             waits=self._waits,
             metrics=self._metrics,
             guard=self._check_guard,
             limiter=self._bucket(name),
             timeout=self._timeout,
-            headers=self._access.headers,
+            headers=headers,
         )
         with self._lock:
             self._clients.append(client)
@@ -235,13 +266,15 @@ class ClientBuilder:
         proxy = self._transport.endpoint.proxy
         if proxy is not None and proxy.tls and self._tls is not None:
             configuration.proxy_ssl_context = self._tls.context()
-        credentials = self._credentials
+        _, credentials, _ = self._speaks_as(name)
+        if credentials is not self._credentials:  # the account's token alone says who we are
+            configuration.cert_file = configuration.key_file = None
 
         def refresh(target: Configuration) -> None:
             target.api_key["BearerToken"] = credentials.authorization()
 
         try:
-            present = credentials.authorization()
+            present = credentials.authorization() if credentials is self._credentials else None
         except CredentialsUnavailable:
             present = None  # it will be asked again at each request
         if present == "":
@@ -290,12 +323,18 @@ class ClientBuilder:
         """End every wait, request and stream at once and close all connections. May be called twice."""
         with self._lock:
             clients, self._clients = self._clients, []
-            transports = [self._transport, *self._apart]
+            transports = [self._transport, self._bare, *self._apart]
         for transport in transports:
             transport.close()
         for client in clients:
             client.close()  # type: ignore[no-untyped-call]  # the client ships no annotations for it
         self._credentials.close()
+
+    def _speaks_as(self, name: str) -> tuple[Transport, Credentials, tuple[tuple[str, str], ...]]:
+        """The connections, the credentials and the impersonation headers of an identity."""
+        if self._accounts is None or name in OWN:
+            return self._own
+        return self._bare, self._accounts.credentials(name), ()
 
     def _check_guard(self, method: str, path: str) -> None:
         if self.guard is not None:

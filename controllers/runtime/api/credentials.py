@@ -35,6 +35,7 @@ class Credential:
     expires_at: float | None = None  # unix seconds
     certificate: bytes = field(default=b"", repr=False)
     key: bytes = field(default=b"", repr=False)
+    renew_at: float | None = None  # unix seconds; None: shortly before the end
 
 
 class Source(Protocol):
@@ -239,6 +240,8 @@ class Credentials:
                 self._expires_at = now + left
                 # Early enough to survive a slow plugin, late enough not to run it all the time.
                 keep = min(keep, max(1.0, left - min(60.0, left / 5)))
+            if found.renew_at is not None:
+                keep = min(keep, max(1.0, found.renew_at - self._clock.time()))
             self._check_at = now + keep
             return
         self._error = found

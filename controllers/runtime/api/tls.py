@@ -64,6 +64,10 @@ class TLSSettings:
         """The same settings, for a certificate that a credential plugin may or may not give."""
         return evolve(self, cert_may_lack=True)
 
+    def without_certificate(self) -> TLSSettings:
+        """The same settings for a client without a certificate of its own, whom a token names."""
+        return evolve(self, cert_file="", key_file="", cert_may_lack=False)
+
     def describe(self, error: OSError) -> str:
         """Say which files the error may be about."""
         files = [path for path in (self.ca_file, self.cert_file, self.key_file) if path]

@@ -44,13 +44,14 @@ class Transport:
         tls: TLSFiles | None = None,
         *,
         waits: Waits | None = None,
+        reachability: Reachability | None = None,
         max_idle: int = MAX_IDLE,
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.endpoint = endpoint
         self.waits = waits or Waits()
         self.clock = self.waits.clock
-        self.reachability = Reachability(self.clock)
+        self.reachability = reachability or Reachability(self.clock)
         # Plain HTTP goes through a proxy by naming the whole URL; HTTPS through a tunnel.
         proxy = endpoint.proxy
         through = proxy if proxy and proxy.scheme != "socks5" and not endpoint.tls else None

@@ -15,6 +15,7 @@ from tests.integration.parity import (
     nodes,
     requests,
     reviews,
+    serviceaccounts,
     services,
     volumes,
     watches,
@@ -34,6 +35,7 @@ MODULES = (
     watches,
     requests,
     reviews,
+    serviceaccounts,
     discovery,
 )
 SCENARIOS: list[Scenario] = [scenario for module in MODULES for scenario in module.SCENARIOS]

@@ -6,12 +6,13 @@ import json
 import threading
 from typing import Any, cast
 
+import attrs
 import pytest
 
 from controllers.app.access import AGAIN_SECONDS, AccessCheck
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import Rule
-from controllers.runtime.api import ApiError, Forbidden, Response, RestClient, Unreachable
+from controllers.runtime.api import ApiError, CredentialsUnavailable, Forbidden, Response, RestClient, Unreachable
 from controllers.runtime.clock import ClockEvent
 from tests.support.clock import FakeClock
 
@@ -197,3 +198,25 @@ def test_it_stops_when_told() -> None:
 def test_every_controller_says_what_it_needs(entry: Any) -> None:
     assert entry.rules
     assert all(rule.consequence and rule.verbs for rule in entry.rules)
+
+
+def test_the_rights_of_an_account_are_asked_with_its_own_token() -> None:
+    own, manager = Reviewer(("patch", "nodes")), Reviewer(("create", "serviceaccounts/token"))
+    token = Rule(
+        resource="serviceaccounts/token",
+        verbs=("create",),
+        consequence="no tokens",
+        namespace="kube-system",
+        names=("n",),
+    )
+    rules = [token, attrs.evolve(NODES, account="node-controller")]
+    check = AccessCheck(
+        cast(RestClient, manager), rules, accounts=lambda _name: cast(RestClient, own), clock=FakeClock()
+    )
+    check._round()
+    assert [asked["resource"] for asked in own.asked] == ["nodes", "nodes"]
+    assert [asked.get("name") for asked in manager.asked] == ["n"]
+    assert [one.name for one in check.checks()] == ["rights-nodes-node-controller", "rights-serviceaccounts/token"]
+    own.error = CredentialsUnavailable("no token")
+    check._round()
+    assert [one.name for one in check.checks()] == ["rights-serviceaccounts/token"]

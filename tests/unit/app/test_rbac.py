@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import attrs
 import pytest
 import yaml
 
+from controllers.app.accounts import asked_rights
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry, Rule
 from controllers.app.rbac import COMMON_RULES, Grant, grants, main, manifest
@@ -100,3 +102,71 @@ def test_what_a_wider_rule_covers_is_not_said_twice() -> None:
         attrs.evolve(everywhere, resource="nodes", verbs=("get", "list")),
         attrs.evolve(everywhere, namespace="default", verbs=("patch",), needed_by=("a",)),
     ]
+
+
+def by_account(text: str) -> dict[tuple[str, str], set[tuple[str, str]]]:
+    """(account, namespace) to the verbs and resources that its roles grant there."""
+    documents = list(yaml.safe_load_all(text))
+    bound = {
+        (one["roleRef"]["name"], one["metadata"].get("namespace", "")): one["subjects"][0]["name"]
+        for one in documents
+        if one["kind"].endswith("Binding")
+    }
+    return {
+        (bound[one["metadata"]["name"], namespace], namespace): {
+            (verb, resource) for rule in one["rules"] for verb in rule["verbs"] for resource in rule["resources"]
+        }
+        for one in documents
+        if "rules" in one and ((namespace := one["metadata"].get("namespace", "")) is not None)
+    }
+
+
+@pytest.mark.row("X6")
+def test_with_service_accounts_each_controller_has_its_own_rights_and_the_manager_only_reads(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--use-service-account-credentials", "--controllers=*,-route", "--provider-accounts=acme"]) == 0
+    text = capsys.readouterr().out
+    accounts = [one["metadata"]["name"] for one in yaml.safe_load_all(text) if one["kind"] == "ServiceAccount"]
+    assert accounts == ["cloud-controller-manager", "node-controller", "service-controller", "acme"]
+    found = by_account(text)
+    assert found["node-controller", ""] == {
+        ("get", "nodes"),
+        ("patch", "nodes"),
+        ("delete", "nodes"),
+        ("patch", "nodes/status"),
+    }
+    assert found["service-controller", ""] == {
+        ("patch", "services"),
+        ("patch", "services/status"),
+        ("create", "events"),
+        ("patch", "events"),
+    }
+    own = found["cloud-controller-manager", ""]
+    assert {verb for verb, resource in own if resource in ("nodes", "services")} == {"list", "watch"}
+    assert not [resource for verb, resource in own if verb in ("patch", "update", "delete")]
+    assert ("create", "serviceaccounts/token") in found["cloud-controller-manager", "kube-system"]
+    [tokens] = [
+        rule
+        for one in yaml.safe_load_all(text)
+        for rule in one.get("rules", ())
+        if rule["resources"] == ["serviceaccounts/token"]
+    ]
+    assert tokens["resourceNames"] == ["node-controller", "service-controller", "acme"]
+
+
+@pytest.mark.parametrize("controller", CATALOG, ids=lambda controller: controller.name)
+def test_a_controllers_account_has_the_name_of_its_client(controller: ControllerEntry) -> None:
+    package = {"cloud-node-controller": "node", "cloud-node-lifecycle-controller": "nodelifecycle"}
+    name = package.get(controller.name, {"node-route-controller": "route"}.get(controller.name, "service"))
+    module = importlib.import_module(f"controllers.{name}.controller")
+    assert controller.account == module.IDENTITY
+
+
+def test_what_is_asked_at_the_start_names_the_account_of_each_rule() -> None:
+    asked = asked_rights(CATALOG)
+    assert {rule.account for rule in asked} == {"", "node-controller", "route-controller", "service-controller"}
+    for rule in asked:
+        assert rule.account == "" or not {"list", "watch"} & set(rule.verbs)
+    [node] = [one for one in asked if one.account == "node-controller" and "delete" in one.verbs]
+    assert "of the service account kube-system/node-controller: " in node.fix()

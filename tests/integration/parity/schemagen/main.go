@@ -23,8 +23,8 @@ import (
 )
 
 var roots = []any{
-	core.Node{}, core.Service{}, core.PersistentVolume{}, core.Event{}, core.Namespace{}, coordination.Lease{},
-	authentication.TokenReview{}, authentication.SelfSubjectReview{}, authorization.SubjectAccessReview{},
+	core.Node{}, core.Service{}, core.PersistentVolume{}, core.Event{}, core.Namespace{}, core.ServiceAccount{}, coordination.Lease{},
+	authentication.TokenReview{}, authentication.TokenRequest{}, authentication.SelfSubjectReview{}, authorization.SubjectAccessReview{},
 	authorization.SelfSubjectAccessReview{}, authorization.LocalSubjectAccessReview{}, authorization.SelfSubjectRulesReview{},
 	meta.DeleteOptions{},
 }

@@ -119,6 +119,18 @@ class TestRefresh:
             seconds.append(waited)
         assert seconds == [1, 2, 4, 8, 16, 30, 30, 30]
 
+    def test_it_is_fetched_again_when_the_source_says_so(self) -> None:
+        clock = FakeClock()
+        source = Scripted(
+            Credential("Bearer a", expires_at=clock.time() + 1000, renew_at=clock.time() + 700), Credential("Bearer b")
+        )
+        found = credentials(source, clock)
+        assert found.authorization() == "Bearer a"
+        clock.advance(699)
+        assert found.authorization() == "Bearer a"
+        clock.advance(2)
+        assert found.authorization() == "Bearer b"
+
 
 class TestRejection:
     def test_a_rejected_credential_is_fetched_again_but_not_at_every_401(self) -> None:

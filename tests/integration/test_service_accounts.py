@@ -1,0 +1,164 @@
+"""--use-service-account-credentials: each controller acts as the service account of its own, with its own rights.
+
+On the real server RBAC decides, with the manifest printed for the flag and a manager that has only what it grants. The
+embedded server knows no RBAC: there the manager itself is denied what only controllers may do, and tokens are taken
+away.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from controllers.app.catalog import CATALOG
+from controllers.app.rbac import manifest
+from tests.envtest.server import RESTRICTED_USER, RealAPIServer
+from tests.integration.conftest import REAL, Cluster
+from tests.support.api import NODES
+from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.process import MODULE, Process, Start
+from tests.support.rights import PATHS
+from tests.support.waiting import eventually
+
+SERVICE = "/api/v1/namespaces/default/services"
+ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
+CLOUD = "on_demand: {types: [m-2], zones: [z-1], region: r-1}\n"
+
+
+def web() -> dict[str, Any]:
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
+
+
+def initialised(api: Cluster, name: str) -> bool:
+    return UNINITIALIZED["key"] not in [taint["key"] for taint in api.get(f"{NODES}/{name}")["spec"].get("taints", ())]
+
+
+def run(start: Start, kubeconfig: Path, tmp_path: Path) -> Process:
+    (tmp_path / "cloud.yaml").write_text(CLOUD)
+    return start(
+        "--cloud-provider=fake",
+        f"--cloud-config={tmp_path / 'cloud.yaml'}",
+        f"--kubeconfig={kubeconfig}",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--health-bind-address=127.0.0.1:0",
+        "--use-service-account-credentials",
+        command=MODULE,
+    )
+
+
+@pytest.fixture
+def narrow(api: Cluster) -> Iterator[RealAPIServer]:
+    """The real server with the manifest for the flag; the manager's own rights are the restricted user's."""
+    assert isinstance(api.server, RealAPIServer)
+    text = manifest(CATALOG, ["cloud-provider"]).replace("system:cloud-controller-manager", "test:accounts")
+    documents = [one for one in yaml.safe_load_all(text) if one["metadata"]["name"] != "cloud-controller-manager"]
+    made = []
+    try:
+        for one in documents:
+            for subject in one.get("subjects", ()):
+                if subject["name"] == "cloud-controller-manager":
+                    subject.clear()
+                    subject.update(kind="User", name=RESTRICTED_USER, apiGroup="rbac.authorization.k8s.io")
+            path = PATHS[one["kind"]].format(namespace=one["metadata"].get("namespace"))
+            api.create(path, one)
+            made.append(f"{path}/{one['metadata']['name']}")
+        yield api.server
+    finally:
+        for path in reversed(made):
+            api.delete(path)
+
+
+@pytest.mark.row("X6")
+@pytest.mark.parametrize("api", [REAL], indirect=True)
+def test_each_controller_has_its_own_name_and_no_more_rights_than_it_uses(
+    api: Cluster, narrow: RealAPIServer, start: Start, tmp_path: Path
+) -> None:
+    before = len(narrow.audit_events())
+    kubeconfig = narrow.write_kubeconfig(tmp_path / "narrow", token=narrow.restricted_token)
+    api.create(NODES, small_node("n1"))
+    api.create(SERVICE, web())
+    process = run(start, kubeconfig, tmp_path)
+    eventually(lambda: initialised(api, "n1"), 60, lambda: process.log)
+    eventually(lambda: api.get(f"{SERVICE}/web")["status"]["loadBalancer"].get("ingress"), 60, lambda: process.log)
+    eventually(lambda: process.ask("/healthz")[0] == 200, 30, lambda: process.ask("/healthz?verbose")[1] + process.log)
+    process.signal(signal.SIGTERM)
+    assert process.ended() == 0
+
+    def written() -> dict[str, set[str]]:
+        who: dict[str, set[str]] = {}
+        for event in narrow.audit_events()[before:]:
+            name = event["user"]["username"]
+            if event["verb"] in ("create", "patch", "update", "delete") and "admin" not in name:
+                ref = event.get("objectRef") or {}
+                resource = "/".join(filter(None, (ref.get("resource"), ref.get("subresource"))))
+                who.setdefault(name.rpartition(":")[2], set()).add(resource)
+        return who
+
+    def is_told() -> bool:
+        return {"events", "services/status"} <= written().get("service-controller", set())
+
+    eventually(is_told, 10)
+    found = {name: resources - {"selfsubjectaccessreviews"} for name, resources in written().items()}
+    assert found["node-controller"] == {"nodes", "nodes/status", "events"}
+    assert found["service-controller"] == {"services", "services/status", "events"}
+    assert found[RESTRICTED_USER.rpartition(":")[2]] == {"serviceaccounts/token"}
+    refused = [event for event in narrow.audit_events()[before:] if event["responseStatus"]["code"] in (401, 403)]
+    assert [event["requestURI"] for event in refused if event["user"]["username"] != "system:anonymous"] == []
+    assert "missing permission" not in process.log
+
+
+@pytest.mark.parametrize("api", ["embedded"], indirect=True)
+def test_missing_accounts_are_created_and_a_lost_token_is_renewed_at_once(
+    api: Cluster, start: Start, tmp_path: Path
+) -> None:
+    assert isinstance(api.server, EmbeddedAPIServer)
+    api.server.access.deny(user="admin", verb="patch", resource="nodes.*")
+    api.create(NODES, small_node("n1"))
+    process = run(start, api.kubeconfig, tmp_path)
+    try:
+        eventually(lambda: api.find(f"{ACCOUNTS}/node-controller"), 30, lambda: process.log)
+        eventually(lambda: initialised_embedded(api.server, "n1"), 30, lambda: process.log)
+        api.delete(f"{ACCOUNTS}/node-controller")  # its token is worth nothing now
+        api.create(NODES, small_node("n2"))
+        eventually(lambda: initialised_embedded(api.server, "n2"), 30, lambda: process.log)
+    finally:
+        process.signal(signal.SIGTERM)
+    assert process.ended() == 0
+    assert process.log.count("created the service account kube-system/node-controller") == 2
+
+
+@pytest.mark.row("N7")
+@pytest.mark.parametrize("api", ["embedded"], indirect=True)
+def test_a_token_that_cannot_be_had_is_told_with_the_missing_rule_and_tried_again(
+    api: Cluster, start: Start, tmp_path: Path
+) -> None:
+    assert isinstance(api.server, EmbeddedAPIServer)
+    rule = api.server.access.deny(resource="serviceaccounts/token")
+    api.create(NODES, small_node("n1"))
+    process = run(start, api.kubeconfig, tmp_path)
+    wanted = (
+        "resources [serviceaccounts/token], resourceNames [node-controller], verbs [create], namespace kube-system",
+        "missing permission: create on serviceaccounts/token",
+    )
+    eventually(lambda: all(text in process.log for text in wanted), 30, lambda: process.log)
+    assert "rights-serviceaccounts/token" in process.ask("/healthz?verbose")[1]
+    assert not initialised_embedded(api.server, "n1")
+    api.server.access.allow_again(rule)
+    eventually(lambda: initialised_embedded(api.server, "n1"), 60, lambda: process.log)
+    process.signal(signal.SIGTERM)
+    assert process.ended() == 0
+
+
+def initialised_embedded(server: EmbeddedAPIServer | RealAPIServer, name: str) -> bool:
+    """Asked of the store, as the administrator's own requests are counted and refused here."""
+    assert isinstance(server, EmbeddedAPIServer)
+    taints = server.get("nodes", name)["spec"].get("taints", ())
+    return UNINITIALIZED["key"] not in [taint["key"] for taint in taints]
