@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.api import API
+from tests.support.waiting import eventually
 
 __all__ = ["strict", "write_schemas"]
 
@@ -28,6 +29,8 @@ def write_schemas(api: API, folder: Path) -> str:
     """Write a schema for every kind of the groups that manifests use; returns kubeconform's ``-schema-location``."""
     folder.mkdir(parents=True)
     for group in _GROUPS:
+        # That of custom resources is published a moment after they are served.
+        eventually(lambda group=group: group in api.get("/openapi/v3")["paths"], 30)  # type: ignore[misc]  # bound now
         components = api.get(f"/openapi/v3/{group}")["components"]["schemas"]
         definitions = {name: strict(schema) for name, schema in components.items()}
         for name, schema in components.items():

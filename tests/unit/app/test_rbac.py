@@ -12,7 +12,7 @@ import yaml
 from controllers.app.accounts import asked_rights
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry, Rule
-from controllers.app.rbac import COMMON_RULES, Grant, grants, main, manifest
+from controllers.app.rbac import COMMON_RULES, Grant, chart_permissions, grants, main, manifest
 from tests.support.rights import RBAC
 
 MANAGERS = {rule.resource for rule in COMMON_RULES}
@@ -170,3 +170,24 @@ def test_what_is_asked_at_the_start_names_the_account_of_each_rule() -> None:
         assert rule.account == "" or not {"list", "watch"} & set(rule.verbs)
     [node] = [one for one in asked if one.account == "node-controller" and "delete" in one.verbs]
     assert "of the service account kube-system/node-controller: " in node.fix()
+
+
+@pytest.mark.row("X6")
+def test_the_charts_permissions_are_generated() -> None:
+    file = RBAC.parents[2] / "chart" / "files" / "permissions.yaml"
+    assert file.read_text() == chart_permissions(CATALOG), "run: make generate"
+
+
+@pytest.mark.row("X6")
+def test_a_verb_that_a_wider_rule_covers_is_marked_with_who_brings_that_rule() -> None:
+    found = yaml.safe_load(
+        chart_permissions(
+            [entry("a", rule("events", "create", namespace="default")), entry("b", rule("events", "create"))]
+        )
+    )
+    assert [one["name"] for one in found["controllers"]] == ["a", "b"]
+    events = {one["namespace"]: one["verbs"] for one in found["rules"] if one["resource"] == "events"}
+    assert events == {
+        "": [{"verb": "create", "neededBy": ["b"]}],
+        "default": [{"verb": "create", "neededBy": ["a"], "unless": ["b"]}],
+    }
