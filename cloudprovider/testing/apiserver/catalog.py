@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from cloudprovider.testing.apiserver import events, services
+from cloudprovider.testing.apiserver.configmaps import ConfigMapStrategy
 from cloudprovider.testing.apiserver.errors import JSON
 from cloudprovider.testing.apiserver.events import EventStrategy
 from cloudprovider.testing.apiserver.kinds import NAME_FIELDS, FieldGetter, Kind, Strategy, read
@@ -60,6 +61,7 @@ def kinds(service_cidr: str) -> list[Kind]:
             ("token",),
             ("sa",),
         ),
+        Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMapStrategy(), NAME_FIELDS, (), ("cm",)),
         Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy()),
         # Nothing can be created of these, so their lists are empty; kubectl describe asks for them.
         Kind("", "v1", "pods", "Pod", True, Strategy(), NAME_FIELDS, (), ("po",), reading),

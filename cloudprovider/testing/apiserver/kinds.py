@@ -2,7 +2,7 @@
 Strategy per kind.
 
 `routing` finds a Kind by path, `operations` runs every write through its Strategy, `discovery` lists them. The
-strategies with real content live in `nodes`, `services`, `volumes`, `events`, `leases` and `namespaces`.
+strategies with real content live in `nodes`, `services`, `volumes`, `events`, `leases`, `namespaces` and `configmaps`.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ scenarios by topic.
 from __future__ import annotations
 
 from tests.integration.parity import (
+    configmaps,
     deletion,
     discovery,
     events,
@@ -30,6 +31,7 @@ MODULES = (
     events,
     leases,
     namespaces,
+    configmaps,
     deletion,
     lists,
     watches,

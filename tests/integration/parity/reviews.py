@@ -55,6 +55,23 @@ SCENARIOS = [
                 compare="outcome",
                 expect=201,
             ),
+            post(
+                SUBJECT,
+                review(
+                    "SubjectAccessReview",
+                    user="x",
+                    uid="7",
+                    groups=["some", "system:authenticated"],
+                    extra={"scopes.example.org/list": ["a", "b"]},
+                    nonResourceAttributes={"verb": "get", "path": "/metrics"},
+                ),
+                expect=201,
+            ),
+            post(
+                SUBJECT,
+                review("SubjectAccessReview", user="x", nonResourceAttributes={"verb": "get", "path": "/healthz/*"}),
+                expect=201,
+            ),
             get(SELF, compare="outcome", expect=405),
             post(SELF, review("TokenReview"), compare="outcome", expect=400),
         ],

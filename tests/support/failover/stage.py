@@ -219,10 +219,10 @@ def _command(
         config = folder / "cloud.json"
         config.write_text(json.dumps({"server": cloud.url, "caller": name}))
         kubeconfig = server.write_kubeconfig(folder / "kubeconfig", token=identities[_number(name)].token)
-        own = [*flags, f"--cloud-config={config}", f"--kubeconfig={kubeconfig}"]
+        own = [*flags, "--secure-port=0", f"--cloud-config={config}", f"--kubeconfig={kubeconfig}"]
         if kind == "ours":
             return [sys.executable, "-m", "tests.support.failover.provider", *own]
-        return [str(build("goccm")), "--secure-port=0", *UNCAPPED, *own]
+        return [str(build("goccm")), *UNCAPPED, *own]
 
     return command
 

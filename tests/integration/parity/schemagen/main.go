@@ -23,7 +23,7 @@ import (
 )
 
 var roots = []any{
-	core.Node{}, core.Service{}, core.PersistentVolume{}, core.Event{}, core.Namespace{}, core.ServiceAccount{}, coordination.Lease{},
+	core.Node{}, core.Service{}, core.PersistentVolume{}, core.Event{}, core.Namespace{}, core.ServiceAccount{}, core.ConfigMap{}, coordination.Lease{},
 	authentication.TokenReview{}, authentication.TokenRequest{}, authentication.SelfSubjectReview{}, authorization.SubjectAccessReview{},
 	authorization.SelfSubjectAccessReview{}, authorization.LocalSubjectAccessReview{}, authorization.SelfSubjectRulesReview{},
 	meta.DeleteOptions{},
