@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.envtest.build import assets
 from tests.envtest.programs import Programs
+from tests.support.pki import Authority
 
 MANAGER_USER = "system:serviceaccount:kube-system:cloud-controller-manager"
 RESTRICTED_USER = "system:serviceaccount:kube-system:restricted-manager"
@@ -61,6 +62,8 @@ class RealAPIServer:
         self.manager_token = secrets.token_hex(16)
         self.restricted_token = secrets.token_hex(16)
         self.kubelet_tokens = {name: secrets.token_hex(16) for name in KUBELET_NODES}
+        self.client_authority = Authority("client-ca")
+        """Signs certificates of clients."""
         self._port, self._etcd_port, self._peer_port = _free_ports(3)
         self._programs = Programs(self.folder)
 
@@ -160,6 +163,7 @@ class RealAPIServer:
 
     def _write_files(self) -> None:
         (self.folder / "certs").mkdir(exist_ok=True)
+        (self.folder / "client-ca.crt").write_bytes(self.client_authority.pem)
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -199,6 +203,7 @@ class RealAPIServer:
             "--bind-address=127.0.0.1",
             f"--cert-dir={folder / 'certs'}",
             f"--token-auth-file={folder / 'tokens.csv'}",
+            f"--client-ca-file={folder / 'client-ca.crt'}",
             "--authorization-mode=Node,RBAC",
             f"--service-account-key-file={folder / 'sa.key'}",
             f"--service-account-signing-key-file={folder / 'sa.key'}",

@@ -1,0 +1,385 @@
+"""HTTPS over both API servers: who may read what, and clients that do harm hold back nobody (Show 2).
+
+On the real server RBAC decides, by nonResourceURLs; the embedded one decides by its own rules.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+from prometheus_client.parser import text_string_to_metric_families
+
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from tests.envtest.server import RESTRICTED_USER, RealAPIServer
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES
+from tests.support.https import ask, context, free_port
+from tests.support.nodes import small_node
+from tests.support.pki import Authority, write_pair
+from tests.support.process import Process, Start
+from tests.support.rights import BINDINGS, ROLES
+from tests.support.waiting import eventually
+
+CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
+AUTHENTICATION = "extension-apiserver-authentication"
+PATHS = ["/metrics", "/metrics/slis", "/configz", "/flagz", "/statusz", "/debug/threads"]
+
+
+@frozen
+class Secure:
+    """A manager with HTTPS: its process and port, tokens, and who signs clients' certificates."""
+
+    process: Process
+    port: int
+    reader: str
+    """Of a user who may read everything here."""
+    stranger: str
+    """Of a user who may not."""
+    authority: Authority
+
+    def ask(self, path: str, token: str | None = None, **more: object) -> tuple[int, str]:
+        return ask(self.port, path, token=token, **more)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _readers(api: Cluster) -> Iterator[tuple[str, str, Authority]]:
+    """Tokens of two users, and the authority whose CA the cluster names; RESTRICTED_USER may read."""
+    if isinstance(api.server, RealAPIServer):
+        role = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "manager-reader"},
+            "rules": [{"nonResourceURLs": [*PATHS, "/healthz/*", "/"], "verbs": ["get"]}],
+        }
+        binding = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "manager-reader"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "manager-reader"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": RESTRICTED_USER}],
+        }
+        api.create(ROLES, role)
+        api.create(BINDINGS, binding)
+        try:
+            yield api.server.restricted_token, api.server.manager_token, api.server.client_authority
+        finally:
+            api.delete(f"{BINDINGS}/manager-reader")
+            api.delete(f"{ROLES}/manager-reader")
+        return
+    reader, stranger, authority = secrets.token_hex(16), secrets.token_hex(16), Authority("client-ca")
+    api.server.access.add_user(reader, RESTRICTED_USER)
+    api.server.access.add_user(stranger, "stranger")
+    api.server.access.deny(user="stranger", path=".*")
+    api.server.access.deny(user="system:anonymous", path="/metrics")
+    data = {"client-ca-file": authority.pem.decode()}
+    api.create(CONFIG_MAPS, {"kind": "ConfigMap", "metadata": {"name": AUTHENTICATION}, "data": data})
+    yield reader, stranger, authority
+
+
+@contextmanager
+def serving(api: Cluster, start: Start, *flags: str) -> Iterator[Secure]:
+    with _readers(api) as (reader, stranger, authority):
+        port = free_port()
+        process = start(
+            "--cloud-provider=fake",
+            f"--kubeconfig={api.kubeconfig}",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            *flags,
+        )
+        made = Secure(process, port, reader, stranger, authority)
+        eventually(lambda: _answer(made, "/readyz") == 200, 60, lambda: process.log)
+        eventually(lambda: made.ask("/metrics", reader)[0] == 200, 30, lambda: process.log)
+        yield made
+        for secret in (reader, stranger):
+            assert secret not in process.log
+
+
+def _answer(secure: Secure, path: str, token: str | None = None) -> int:
+    try:
+        return secure.ask(path, token)[0]
+    except OSError:  # it does not listen yet
+        return 0
+
+
+def test_who_may_read_what(api: Cluster, start: Start, tmp_path: Path) -> None:
+    with serving(api, start) as secure:
+        for path in ("/healthz", "/livez", "/readyz"):
+            assert secure.ask(path) == (200, "ok")
+        for path in PATHS:
+            assert secure.ask(path)[0] == 403, path
+            assert secure.ask(path, "wrong")[0] == 401, path
+            assert secure.ask(path, secure.stranger)[0] == 403, path
+            assert secure.ask(path, secure.reader)[0] == 200, path
+        assert secure.ask("/metrics")[1].count('User \\"system:anonymous\\" cannot get path \\"/metrics\\"') == 1
+        assert secure.ask("/healthz", "wrong")[0] == 401, "wrong credentials count on open paths too, as in Go"
+        assert secure.ask("/livez", secure.stranger) == (200, "ok")
+        assert secure.ask("/nothing")[0] == 403
+        status, text = secure.ask("/nothing", secure.reader)
+        assert status == 404
+        assert text.splitlines()[2:] == sorted([*PATHS, "/healthz", "/livez", "/readyz"])
+        assert secure.ask("/metrics", secure.reader, method="POST")[0] == 405
+        _certificates(secure, tmp_path)
+        _pages(secure)
+        _verbose(secure)
+        counted = _samples(secure.ask("/metrics", secure.reader)[1])
+        for part in ("authn", "authz"):
+            assert counted[f"apiserver_delegated_{part}_request_total", "201"] >= 1
+            assert counted[f"apiserver_delegated_{part}_request_duration_seconds_count", "201"] >= 1
+        # The answers are remembered: 6 paths of the same user are far fewer token reviews.
+        assert counted["apiserver_delegated_authn_request_total", "201"] < 20
+
+
+def _certificates(secure: Secure, folder: Path) -> None:
+    """The cluster's CA is known soon after the start, and new connections are asked for certificates then."""
+    trusted = context(certificate=secure.authority.client_files(folder, RESTRICTED_USER, ("readers",)))
+    eventually(lambda: secure.ask("/metrics", tls=trusted)[0] == 200, 30, lambda: secure.process.log)
+    masters = context(certificate=secure.authority.client_files(folder, "root", ("system:masters",)))
+    assert secure.ask("/metrics", tls=masters)[0] == 200
+    nobody = context(certificate=secure.authority.client_files(folder, "nobody-known"))
+    assert secure.ask("/metrics", tls=nobody)[0] == 403
+    other = context(certificate=Authority().client_files(folder, "root", ("system:masters",)))
+    with pytest.raises(OSError, match=r"(?i)unknown.ca|reset|closed|eof"):
+        secure.ask("/metrics", tls=other)
+    assert secure.ask("/metrics")[0] == 403, "a certificate is asked for and not required"
+
+
+def _pages(secure: Secure) -> None:
+    config = json.loads(secure.ask("/configz", secure.reader)[1])
+    assert config["cloudcontrollermanager.config.k8s.io"]["KubeCloudShared"]["CloudProvider"]["Name"] == "fake"
+    assert f"\nsecure-port={secure.port}\n" in secure.ask("/flagz", secure.reader)[1]
+    status = secure.ask("/statusz", secure.reader)[1]
+    assert status.startswith("\ncloud-controller-manager statusz\n")
+    assert re.search(r"^Up: 0 hr 0\d min \d\d sec$", status, re.MULTILINE)
+    threads = secure.ask("/debug/threads", secure.reader)[1]
+    assert "\nhealth-watch (daemon)\n" in threads
+    assert " in _current_frames" not in threads
+    indicators = secure.ask("/metrics/slis", secure.reader)[1]
+    assert 'kubernetes_healthcheck{name="ping",type="healthz"} 1.0' in indicators
+    assert "rest_client" not in indicators
+
+
+def _verbose(secure: Secure) -> None:
+    assert "[+]informer-nodes ok" in secure.ask("/healthz?verbose")[1]
+    named = "cloud-node-controller-Nodes"
+    assert f"[+]{named} ok\n" in secure.ask("/healthz?verbose")[1]
+    assert f"[+]{named} ok: 0 keys wait" in secure.ask("/healthz?verbose", secure.reader)[1]
+    assert f"[+]{named} ok\n" in secure.ask("/healthz?verbose", secure.stranger)[1]
+    assert f"[+]{named} excluded: ok\n" in secure.ask(f"/healthz?verbose&exclude={named}", secure.reader)[1]
+    assert secure.ask(f"/healthz/{named}")[0] == 403
+    assert secure.ask(f"/healthz/{named}", secure.reader) == (200, "ok")
+
+
+def _samples(text: str) -> dict[tuple[str, str], float]:
+    return {
+        (one.name, one.labels.get("code", "")): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+        if not one.name.endswith("_bucket")
+    }
+
+
+@pytest.mark.row("X1")
+def test_hostile_clients_hold_back_no_probe(api: Cluster, start: Start) -> None:
+    with serving(api, start) as secure, ExitStack() as ends:
+
+        def connect(data: bytes = b"") -> socket.socket:
+            sock = ends.enter_context(socket.create_connection(("127.0.0.1", secure.port), timeout=20))
+            sock.sendall(data)
+            return sock
+
+        def probes() -> None:
+            for _ in range(5):
+                began = time.monotonic()
+                assert secure.ask("/healthz")[0] == 200
+                assert time.monotonic() - began < 1.0
+
+        before = _resources(secure.process)
+        hello = _client_hello()
+        for _ in range(200):
+            connect()
+        probes()
+        for _ in range(60):
+            connect(hello[:-1])  # a handshake that never ends
+            connect(b"\x16\x03\x01\xff\xff" + secrets.token_bytes(300))  # malformed
+            connect(b"GET /healthz HTTP/1.1\r\n\r\n")  # plain text
+            connect(hello).close()  # cut
+        probes()
+        for _ in range(30):
+            tls = ends.enter_context(_handshake(secure.port))
+            tls.sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")  # a request that never ends
+            large = ends.enter_context(_handshake(secure.port))
+            large.sendall(b"GET / HTTP/1.1\r\n" + b"X: " + b"y" * 20_000)
+            assert large.recv(100).startswith(b"HTTP/1.1 431 ")
+        probes()
+        assert connect(b"GET /healthz HTTP/1.1\r\n\r\n").recv(1000).endswith(b"This port speaks HTTPS.\n")
+        threads, memory = _resources(secure.process)
+        assert threads <= before[0] + 12
+        assert memory <= before[1] + 30_000
+        assert "Traceback" not in secure.process.log
+
+
+def _resources(process: Process) -> tuple[int, int]:
+    """Threads, and resident memory in kB."""
+    text = Path(f"/proc/{process.pid}/status").read_text()
+    found = dict(re.findall(r"^(Threads|VmRSS):\s+(\d+)", text, re.MULTILINE))
+    return int(found["Threads"]), int(found["VmRSS"])
+
+
+def _client_hello() -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        context().wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
+
+
+def _handshake(port: int) -> ssl.SSLSocket:
+    return context().wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=20))
+
+
+@pytest.mark.row("X1")
+def test_an_api_server_that_stands_still_costs_the_askers_and_no_probe(api: Cluster, start: Start) -> None:
+    with serving(api, start) as secure, _still(api.server), ExitStack() as ends:
+        waiting = []
+        for number in range(40):
+            tls = ends.enter_context(_handshake(secure.port))
+            waiting.append(tls)
+            tls.sendall(f"GET /metrics HTTP/1.1\r\nAuthorization: Bearer unknown-{number}\r\n\r\n".encode())
+        for _ in range(10):
+            began = time.monotonic()
+            assert secure.ask("/livez")[0] == 200
+            assert time.monotonic() - began < 1.0
+        first = [tls.recv(12) for tls in waiting[:2]]
+        assert first == [b"HTTP/1.1 401"] * 2, "a token that cannot be checked is no token, as in Go"
+        assert b"HTTP/1.1 503" in [tls.recv(12) for tls in waiting[20:]], "and of one address only a few may wait"
+
+
+@contextmanager
+def _still(server: EmbeddedAPIServer | RealAPIServer) -> Iterator[None]:
+    """The server takes connections and answers nothing."""
+    if isinstance(server, RealAPIServer):
+        with server.paused():
+            yield
+        return
+    server.faults.latency(20.0)
+    yield
+    server.faults.clear()
+
+
+def test_without_its_rights_it_runs_and_names_the_missing_ones(api: Cluster, start: Start, tmp_path: Path) -> None:
+    """DESIGN rule 10: a manifest of an older version lacks them."""
+    port = free_port()
+    api.create(NODES, small_node("n0"))
+    with api.lacking("create", "tokenreviews", tmp_path / "lacking") as identity:
+        process = start(
+            "--cloud-provider=fake",
+            f"--kubeconfig={identity.kubeconfig}",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+        )
+        eventually(lambda: _listens(port), 60, lambda: process.log)
+        assert ask(port, "/readyz")[0] in (200, 500)
+        for _ in range(3):
+            assert ask(port, "/metrics", token="some-token")[0] == 401
+        line = "missing permission: create on tokenreviews. Without it nobody can read metrics"
+        assert process.log.count(line) == 1
+        assert "apiGroups ['authentication.k8s.io'], resources [tokenreviews], verbs [create]" in process.log
+        eventually(lambda: ask(port, "/healthz") == (200, "ok"), 30, lambda: process.log)
+
+
+def _listens(port: int) -> bool:
+    try:
+        return ask(port, "/livez")[0] == 200
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[EmbeddedAPIServer]:
+    with EmbeddedAPIServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        yield server
+
+
+@pytest.fixture
+def launch(embedded: EmbeddedAPIServer, start: Start, tmp_path: Path) -> Callable[..., tuple[Process, int]]:
+    def launched(*flags: str) -> tuple[Process, int]:
+        port = free_port()
+        common = [f"--kubeconfig={tmp_path / 'kubeconfig'}", "--leader-elect=false", "--bind-address=127.0.0.1"]
+        return start(*common, f"--secure-port={port}", *flags), port
+
+    return launched
+
+
+def test_certificate_files_are_followed(
+    launch: Callable[..., tuple[Process, int]], embedded: EmbeddedAPIServer, tmp_path: Path
+) -> None:
+    authority, clients = Authority(), Authority("clients")
+    (tmp_path / "ca.crt").write_bytes(authority.pem)
+    (tmp_path / "clients.crt").write_bytes(clients.pem)
+    certificate, key = authority.server_files(tmp_path, "first")
+    process, port = launch(
+        f"--tls-cert-file={certificate}",
+        f"--tls-private-key-file={key}",
+        f"--client-ca-file={tmp_path / 'clients.crt'}",
+        "--tls-min-version=VersionTLS13",
+    )
+    eventually(lambda: _listens(port), 30, lambda: process.log)
+    trusting = context(tmp_path / "ca.crt", clients.client_files(tmp_path, "root", ("system:masters",)))
+    assert ask(port, "/metrics", tls=trusting)[0] == 200
+
+    def served() -> str:
+        with context(tmp_path / "ca.crt").wrap_socket(
+            socket.create_connection(("127.0.0.1", port), timeout=20), server_hostname="127.0.0.1"
+        ) as tls:
+            assert tls.version() == "TLSv1.3"
+            subject = (tls.getpeercert() or {})["subject"]
+            return str(subject[0][0][1])
+
+    assert served() == "first"
+    authority.server_files(tmp_path, "second")
+    eventually(lambda: served() == "second", 15, lambda: process.log)
+    key.write_bytes(authority.server("third")[1])  # another key than the certificate's
+    eventually(lambda: "The one before stays in use" in process.log, 15, lambda: process.log)
+    assert served() == "second"
+    write_pair(tmp_path, authority.server("fourth"), "server")
+    eventually(lambda: served() == "fourth", 15, lambda: process.log)
+    assert process.log.count("The one before stays in use") == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--tls-cert-file=missing.crt", "--tls-private-key-file=missing.key"], "missing.crt"),
+        (["--client-ca-file=missing.crt"], "--client-ca-file=missing.crt: "),
+        (["--cert-dir=/proc/nowhere"], "--cert-dir=/proc/nowhere: "),
+    ],
+)
+def test_what_cannot_be_served_ends_the_start_with_a_sentence(
+    launch: Callable[..., tuple[Process, int]], flags: list[str], told: str
+) -> None:
+    process, _ = launch(*flags)
+    assert process.ended() == 1
+    assert told in process.log
+    assert "Traceback" not in process.log
+
+
+def test_a_port_that_is_taken_is_told(embedded: EmbeddedAPIServer, start: Start, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flags = [f"--kubeconfig={tmp_path / 'kubeconfig'}", "--leader-elect=false", "--bind-address=127.0.0.1"]
+        process = start(*flags, f"--secure-port={port}")
+        assert process.ended() == 1
+    assert f"--bind-address=127.0.0.1, --secure-port={port}: cannot listen there: Address already in use" in process.log
