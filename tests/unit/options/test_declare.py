@@ -87,5 +87,5 @@ def test_one_flag_may_set_options_of_several_classes_if_all_declare_it_alike() -
         cluster_name: str = option(7, INT, "cluster-name", "generic", "Something else.")
 
     entry = ControllerEntry(name="clash", construct=_never, options=(Clash,))
-    with pytest.raises(ValueError, match="Clash declares --cluster-name, which another class declares differently"):
+    with pytest.raises(ValueError, match="Clash declares --cluster-name, which is declared differently elsewhere"):
         table([*CATALOG, entry])
