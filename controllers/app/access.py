@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
@@ -31,6 +31,7 @@ one right while all is well."""
 REFUSED_SECONDS = 300.0
 """Between two tries where the question itself is refused."""
 _POLL = 1.0  # seconds between two looks at the count of answers 403
+_IDLE = 0.1  # seconds between two looks whether there is something to ask
 _CALM = 5.0  # seconds at least between two looks because of them
 _TIMEOUT = 5.0
 
@@ -45,16 +46,17 @@ class AccessCheck:
     def __init__(
         self,
         rest: RestClient,
-        rules: Sequence[Rule],
+        rules: Sequence[Rule] = (),
         *,
         accounts: Callable[[str], RestClient] | None = None,
         forbidden: Callable[[], int] = lambda: 0,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        """`rest` must be unguarded: a question about rights is a POST."""
         self._rest = rest
         self._accounts = accounts or (lambda _name: rest)
-        self._rules = list(dict.fromkeys(rules))
-        self._samples = itertools.cycle([(rule, verb) for rule in self._rules for verb in rule.verbs])
+        self._rules: list[Rule] = []
+        self._samples: Iterator[tuple[Rule, str]] = iter(())
         self._forbidden = forbidden
         self._clock = clock
         self._missing: tuple[Rule, ...] = ()
@@ -62,16 +64,28 @@ class AccessCheck:
         self._seen = 0  # answers 403 before that look
         self._looked = 0.0
         self._refused = False
+        self.ask_about(rules)
+
+    def ask_about(self, rules: Sequence[Rule]) -> None:
+        """From now on look for these rights, in place of those before."""
+        kept = list(dict.fromkeys(rules))
+        if kept == self._rules:
+            return
+        self._samples = itertools.cycle([(rule, verb) for rule in kept for verb in rule.verbs])
+        self._rules, self._known = kept, False
+        self._missing = tuple(rule for rule in self._missing if any(rule.resource == one.resource for one in kept))
 
     def run(self, stop: StopSignal) -> None:
-        """Look, tell what is missing or was added since, and go on looking."""
-        while self._rules:
+        """Look, tell what is missing or was added since, and go on looking. Waits until there is something to ask."""
+        while not stop.is_set():
+            rules = self._rules
+            if not rules:
+                stop.wait(_IDLE)
+                continue
             until = self._clock.monotonic() + self._round()
             while (left := until - self._clock.monotonic()) > 0 and not self._is_suspicious():
-                if stop.wait(min(left, _POLL)):
-                    return
-            if stop.is_set():
-                return
+                if self._rules is not rules or stop.wait(min(left, _POLL)):
+                    break
 
     def _is_suspicious(self) -> bool:
         return self._forbidden() != self._seen and self._clock.monotonic() - self._looked >= _CALM and not self._refused

@@ -151,7 +151,7 @@ def _start(options: Options, catalog: Sequence[ControllerEntry], flags: Sequence
     finally:
         gc.enable()
     try:
-        return FAILED if manager is None else _run(manager)
+        return FAILED if manager is None else _run(manager, options)
     finally:
         gc.unfreeze()
 
@@ -188,13 +188,12 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry], flags: Sequen
         return None
 
 
-def _run(manager: Manager) -> int:
-    from controllers.app.manager import DRAIN_SECONDS
+def _run(manager: Manager, options: Options) -> int:
     from controllers.app.process import run_until_signal
 
     # The caches are made of long-lived objects: at the default threshold the collector walks them for nothing.
     gc.set_threshold(_COLLECT_AFTER, 20, 50)
-    return run_until_signal(manager.run, drain=DRAIN_SECONDS, release=manager.release_held)
+    return run_until_signal(manager.run, drain=options.manager.shutdown_drain_timeout, release=manager.release_held)
 
 
 def _provider_problems(outcome: Outcome) -> list[str]:

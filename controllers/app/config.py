@@ -6,7 +6,7 @@ catalog; it goes to `cli.py`, which prints the problems and ends with 2, or hand
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -19,7 +19,7 @@ from controllers.app.options import SECTIONS, ManagerOptions, Options
 from controllers.app.serving.options import ServingOptions, pair_problem
 from controllers.app.unsupported import unsupported_flags
 from controllers.cloudcalls.options import CloudCallOptions
-from controllers.options import BOOL, VERSION, Flag, fill, flags_of, one_of
+from controllers.options import BOOL, VERSION, Flag, fill, flags_of, one_of, show_duration
 
 
 @attrs.frozen
@@ -140,11 +140,7 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry]) -> list[str]:
     problems = []
     if not values["cloud-provider"] and "cloud-provider" not in ill:
         problems.append("--cloud-provider: must be given: the name of an installed provider")
-    if values["leader-elect"] and "leader-elect" not in ill:
-        problems.append(
-            "--leader-elect: leader election does not exist in this version: give --leader-elect=false, and run one "
-            "replica only"
-        )
+    problems += _election_problems(values, ill)
     for rate, burst in (("kube-api-qps", "kube-api-burst"), ("cloud-api-qps", "cloud-api-burst")):
         if values[burst] and not values[rate] and rate not in ill:
             problems.append(f"--{burst}={values[burst]}: has no effect without --{rate}")
@@ -154,3 +150,17 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry]) -> list[str]:
     if "controllers" not in ill:
         problems += [f"--controllers: {line}" for line in problems_of(values["controllers"], catalog)]
     return problems
+
+
+def _election_problems(values: Mapping[str, Any], ill: Collection[str]) -> list[str]:
+    flags = {
+        "lease_duration": "leader-elect-lease-duration",
+        "renew_deadline": "leader-elect-renew-deadline",
+        "retry_period": "leader-elect-retry-period",
+    }
+    if not values["leader-elect"] or not set(ill).isdisjoint([*flags.values(), "leader-elect"]):
+        return []
+    from controllers.runtime.election import wrong_durations  # not needed for --help
+
+    wrong = wrong_durations(*(values[flag] for flag in flags.values()))
+    return [f"--{flags[field]}={show_duration(values[flags[field]])}: {text}" for field, text in wrong]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
+    from controllers.runtime.cache import InformerFactory, Resource
     from controllers.runtime.clock import Clock
     from controllers.runtime.metrics import Metrics
 
@@ -96,14 +96,18 @@ class Context:
 class ControllerEntry:
     """One controller: its name and aliases for --controllers, its classes of options, and how it is built.
 
-    `construct` is called once per run, in the catalog's order, before the informers start, so that it can ask for the
-    informers that it needs. None: as its flags stand it has nothing to do, and the log says why. What it raises ends
-    the start.
+    `construct` is called once per run, in the catalog's order, when this process leads. None: as its flags stand it has
+    nothing to do, and the log says why. What it raises ends the start. Informers that it asks for beyond `informers`
+    are started then.
     """
 
     name: str
     aliases: tuple[str, ...] = ()
     construct: Callable[[Context], Controller | None]
+    module: str = ""
+    """Where its controller is; every replica imports it at the start, so that a takeover does not wait for that."""
+    informers: Callable[[], Iterable[Resource[Any]]] = lambda: ()
+    """The kinds that it reads; every replica fills these caches, so that a takeover begins without a listing."""
     options: tuple[type[Any], ...] = ()
     """Classes whose fields are declared by `option`: the controller's own, and those that only the manager reads."""
     rules: tuple[Rule, ...] = ()

@@ -1,8 +1,10 @@
 """The manager: starts a provider and its controllers over shared clients and caches, and stops them in order.
 
-Stage: around all of them. Data comes from `config.py` (checked options) and the registry (a provider); what it builds
-is clients -> informers -> gateway -> controllers. It stops when its stop signal is set, and raises when a part dies
-that must not. It installs no signal handlers and never ends the process: `process.py` does.
+Stage: around all of them. Data comes from `config.py` (checked options) and the registry (a provider). Every replica
+builds clients and informers, whose caches fill, and becomes a candidate for the lease (`leadership.py`). The one that
+leads goes on: provider -> gateway -> controllers. It stops when its stop signal is set: what is under way is drained,
+then the lease is released. It raises when a part dies that must not, and without draining when the lease is lost. It
+installs no signal handlers and never ends the process: `process.py` does.
 
 Order and checks follow k8s.io/cloud-provider app/controllermanager.go (Run, startControllers) and sample/basic_main.go
 (the cluster-ID check), with two differences: a controller that cannot run stops the start instead of being skipped, and
@@ -11,6 +13,7 @@ the manager waits for an API server that does not answer yet, saying so, instead
 
 from __future__ import annotations
 
+import importlib
 import logging
 import random
 import threading
@@ -23,9 +26,11 @@ from controllers.app.accounts import asked_rights
 from controllers.app.apiserver import ServerCheck
 from controllers.app.catalog import CATALOG
 from controllers.app.effective import configz, flagz
-from controllers.app.entry import Context, Controller, ControllerEntry, HoldsBack, enabled
+from controllers.app.entry import Context, Controller, ControllerEntry, HoldsBack, Rule, enabled
 from controllers.app.groups import Groups, Part
+from controllers.app.leadership import Leadership
 from controllers.app.options import Options, split_address
+from controllers.app.permissions import election_rules
 from controllers.app.serving import Health, HealthMetrics, Serving, ServingError, ServingOptions
 from controllers.app.startup import ManagerError, ProviderHost
 from controllers.cloudcalls import CloudCallOptions
@@ -38,10 +43,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-DRAIN_SECONDS = 30.0
 PROGRAM = "cloud-controller-manager"
 _IDENTITY = "shared-informers"
 _LOOK = 1.0  # seconds between two looks at what ends the process
+_LISTEN = 0.05  # seconds between two looks whether this process leads
+_FRESH = 2.0  # seconds after which a candidate that knows of no leader does what a standby does
+_SLICE = 0.25  # seconds between two looks whether there is still a reason to wait for a thread
 _TELL = 5.0  # seconds between two lines about what is waited for
 _AFTER_DRAIN = 3.0  # seconds of the drain kept for what follows the controllers' own: last Events, informers
 
@@ -64,7 +71,6 @@ class Manager:
         catalog: Sequence[ControllerEntry] = CATALOG,
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        drain: float = DRAIN_SECONDS,
     ) -> None:
         self._options = options
         self._provider = provider
@@ -76,10 +82,13 @@ class Manager:
             raise ManagerError("no controller is left to run: see --controllers")
         self.metrics = Metrics() if metrics is None else metrics
         self._clock = clock
-        self._drain = drain
+        self._drain = options.manager.shutdown_drain_timeout
         self._groups = Groups(clock)
         self._failure: ManagerError | None = None
         self._holding: list[Callable[[], int]] = []
+        self._leadership: Leadership | None = None
+        self._lost = False
+        self._host: ProviderHost | None = None
         self.health = Health(clock, HealthMetrics(self.metrics).observe)
         self._running = self.metrics.gauge(
             "running_managed_controllers",
@@ -94,7 +103,8 @@ class Manager:
     def run(self, stop: StopSignal) -> None:
         """Start everything, work until `stop` is set, drain and return. Blocks.
 
-        Raises ManagerError, after stopping what was started, when a part cannot start or ends before `stop`.
+        Raises ManagerError, after stopping what was started, when a part cannot start or ends before `stop`, and
+        without draining when the lease is lost.
         """
         try:
             if self._start(stop):
@@ -107,16 +117,25 @@ class Manager:
     def release_held(self) -> int:
         """An operator's word: let the controllers do what they hold back now. Returns how many objects that are."""
         if not self._holding:
-            log.warning("SIGUSR1: no controller of this process holds back deletions; send the signal to the leader")
+            leader = self._leadership.leader if self._leadership is not None else ""
+            log.warning(
+                "SIGUSR1: no controller of this process holds back deletions; send the signal to the leader%s",
+                f", {leader}" if leader else "",
+            )
         return sum(release() for release in self._holding)
 
     def _start(self, stop: StopSignal) -> bool:
-        """True when everything runs; False when `stop` came first."""
+        """True when everything runs; False when `stop` came first, or something has failed."""
+        ending = _Ending(stop, lambda: self._failure is not None)
         self._in_background("serving", "health watch", self.health.run)
         self._serve()
         informers = self._informers()
-        host = self._provider_host()
-        if not host.initialize(self._clients, informers, stop):
+        access = self._access_check()
+        self._begin_election()
+        if not self._elected(informers, access, ending):
+            return False
+        host = self._host = self._provider_host()
+        if not host.initialize(self._clients, informers, ending):
             return False
         context = Context(
             options=self._options,
@@ -129,10 +148,10 @@ class Manager:
         )
         attempts = [(entry, self._construct(entry, context)) for entry in self._entries]
         built = [(entry, controller) for entry, controller in attempts if controller is not None]
-        self._check_access([entry for entry, _ in built])
+        access.ask_about(self._rules([entry for entry, _ in built]))
         informers.start()
-        self._groups.add("informers", Part("informers", informers.stop))
-        if not self._synced(informers, stop):
+        informers.drop_unclaimed()
+        if not self._synced(informers, ending):
             return False
         for number, (entry, controller) in enumerate(built):
             if number and not self._paused(stop):
@@ -142,6 +161,47 @@ class Manager:
         log.info("running: %s, for cluster %s with provider %s", names, self._cluster, self._name)
         self.health.ready()
         return True
+
+    def _begin_election(self) -> None:
+        options = self._options.manager.leader_election
+        if not options.leader_elect:
+            return
+        leadership = self._leadership = Leadership(
+            options.settings(), self._clients, on_lost=self._lose, metrics=self.metrics, clock=self._clock
+        )
+        self._clients.guard = leadership.fence.check
+        self.health.watch_notes(leadership.checks)
+        for part in leadership.start():
+            self._groups.add("leader election", part)
+
+    def _elected(self, informers: InformerFactory, access: AccessCheck, ending: StopSignal) -> bool:
+        """Wait until this process leads; False when it is time to end before that."""
+        leadership = self._leadership
+        if leadership is None:
+            return not ending.is_set()
+        began = told = self._clock.monotonic()
+        stands_by = False
+        while not leadership.leading:
+            if ending.wait(_LISTEN):
+                return False
+            if not leadership.leader and self._clock.monotonic() - began < _FRESH:
+                continue
+            if not stands_by:
+                stands_by = True
+                access.ask_about(self._rules(self._entries))
+                self._prepare()
+            if informers.has_synced():
+                self.health.standing_by()
+            elif self._clock.monotonic() - told >= _TELL:
+                told = self._clock.monotonic()
+                self._tell_unsynced(told - began)
+        return True
+
+    def _prepare(self) -> None:
+        """What a takeover should not have to wait for."""
+        for entry in self._entries:
+            if entry.module:
+                importlib.import_module(entry.module)
 
     def _paused(self, stop: StopSignal) -> bool:
         """Wait --controller-start-interval, with Go's jitter of up to as much again; False when it is time to stop."""
@@ -187,29 +247,37 @@ class Manager:
         server = ServerCheck(self._clients.rest(_IDENTITY), clock=self._clock)
         self._in_background("clients", "API server check", server.run)
         self.health.watch_notes(server.checks)
+        self._groups.add("informers", Part("informers", informers.stop))
+        for entry in self._entries:
+            for resource in entry.informers():
+                informers.warm(resource)
         return informers
 
-    def _check_access(self, entries: Sequence[ControllerEntry]) -> None:
+    def _access_check(self) -> AccessCheck:
         """In the background: what is missing is told, and nothing waits for the answer."""
-        rest, rules = self._clients.rest(_IDENTITY), [rule for entry in entries for rule in entry.rules]
-        if self._options.manager.use_service_account_credentials:
-            rules = asked_rights(entries)
+        rest = self._clients.rest(_IDENTITY, guarded=False)
         check = AccessCheck(
             rest,
-            rules,
             accounts=lambda name: self._clients.rest(name, guarded=False),
             forbidden=lambda: rest.reachability.forbidden,
             clock=self._clock,
         )
         self._in_background("access check", "access check", check.run)
         self.health.watch_notes(check.checks)
+        return check
+
+    def _rules(self, entries: Sequence[ControllerEntry]) -> list[Rule]:
+        own = election_rules(self._options.manager.leader_election)
+        if self._options.manager.use_service_account_credentials:
+            return [*own, *asked_rights(entries)]
+        return [*own, *(rule for entry in entries for rule in entry.rules)]
 
     def _in_background(self, group: str, name: str, run: Callable[[StopSignal], None]) -> None:
         """Run this in a thread of its own until the group is stopped."""
         ask = ClockEvent(self._clock)
         thread = threading.Thread(target=run, args=(ask,), name=name.replace(" ", "-"), daemon=True)
         thread.start()
-        self._groups.add(group, Part(name, _joined(thread), ask.set))
+        self._groups.add(group, Part(name, self._joined(thread), ask.set))
 
     def _close_clients(self, _seconds: float) -> bool:
         self._clients.close()
@@ -223,6 +291,7 @@ class Manager:
             allow_untagged_cloud=self._options.manager.allow_untagged_cloud,
             metrics=self.metrics,
             clock=self._clock,
+            guard=self._leadership.fence.check if self._leadership is not None else None,
         )
         self._groups.add("cloud calls", Part("cloud calls", host.close, host.cancel))
         self._groups.add("provider", Part(f"provider {self._name}", lambda _seconds: True, host.ask_to_stop))
@@ -243,9 +312,11 @@ class Manager:
         while not informers.wait_for_sync(stop, _TELL):
             if stop.is_set():
                 return False
-            waited = self._clock.monotonic() - began
-            log.warning("waiting %.0f s for the API server's first answer: %s", waited, self.health.unsynced())
+            self._tell_unsynced(self._clock.monotonic() - began)
         return True
+
+    def _tell_unsynced(self, waited: float) -> None:
+        log.warning("waiting %.0f s for the API server's first answer: %s", waited, self.health.unsynced())
 
     def _start_controller(self, entry: ControllerEntry, controller: Controller) -> None:
         ask = ClockEvent(self._clock)
@@ -269,7 +340,7 @@ class Manager:
         thread = threading.Thread(target=run, name=entry.name, daemon=True)
         running.set(1)
         thread.start()
-        self._groups.add("controllers", Part(entry.name, _joined(thread), ask.set))
+        self._groups.add("controllers", Part(entry.name, self._joined(thread), ask.set))
         if isinstance(controller, HoldsBack):
             self._holding.append(controller.release_breaker)
         self.health.watch_controller(entry.name, controller, thread.is_alive)
@@ -281,28 +352,65 @@ class Manager:
         if self._failure is None:
             self._failure = failure
 
+    def _lose(self, reason: str) -> None:
+        """The lease is lost: the fence refuses every write already. In the elector's thread."""
+        self._lost = True
+        if self._leadership is not None:
+            self._leadership.fence.revoke(reason)
+        if self._failure is None:
+            self._failure = ManagerError(f"leaderelection lost: {reason}; ended without draining")
+        if self._host is not None:
+            self._host.cancel()
+
     def _watch(self, stop: StopSignal) -> None:
         """Return when `stop` is set or something is beyond help."""
         while not stop.wait(_LOOK) and self._failure is None:
             fatal = self.health.fatal()
             if fatal:
                 self._failed(ManagerError(f"{fatal}; only a restart frees them"), None)
+            if self._leadership is not None and self._leadership.lost:  # perhaps the elector itself hangs
+                self._lose(self._leadership.lost)
 
     def _stop(self) -> None:
         self.health.stopping()
         self._clients.hurry()
         began = self._clock.monotonic()
-        left = [*self._groups.stop(self._drain), *(f"a call for {key}" for key in self.health.overdue())]
+        left = [
+            *self._groups.stop(0.0 if self._lost else self._drain),
+            *(f"a call for {key}" for key in self.health.overdue()),
+        ]
         took = self._clock.monotonic() - began
+        if self._lost:
+            return
         if left:
             log.warning("drained for %.1f s; work that has not ended: %s", took, ", ".join(left))
         else:
             log.info("drained in %.1f s, nothing left behind", took)
 
+    def _joined(self, thread: threading.Thread) -> Callable[[float], bool]:
+        """Waits for a thread, but for none once the lease is lost: nothing that it does would count."""
 
-def _joined(thread: threading.Thread) -> Callable[[float], bool]:
-    def wait(seconds: float) -> bool:
-        thread.join(seconds)
-        return not thread.is_alive()
+        def wait(seconds: float) -> bool:
+            until = self._clock.monotonic() + seconds
+            while not self._lost and (left := until - self._clock.monotonic()) > 0:
+                thread.join(min(left, _SLICE))
+                if not thread.is_alive():
+                    return True
+            return not thread.is_alive()
 
-    return wait
+        return wait
+
+
+class _Ending:
+    """A StopSignal that is set when another one is, or when something has failed."""
+
+    def __init__(self, stop: StopSignal, failed: Callable[[], bool]) -> None:
+        self._stop = stop
+        self._failed = failed
+
+    def is_set(self) -> bool:
+        return self._failed() or self._stop.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """As of `stop`; a failure is noticed before or after the wait only, so wait for moments."""
+        return self._failed() or self._stop.wait(timeout) or self._failed()

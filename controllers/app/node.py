@@ -5,8 +5,14 @@ Stage: before the first one, no I/O.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
 from controllers.app.entry import Context, Controller, ControllerEntry, Rule
 from controllers.node.options import CloudNodeOptions
+
+if TYPE_CHECKING:
+    from controllers.runtime.cache import Resource
 
 
 def _construct(context: Context) -> Controller:
@@ -15,11 +21,19 @@ def _construct(context: Context) -> Controller:
     return context.build(CloudNodeController, CloudNodeOptions)
 
 
+def _informers() -> Iterable[Resource[Any]]:
+    from controllers.runtime.cache import NODES
+
+    return (NODES,)
+
+
 ENTRY = ControllerEntry(
     name="cloud-node-controller",
     aliases=("cloud-node",),
     client="node-controller",
     construct=_construct,
+    module="controllers.node.controller",
+    informers=_informers,
     options=(CloudNodeOptions,),
     rules=(
         Rule(resource="nodes", verbs=("get", "list", "watch", "patch"), consequence="no node is ever initialised"),

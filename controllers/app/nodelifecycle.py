@@ -6,8 +6,14 @@ Stage: before the first one, no I/O.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
 from controllers.app.entry import Context, Controller, ControllerEntry, Rule
 from controllers.nodelifecycle.options import NodeLifecycleOptions
+
+if TYPE_CHECKING:
+    from controllers.runtime.cache import Resource
 
 
 def _construct(context: Context) -> Controller:
@@ -16,11 +22,19 @@ def _construct(context: Context) -> Controller:
     return context.build(NodeLifecycleController, NodeLifecycleOptions)
 
 
+def _informers() -> Iterable[Resource[Any]]:
+    from controllers.runtime.cache import NODES
+
+    return (NODES,)
+
+
 ENTRY = ControllerEntry(
     name="cloud-node-lifecycle-controller",
     aliases=("cloud-node-lifecycle",),
     client="node-controller",
     construct=_construct,
+    module="controllers.nodelifecycle.controller",
+    informers=_informers,
     options=(NodeLifecycleOptions,),
     rules=(
         Rule(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 import attrs
@@ -28,11 +28,16 @@ from controllers.options import (
     URL,
     between,
     cluster_name_option,
+    group,
     no_limit_at_zero,
+    not_empty,
     not_negative,
     one_of,
     option,
 )
+
+if TYPE_CHECKING:
+    from controllers.runtime.election import LeaseSettings
 
 T = TypeVar("T")
 
@@ -80,6 +85,77 @@ def _master(value: str) -> str | None:
     except ValueError:
         pass  # a malformed port or IPv6 address
     return "must be a URL such as https://10.0.0.1:6443, without user or password"
+
+
+@attrs.frozen(kw_only=True)
+class LeaderElectionOptions:
+    """Which of several replicas works. The durations are checked together, as Go does, and only with `leader_elect`."""
+
+    leader_elect: bool = option(
+        True,
+        BOOL,
+        "leader-elect",
+        "generic",
+        "Elect one leader among several replicas; the others stand by with warm caches.",
+    )
+    lease_duration: float = option(
+        15.0,
+        DURATION,
+        "leader-elect-lease-duration",
+        "generic",
+        "How long the others wait after the last renewal that they saw until one of them takes over. A Lease counts "
+        "whole seconds.",
+    )
+    renew_deadline: float = option(
+        10.0,
+        DURATION,
+        "leader-elect-renew-deadline",
+        "generic",
+        "How long the leader tries to renew its lease until it gives up and ends. Less than the lease duration.",
+    )
+    resource_lock: str = option(
+        "leases",
+        STRING,
+        "leader-elect-resource-lock",
+        "generic",
+        "Kind of the object that is used as the lock. Only leases are supported, as in Go.",
+        check=one_of("leases"),
+    )
+    resource_name: str = option(
+        "cloud-controller-manager",
+        NAME,
+        "leader-elect-resource-name",
+        "generic",
+        "Name of the Lease.",
+        check=not_empty,
+    )
+    resource_namespace: str = option(
+        "kube-system",
+        NAME,
+        "leader-elect-resource-namespace",
+        "generic",
+        "Namespace of the Lease.",
+        check=not_empty,
+    )
+    retry_period: float = option(
+        2.0,
+        DURATION,
+        "leader-elect-retry-period",
+        "generic",
+        "Time between two renewals of the leader, and between two looks of a standby that may not watch the Lease.",
+    )
+
+    def settings(self) -> LeaseSettings:
+        """What the elector takes, with an identity of this process; raises ValueError with all that is wrong."""
+        from controllers.runtime.election import LeaseSettings
+
+        return LeaseSettings(
+            name=self.resource_name,
+            namespace=self.resource_namespace,
+            lease_duration=self.lease_duration,
+            renew_deadline=self.renew_deadline,
+            retry_period=self.retry_period,
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -142,12 +218,15 @@ class ManagerOptions:
         "Every controller, and every client of the provider, uses the token of a service account of its own in "
         "kube-system, with permissions of its own.",
     )
-    leader_elect: bool = option(
-        True,
-        BOOL,
-        "leader-elect",
+    leader_election: LeaderElectionOptions = group(LeaderElectionOptions)
+    shutdown_drain_timeout: float = option(
+        30.0,
+        DURATION,
+        "shutdown-drain-timeout",
         "generic",
-        "Elect one leader among several replicas. Not supported yet: set --leader-elect=false and run one replica.",
+        "How long work under way may take to end after SIGTERM; then the lease is released. Give the pod at least five "
+        "seconds more as its terminationGracePeriodSeconds. Go does not wait.",
+        check=between(0, 3600),
     )
     health_bind_address: str = option(
         "",

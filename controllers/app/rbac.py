@@ -24,7 +24,9 @@ import attrs
 from controllers.app.accounts import PROVIDER_ACCOUNTS, accounts_of, of_caches, token_rule
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry, Rule, enabled, problems_of
-from controllers.app.serving.rights import SERVING_RULES
+from controllers.app.options import LeaderElectionOptions
+from controllers.app.permissions import common_rules
+from controllers.options import flags_of
 
 __all__ = ["chart_permissions", "grants", "main", "manifest"]
 
@@ -33,19 +35,11 @@ NAMESPACE = "kube-system"
 ROLE = "system:cloud-controller-manager"
 MANAGER = "the manager"
 _GROUP = "rbac.authorization.k8s.io"
+_ELECTION_FLAGS = ("leader-elect", "leader-elect-resource-name", "leader-elect-resource-namespace")
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
 
-COMMON_RULES: tuple[Rule, ...] = (
-    Rule(
-        resource="namespaces",
-        verbs=("get",),
-        names=("kube-system",),
-        consequence="providers cannot tell clusters with the same name apart",
-    ),
-    *SERVING_RULES,
-)
-"""What the manager itself uses, whichever controllers run. It works without, a little worse: so it is granted by the
-manifest, and nobody is warned at the start; who asks for it warns when it is missing."""
+COMMON_RULES = common_rules()
+"""What the manager itself uses with the default flags, whichever controllers run."""
 
 
 @attrs.frozen(kw_only=True)
@@ -140,7 +134,11 @@ def _ordered(who: Iterable[str], entries: Sequence[ControllerEntry], common: tup
     return tuple(name for name, _ in _sources(entries, common) if name in chosen)
 
 
-def manifest(entries: Sequence[ControllerEntry], provider_accounts: Sequence[str] | None = None) -> str:
+def manifest(
+    entries: Sequence[ControllerEntry],
+    provider_accounts: Sequence[str] | None = None,
+    common: tuple[Rule, ...] = COMMON_RULES,
+) -> str:
     """The YAML documents: the service account, its roles, and their bindings. Pure.
 
     With `provider_accounts`, the names that the provider gives its clients, it is for the manager's flag
@@ -148,11 +146,11 @@ def manifest(entries: Sequence[ControllerEntry], provider_accounts: Sequence[str
     have none.
     """
     if provider_accounts is None:
-        documents = _documents(ACCOUNT, grants(entries))
+        documents = _documents(ACCOUNT, grants(entries, common))
     else:
         accounts = accounts_of(entries)
         tokens = token_rule(list(dict.fromkeys([*accounts, *provider_accounts])))
-        documents = _documents(ACCOUNT, grants([of_caches(entry) for entry in entries], (*COMMON_RULES, tokens)))
+        documents = _documents(ACCOUNT, grants([of_caches(entry) for entry in entries], (*common, tokens)))
         for name in tokens.names:
             documents += _documents(name, grants(accounts.get(name, []), ()))
     names = ", ".join(entry.name for entry in entries)
@@ -238,6 +236,15 @@ def main(argv: Sequence[str] | None = None, catalog: Sequence[ControllerEntry] =
         default=",".join(PROVIDER_ACCOUNTS),
         help="with it: the names that the provider gives its clients (default %(default)r)",
     )
+    for flag in flags_of(LeaderElectionOptions):
+        if flag.name in _ELECTION_FLAGS:
+            parser.add_argument(
+                f"--{flag.name}",
+                type=flag.kind.parse,
+                default=flag.default,
+                metavar=flag.kind.metavar,
+                help=f"as for the manager (default {flag.kind.show(flag.default)})",
+            )
     given = parser.parse_args(argv)
     if given.chart:
         print(chart_permissions(catalog), end="")
@@ -249,7 +256,13 @@ def main(argv: Sequence[str] | None = None, catalog: Sequence[ControllerEntry] =
         return 2
     of_provider = [word.strip() for word in given.provider_accounts.split(",") if word.strip()]
     chosen = enabled(words, catalog)
-    print(manifest(chosen, of_provider if given.use_service_account_credentials else None), end="")
+    election = LeaderElectionOptions(
+        leader_elect=given.leader_elect,
+        resource_name=given.leader_elect_resource_name,
+        resource_namespace=given.leader_elect_resource_namespace,
+    )
+    accounts = of_provider if given.use_service_account_credentials else None
+    print(manifest(chosen, accounts, common_rules(election)), end="")
     return 0
 
 

@@ -8,12 +8,17 @@ both hold and the provider has routes, as in Go (startRouteController in k8s.io/
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from controllers.app.entry import Context, Controller, ControllerEntry, Rule
 from controllers.options import BOOL, option
 from controllers.route.options import RouteOptions
+
+if TYPE_CHECKING:
+    from controllers.runtime.cache import Resource
 
 log = logging.getLogger(__name__)
 
@@ -55,11 +60,19 @@ def _construct(context: Context) -> Controller | None:
     return context.build(RouteController, RouteOptions)
 
 
+def _informers() -> Iterable[Resource[Any]]:
+    from controllers.runtime.cache import NODES
+
+    return (NODES,)
+
+
 ENTRY = ControllerEntry(
     name="node-route-controller",
     aliases=("route",),
     client="route-controller",
     construct=_construct,
+    module="controllers.route.controller",
+    informers=_informers,
     options=(RouteSwitches, RouteOptions),
     rules=(
         Rule(resource="nodes", verbs=("get", "list", "watch"), consequence="no route is ever created or deleted"),

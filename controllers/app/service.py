@@ -8,9 +8,14 @@ Stage: before the first one, no I/O. A provider without load balancers turns the
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from controllers.app.entry import Context, Controller, ControllerEntry, Rule
 from controllers.service.options import ServiceOptions
+
+if TYPE_CHECKING:
+    from controllers.runtime.cache import Resource
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +33,19 @@ def _construct(context: Context) -> Controller | None:
     return context.build(ServiceController, ServiceOptions)
 
 
+def _informers() -> Iterable[Resource[Any]]:
+    from controllers.runtime.cache import NODES, SERVICES
+
+    return (NODES, SERVICES)
+
+
 ENTRY = ControllerEntry(
     name="service-lb-controller",
     aliases=("service",),
     client="service-controller",
     construct=_construct,
+    module="controllers.service.controller",
+    informers=_informers,
     options=(ServiceOptions,),
     rules=(
         Rule(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from attrs import evolve
 
@@ -67,13 +67,15 @@ class ProviderHost:
         allow_untagged_cloud: bool = False,
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        guard: Callable[[str], None] | None = None,
     ) -> None:
+        """`guard(method)` may refuse calls that change the cloud; see CloudCalls."""
         self._secrets = config.data if config else None
         conceal_config(self._secrets)
         self._allow_untagged_cloud = allow_untagged_cloud
         self._clock = clock
         self._stop = ClockEvent(clock)
-        self.cloud = CloudCalls(provider, options=options, metrics=metrics, clock=clock)
+        self.cloud = CloudCalls(provider, options=options, metrics=metrics, clock=clock, guard=guard)
 
     def initialize(self, clients: ClientBuilder, informers: InformerFactory, stop: StopSignal) -> bool:
         """Make the provider ready, in a thread of its own, so that `stop` never waits for it; False when it came first.

@@ -12,14 +12,9 @@ from typing import Any
 
 from controllers.options import BOOL, STRING, Flag
 
-_ELECTION = "leader election does not exist in this version: leave this flag out and give --leader-elect=false"
 _MIGRATION = "leader migration does not exist in this version: leave this flag out"
 
 _VALUED = {
-    _ELECTION: (
-        "leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period leader-elect-resource-lock "
-        "leader-elect-resource-name leader-elect-resource-namespace"
-    ),
     _MIGRATION: "leader-migration-config",
 }
 _SWITCHES = {

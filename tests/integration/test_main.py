@@ -121,6 +121,7 @@ def test_bad_flags_are_all_listed_and_nothing_is_touched(
         "--cloud-provider=fale",
         "--kube-api-burst=7",
         "--logging-fromat=json",
+        "--leader-elect-renew-deadline=20s",
     )
     assert process.ended() == 2
     lines = process.log.splitlines()
@@ -133,7 +134,7 @@ def test_bad_flags_are_all_listed_and_nothing_is_touched(
         "--cloud-provider=fale: unknown cloud provider",
         "--kube-api-burst=7: has no effect without --kube-api-qps",
         "--logging-fromat: there is no such flag; did you mean --logging-format?",
-        "--leader-elect=false",
+        "--leader-elect-lease-duration=15s: must be greater than the renew deadline",
     ):
         assert any(part in line for line in lines), part
     assert "Known providers: " in process.log

@@ -32,6 +32,7 @@ from controllers.app import (
     Options,
     ServingOptions,
 )
+from controllers.app.options import LeaderElectionOptions
 from controllers.cloudcalls import CloudCallOptions
 from controllers.runtime.api import ClientBuilder
 from tests.integration.conftest import Cluster
@@ -164,7 +165,11 @@ def runs() -> Iterator[list[Run]]:
 
 
 def options(**changes: Any) -> Options:
-    settings: dict[str, Any] = {"cloud_provider": "tiny", "leader_elect": False, "health_bind_address": "127.0.0.1:0"}
+    settings: dict[str, Any] = {
+        "cloud_provider": "tiny",
+        "leader_election": LeaderElectionOptions(leader_elect=False),
+        "health_bind_address": "127.0.0.1:0",
+    }
     return Options(ManagerOptions(**(settings | changes)), {ServingOptions: ServingOptions(secure_port=0)})
 
 
@@ -396,7 +401,7 @@ def test_a_controller_that_does_not_drain_is_left_behind_in_time(
 ) -> None:
     slow, quick = Idle(), Idle()
     slow.hang = threading.Event()
-    run = start(runs, tmp_path / "kubeconfig", controllers=[slow, quick], drain=0.5)
+    run = start(runs, tmp_path / "kubeconfig", controllers=[slow, quick], given=options(shutdown_drain_timeout=0.5))
     eventually(lambda: run.ask("/readyz")[0] == 200)
     began = time.monotonic()
     assert run.end() is None

@@ -15,6 +15,7 @@ import yaml
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import new_provider
 from controllers.app import Manager, ManagerOptions, Options
+from controllers.app.options import LeaderElectionOptions
 from controllers.app.route import RouteSwitches
 from controllers.route.options import RouteOptions, parse_cluster_cidrs
 from controllers.runtime.api import ClientBuilder
@@ -31,7 +32,7 @@ TARGET_LABELS = {"instance", "job", "namespace", "pod"}
 def labels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[str]]]:
     """The labels of each series that a manager with all controllers has, by the series' name."""
     options = Options(
-        ManagerOptions(cloud_provider="fake", leader_elect=False),
+        ManagerOptions(cloud_provider="fake", leader_election=LeaderElectionOptions(leader_elect=False)),
         {
             RouteSwitches: RouteSwitches(allocate_node_cidrs=True),
             RouteOptions: RouteOptions(cluster_cidrs=parse_cluster_cidrs("10.244.0.0/16")),

@@ -16,6 +16,9 @@ JSON_PATCH = "application/json-patch+json"
 NODES = "/api/v1/nodes"
 EVENTS = "/api/v1/events"
 NAMESPACES = "/api/v1/namespaces"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LEASE = f"{LEASES}/cloud-controller-manager"
+"""The managers' own; the server keeps others there."""
 
 JSON = dict[str, Any]
 
@@ -120,6 +123,7 @@ class API:
     def _leftovers(self) -> Iterator[str]:
         for collection in (NODES, "/api/v1/persistentvolumes"):
             yield from (f"{collection}/{item['metadata']['name']}" for item in self.items(collection))
+        yield LEASE
         for item in self.items("/api/v1/services"):
             meta = item["metadata"]
             if meta["name"] != "kubernetes":

@@ -76,12 +76,18 @@ def restricted(
 
 def _by_rbac(admin: API, server: RealAPIServer, verb: str, resource: str, kubeconfig: Path) -> Iterator[Restricted]:
     own = API(server.url, server.restricted_token, server.ca_file)
-    [full] = [one for one in yaml.safe_load_all(RBAC.read_text()) if one["kind"] == "ClusterRole"]
-    role = copy.deepcopy(full) | {"metadata": {"name": RESTRICTED_USER}}
-    for rule in role["rules"]:
+    # The Roles are in this one ClusterRole too: what the manager may in one namespace, this identity may in all.
+    full = [rule for one in yaml.safe_load_all(RBAC.read_text()) for rule in one.get("rules", ())]
+    rules = copy.deepcopy(full)
+    for rule in rules:
         if resource in rule["resources"]:
             rule["verbs"] = [other for other in rule["verbs"] if other != verb]
-    role["rules"] = [rule for rule in role["rules"] if rule["verbs"]]
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": RESTRICTED_USER},
+        "rules": [rule for rule in rules if rule["verbs"]],
+    }
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -91,7 +97,7 @@ def _by_rbac(admin: API, server: RealAPIServer, verb: str, resource: str, kubeco
     }
 
     def grant() -> None:
-        admin.patch(f"{ROLES}/{RESTRICTED_USER}", {"rules": full["rules"]})
+        admin.patch(f"{ROLES}/{RESTRICTED_USER}", {"rules": full})
         _await(own, verb, resource, allowed=True)
 
     try:

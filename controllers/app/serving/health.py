@@ -37,6 +37,7 @@ SILENT_SECONDS = 240.0
 LOOK_SECONDS = 2.0
 """Between two looks at all checks."""
 _TELL_AFTER = 3.0  # seconds for which a check fails until the log says so
+_AT_WORK = ("running", "standing by")
 
 
 Observe = Callable[[str, Sequence[Check]], None]
@@ -84,6 +85,10 @@ class Health:
         """Everything runs."""
         self._state = "running"
 
+    def standing_by(self) -> None:
+        """All is ready to take over from the leader: as good as running, for whoever counts replicas."""
+        self._state = "standing by"
+
     def stopping(self) -> None:
         """From now on /readyz fails."""
         self._state = "stopping"
@@ -118,7 +123,7 @@ class Health:
         for name, ask in self._endpoints.items():
             checks = list(ask())
             self._observe(name, checks)
-            if name == "healthz" and self._state == "running":
+            if name == "healthz" and self._state in _AT_WORK:
                 self._dated(checks, tell=True)
 
     def fatal(self) -> str:
@@ -179,7 +184,7 @@ class Health:
         return dated
 
     def _readiness(self) -> list[Check]:
-        return [Check("manager", self._state == "running", self._state), *self._caches()]
+        return [Check("manager", self._state in _AT_WORK, self._state), *self._caches()]
 
     def _liveness(self) -> list[Check]:
         fatal = self.fatal()

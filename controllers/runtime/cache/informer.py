@@ -308,22 +308,44 @@ class InformerFactory:
         self._options = options
         self._lock = threading.Lock()
         self._informers: dict[tuple[str, str], Informer[Any]] = {}
+        self._unclaimed: set[tuple[str, str]] = set()
 
     def informer(self, resource: Resource[T]) -> Informer[T]:
         """The informer of that kind, the same one at each call. `start` (again) before it does anything."""
         with self._lock:
-            found = self._informers.get((resource.prefix, resource.plural))
-            if found is None:
-                found = Informer(
-                    self._rest,
-                    resource,
-                    metrics=self._metrics,
-                    clock=self._clock,
-                    resync_period=self._resync_period,
-                    options=self._options,
-                )
-                self._informers[resource.prefix, resource.plural] = found
-            return cast("Informer[T]", found)
+            self._unclaimed.discard((resource.prefix, resource.plural))
+            return self._get(resource)
+
+    def warm(self, resource: Resource[T]) -> None:
+        """Begin to fill the cache of a kind that somebody will probably ask for."""
+        with self._lock:
+            if (resource.prefix, resource.plural) not in self._informers:
+                self._unclaimed.add((resource.prefix, resource.plural))
+            informer = self._get(resource)
+        informer.start()
+
+    def drop_unclaimed(self) -> None:
+        """Stop, without waiting, the informers that were warmed and that nobody has asked for since."""
+        with self._lock:
+            dropped = [self._informers.pop(key) for key in self._unclaimed]
+            self._unclaimed.clear()
+        for informer in dropped:
+            log.info("%s: not needed, no longer watched", informer.resource.plural)
+            informer.request_stop()
+
+    def _get(self, resource: Resource[T]) -> Informer[T]:
+        found = self._informers.get((resource.prefix, resource.plural))
+        if found is None:
+            found = Informer(
+                self._rest,
+                resource,
+                metrics=self._metrics,
+                clock=self._clock,
+                resync_period=self._resync_period,
+                options=self._options,
+            )
+            self._informers[resource.prefix, resource.plural] = found
+        return cast("Informer[T]", found)
 
     def start(self) -> None:
         """Start the informers asked for so far; call again after asking for more."""

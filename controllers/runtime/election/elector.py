@@ -142,6 +142,13 @@ class Elector:
         holder = "" if self._leading else self._observed.holder
         return "" if holder == self.settings.identity else holder
 
+    @property
+    def uid(self) -> str:
+        """The Lease's UID, "" while it is not known."""
+        metadata = (self._observed.lease or {}).get("metadata")
+        uid = metadata.get("uid") if isinstance(metadata, dict) else None
+        return uid if isinstance(uid, str) else ""
+
     def problem(self) -> str:
         """What is wrong, for a health check; "" while all is well.
 

@@ -72,10 +72,10 @@ def test_a_registered_provider_and_a_default_are_accepted(capsys: pytest.Capture
             return "test-cli-own"
 
     register_cloud_provider("test-cli-own", lambda config: Own())
-    code, _, err = ran(capsys, "--leader-elect", default_provider="test-cli-own")
+    code, _, err = ran(capsys, "--leader-elect-retry-period=9s", default_provider="test-cli-own")
     assert code == 2
     assert "1 problem with the flags" in err
-    assert "--leader-elect: leader election does not exist" in err
+    assert "--leader-elect-renew-deadline=10s: must be greater than the retry period times 1.2" in err
 
 
 def test_the_console_script_ends_with_the_code(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from controllers.app.entry import Context, Controller, ControllerEntry, enabled
 from controllers.app.gates import GATES
 from controllers.app.gomanager import GO_FLAGS
 from controllers.app.ignored import IGNORED, Ignored
-from controllers.app.options import SECTIONS, ManagerOptions, Options, split_address
+from controllers.app.options import SECTIONS, LeaderElectionOptions, ManagerOptions, Options, split_address
 from controllers.app.route import RouteSwitches
 from controllers.app.unsupported import unsupported_flags
 from controllers.cloudcalls import CloudCallOptions
@@ -71,7 +71,9 @@ def test_no_two_rows_have_the_same_name_or_shorthand() -> None:
 
 def test_defaults() -> None:
     found = options()
-    assert found.manager == ManagerOptions(cloud_provider="fake", leader_elect=False)
+    assert found.manager == ManagerOptions(
+        cloud_provider="fake", leader_election=LeaderElectionOptions(leader_elect=False)
+    )
     assert found.of(CloudNodeOptions) == CloudNodeOptions()
     assert found.manager.cluster_name == "kubernetes"
     assert found.manager.kube_api_qps == 0
@@ -91,6 +93,7 @@ def test_every_flag_reaches_its_field() -> None:
         "--cloud-api-concurrency=7",
         "--cloud-api-qps=3",
         "--cloud-api-burst=9",
+        "--shutdown-drain-timeout=45s",
         "--health-bind-address=[::1]:0",
         "--kubeconfig=/k",
         "--master=https://10.0.0.1:6443",
@@ -110,7 +113,8 @@ def test_every_flag_reaches_its_field() -> None:
         use_service_account_credentials=True,
         kube_api_qps=50.5,
         kube_api_burst=100,
-        leader_elect=False,
+        leader_election=LeaderElectionOptions(leader_elect=False),
+        shutdown_drain_timeout=45.0,
         health_bind_address="[::1]:0",
         kubeconfig="/k",
         master="https://10.0.0.1:6443",
@@ -232,15 +236,45 @@ def test_every_gate_has_a_meaning_and_none_is_fixed_to_what_is_not_done() -> Non
         assert gate.done is None or gate.fixed is None, name
 
 
-def test_leader_election_must_be_turned_off_until_it_exists() -> None:
-    for argv in (["--cloud-provider=x"], ["--cloud-provider=x", "--leader-elect"]):
-        [problem] = read(*argv).problems
-        assert problem.startswith("--leader-elect: leader election does not exist in this version")
-        assert "--leader-elect=false" in problem
+def test_the_election_is_on_and_its_flags_reach_it() -> None:
+    assert LeaderElectionOptions().leader_elect
+    found = parse(
+        [
+            "--cloud-provider=fake",
+            "--leader-elect-lease-duration=1m",
+            "--leader-elect-renew-deadline=40s",
+            "--leader-elect-retry-period=5s",
+            "--leader-elect-resource-lock=leases",
+            "--leader-elect-resource-name=blue",
+            "--leader-elect-resource-namespace=clouds",
+        ],
+        CATALOG,
+    )
+    assert found.options is not None
+    settings = found.options.manager.leader_election.settings()
+    assert (settings.lease, settings.lease_duration) == ("clouds/blue", 60.0)
+    assert (settings.renew_deadline, settings.retry_period) == (40.0, 5.0)
+    assert settings.identity != found.options.manager.leader_election.settings().identity
+
+
+@pytest.mark.row("M4")
+def test_durations_of_the_election_are_checked_together_and_only_where_there_is_one() -> None:
+    flags = {"lease-duration": "10s", "renew-deadline": "10s", "retry-period": "9s"}
+    durations = [f"--leader-elect-{name}={value}" for name, value in flags.items()]
+    assert read("--cloud-provider=fake", *durations).problems == (
+        "--leader-elect-lease-duration=10s: must be greater than the renew deadline",
+        "--leader-elect-renew-deadline=10s: must be greater than the retry period times 1.2",
+    )
+    assert read(*GOOD, *durations).problems == ()
+    zero = [flag.partition("=")[0] + "=0s" for flag in durations]
+    assert len(read("--cloud-provider=fake", *zero).problems) == 3
+    assert read(*GOOD, "--leader-elect-resource-lock=endpoints").problems == (
+        "--leader-elect-resource-lock=endpoints: must be leases",
+    )
 
 
 def test_the_provider_must_be_named_unless_the_program_has_a_default() -> None:
-    [problem] = read("--leader-elect=false").problems
+    [problem] = read().problems
     assert problem.startswith("--cloud-provider: must be given")
     own = parse(["--leader-elect=false"], CATALOG, default_provider="acme")
     assert own.options is not None
@@ -256,6 +290,7 @@ def test_all_problems_of_all_flags_come_at_once() -> None:
         "--leader-migration-config=x",
         "--controllers=nope,-service,service",
         "--kube-api-burst=5",
+        "--leader-elect-lease-duration=5s",
         "stray",
         "--no-such-flag",
     )
@@ -270,7 +305,7 @@ def test_all_problems_of_all_flags_come_at_once() -> None:
         "--no-such-flag",
         "stray",
         "--cloud-provider: must be given",
-        "--leader-elect",
+        "--leader-elect-lease-duration=5s: must be greater than the renew deadline",
     ):
         assert part in text
     assert outcome.options is None
@@ -361,7 +396,8 @@ def test_options_cannot_be_changed_after_they_are_built() -> None:
     for kind in kinds:
         with pytest.raises(attrs.exceptions.FrozenInstanceError):
             setattr(kind(), attrs.fields(kind)[0].name, None)
-    assert len(list(flags_of(ManagerOptions))) == len(attrs.fields(ManagerOptions))
+    nested = len(attrs.fields(LeaderElectionOptions)) - 1
+    assert len(list(flags_of(ManagerOptions))) == len(attrs.fields(ManagerOptions)) + nested
 
 
 def test_help_and_version_are_seen_beside_any_mistake() -> None:

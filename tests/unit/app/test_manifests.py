@@ -55,7 +55,7 @@ MANIFESTS = {
 }
 
 ARRIVING = (
-    *("--leader-elect", "--enable-leader-migration", "--use-service-account-credentials"),
+    *("--enable-leader-migration", "--use-service-account-credentials"),
     *("--bind-address", "--secure-port", "--tls-min-version", "--profiling"),
     *("--client-ca-file", "--authentication-", "--authorization-"),
 )

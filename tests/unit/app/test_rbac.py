@@ -12,11 +12,14 @@ import yaml
 from controllers.app.accounts import asked_rights
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry, Rule
+from controllers.app.options import LeaderElectionOptions
+from controllers.app.permissions import common_rules
 from controllers.app.rbac import COMMON_RULES, Grant, chart_permissions, grants, main, manifest
 from tests.support.rights import RBAC
 
-MANAGERS = {rule.resource for rule in COMMON_RULES}
-"""What the manager itself asks for, whichever controllers run."""
+ALONE = common_rules(LeaderElectionOptions(leader_elect=False))
+MANAGERS = {rule.resource for rule in ALONE}
+"""What the manager itself asks for without leader election, whichever controllers run."""
 
 
 def entry(name: str, *rules: Rule) -> ControllerEntry:
@@ -27,8 +30,8 @@ def rule(resource: str, *verbs: str, **fields: Any) -> Rule:
     return Rule(resource=resource, verbs=verbs, consequence="something does not work", **fields)
 
 
-def role(entries: list[ControllerEntry], kind: str) -> dict[str, Any]:
-    [found] = [one for one in yaml.safe_load_all(manifest(entries)) if one["kind"] == kind]
+def role(entries: list[ControllerEntry], kind: str, common: tuple[Rule, ...] = COMMON_RULES) -> dict[str, Any]:
+    [found] = [one for one in yaml.safe_load_all(manifest(entries, None, common)) if one["kind"] == kind]
     assert isinstance(found, dict)
     return found
 
@@ -52,7 +55,7 @@ def test_every_verb_of_the_manifest_is_one_that_a_controller_asks_for() -> None:
 
 @pytest.mark.row("X6")
 def test_controllers_that_are_left_out_get_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--controllers=cloud-node"]) == 0
+    assert main(["--controllers=cloud-node", "--leader-elect=false"]) == 0
     documents = list(yaml.safe_load_all(capsys.readouterr().out))
     rules = {(one["resources"][0]): one["verbs"] for document in documents for one in document.get("rules", ())}
     assert set(rules) == {"nodes", "nodes/status", "events"} | MANAGERS
@@ -64,6 +67,24 @@ def test_controllers_that_are_left_out_get_nothing(capsys: pytest.CaptureFixture
     binding = bindings[0]
     assert binding["roleRef"]["kind"] == "Role"
     assert binding["subjects"][0]["namespace"] == "kube-system"
+
+
+@pytest.mark.row("X6")
+def test_the_lease_is_granted_by_its_name_in_its_namespace_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--leader-elect-resource-name=blue", "--leader-elect-resource-namespace=clouds"]
+    assert main(["--controllers=cloud-node", *flags]) == 0
+    roles = {
+        one["metadata"]["namespace"]: one["rules"]
+        for one in yaml.safe_load_all(capsys.readouterr().out)
+        if one["kind"] == "Role"
+    }
+    group = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
+    assert roles["clouds"] == [
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+        group | {"verbs": ["create"]},
+        group | {"resourceNames": ["blue"], "verbs": ["get", "watch", "update"]},
+    ]
+    assert not [rule for name in roles.keys() - {"clouds"} for rule in roles[name] if rule["resources"] == ["leases"]]
 
 
 def test_an_unknown_controller_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,7 +99,7 @@ def test_objects_known_by_name_are_granted_by_name_but_their_creation() -> None:
     lease = rule(
         "leases", "create", "get", "update", group="coordination.k8s.io", namespace="kube-system", names=("ccm", "node")
     )
-    found = role([entry("leader", lease)], "Role")
+    found = role([entry("leader", lease)], "Role", ALONE)
     assert found["metadata"]["namespace"] == "kube-system"
     group = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     assert [one for one in found["rules"] if one["resources"] == ["leases"]] == [
@@ -93,7 +114,8 @@ def test_what_a_wider_rule_covers_is_not_said_twice() -> None:
         [
             entry("a", rule("events", "create", "patch", namespace="default"), rule("nodes", "get", names=("n1",))),
             entry("b", rule("events", "create"), rule("nodes", "get", "list")),
-        ]
+        ],
+        ALONE,
     )
     own = [one for one in found if one.resource not in MANAGERS]
     everywhere = Grant(namespace="", group="", resource="events", names=(), verbs=("create",), needed_by=("a", "b"))
@@ -190,4 +212,8 @@ def test_a_verb_that_a_wider_rule_covers_is_marked_with_who_brings_that_rule() -
     assert events == {
         "": [{"verb": "create", "neededBy": ["b"]}],
         "default": [{"verb": "create", "neededBy": ["a"], "unless": ["b"]}],
+        "kube-system": [
+            {"verb": "create", "neededBy": ["the manager"], "unless": ["b"]},
+            {"verb": "patch", "neededBy": ["the manager"]},
+        ],
     }

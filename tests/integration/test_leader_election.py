@@ -1,0 +1,198 @@
+"""Two managers as processes of their own, on one Lease: who leads, who takes over and when, who writes nothing more."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.envtest.server import RealAPIServer
+from tests.integration.conftest import Cluster
+from tests.support.api import LEASE, NODES
+from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.process import Process, Start
+from tests.support.proxy import ChaosProxy
+from tests.support.waiting import eventually
+
+LEASE_SECONDS, RETRY = 4.0, 0.5
+SHORT = (
+    f"--leader-elect-lease-duration={LEASE_SECONDS:g}s",
+    "--leader-elect-renew-deadline=2500ms",
+    f"--leader-elect-retry-period={RETRY}s",
+)
+
+
+class Managers:
+    """Starts managers over one cloud, and asks the API server about them."""
+
+    def __init__(self, api: Cluster, start: Start, folder: Path) -> None:
+        self.api = api
+        self._start = start
+        self._config = folder / "cloud.json"
+        cloud = {
+            "on_demand": {"types": ["m-2"], "zones": ["z-1"], "region": "r-1"},
+            "state": str(folder / "cloud.sqlite"),
+        }
+        self._config.write_text(json.dumps(cloud))
+
+    def __call__(self, *flags: str, kubeconfig: Path | None = None) -> Process:
+        return self._start(
+            f"--kubeconfig={kubeconfig or self.api.kubeconfig}",
+            f"--cloud-config={self._config}",
+            "--health-bind-address=127.0.0.1:0",
+            "--secure-port=0",
+            *SHORT,
+            *flags,
+        )
+
+    def leader(self, *flags: str, kubeconfig: Path | None = None) -> Process:
+        """A manager that leads and has written something."""
+        process = self(*flags, kubeconfig=kubeconfig)
+        eventually(lambda: "running: " in process.log, 40, lambda: process.log)
+        self.add_node("first")
+        eventually(lambda: self.is_initialised("first"), 20, lambda: process.log)
+        return process
+
+    def standby(self, kubeconfig: Path | None = None) -> Process:
+        """A manager that is ready to take over."""
+        process = self(kubeconfig=kubeconfig)
+        eventually(lambda: "this process stands by" in process.log, 40, lambda: process.log)
+        eventually(lambda: process.ask("/readyz")[0] == 200, 20, lambda: process.ask("/readyz?verbose"))
+        return process
+
+    def add_node(self, name: str) -> None:
+        self.api.create(NODES, small_node(name))
+
+    def is_initialised(self, name: str) -> bool:
+        taints = self.api.get(f"{NODES}/{name}")["spec"].get("taints", ())
+        return UNINITIALIZED["key"] not in [taint["key"] for taint in taints]
+
+    def spec(self) -> dict[str, Any]:
+        spec: dict[str, Any] = self.api.get(LEASE)["spec"]
+        return spec
+
+
+@pytest.fixture
+def managers(api: Cluster, start: Start, tmp_path: Path) -> Managers:
+    return Managers(api, start, tmp_path)
+
+
+@pytest.mark.row("M1")
+def test_a_stopped_leader_drains_and_the_other_writes_within_two_seconds(managers: Managers) -> None:
+    leader = managers.leader()
+    identity = managers.spec()["holderIdentity"]
+    standby = managers.standby()
+    assert "[+]manager ok: standing by" in standby.ask("/readyz?verbose")[1]
+    assert "[+]leaderElection ok" in standby.ask("/healthz?verbose")[1]
+    assert standby.metric("leader_election_master_status", name="cloud-controller-manager") == 0
+    assert leader.metric("leader_election_master_status", name="cloud-controller-manager") == 1
+    listed = standby.metric("informer_relists_total")
+    standby.signal(signal.SIGUSR1)
+    eventually(lambda: f"send the signal to the leader, {identity}" in standby.log)
+
+    leader.signal(signal.SIGTERM)
+    assert leader.ended() == 0
+    managers.add_node("second")
+    eventually(lambda: managers.is_initialised("second"), 2.0, lambda: (leader.log, standby.log))
+    assert "nothing left behind" in leader.log
+    assert "released the lease kube-system/cloud-controller-manager" in leader.log
+    spec = managers.spec()
+    assert spec["holderIdentity"] not in ("", identity)
+    assert spec["leaseTransitions"] == 1
+    assert standby.metric("informer_relists_total") == listed  # a takeover lists nothing
+    assert standby.metric("leader_election_master_status", name="cloud-controller-manager") == 1
+
+    def told() -> list[tuple[str, str, str]]:
+        return sorted(
+            (event["reason"], event["source"]["component"], event["message"])
+            for event in managers.api.events_of("cloud-controller-manager")
+        )
+
+    component = "cloud-controller-manager"
+    eventually(
+        lambda: (
+            told()
+            == sorted(
+                [
+                    ("LeaderElection", component, f"{identity} became leader"),
+                    ("LeaderElection", component, f"{identity} stopped leading"),
+                    ("LeaderElection", component, f"{spec['holderIdentity']} became leader"),
+                ]
+            )
+        ),
+        message=told,
+    )
+    standby.signal(signal.SIGTERM)
+    assert standby.ended() == 0
+    assert managers.spec()["holderIdentity"] == ""
+
+
+@pytest.mark.row("M2")
+def test_a_killed_leader_is_replaced_after_its_lease(managers: Managers) -> None:
+    leader = managers.leader()
+    standby = managers.standby()
+    leader.signal(signal.SIGKILL)
+    began = time.monotonic()
+    assert leader.ended() == -signal.SIGKILL
+    managers.add_node("second")
+    eventually(lambda: managers.is_initialised("second"), 20, lambda: standby.log)
+    assert LEASE_SECONDS - 2 * RETRY < time.monotonic() - began < LEASE_SECONDS + 2 * RETRY
+    assert managers.spec()["leaseTransitions"] == 1
+
+
+@pytest.mark.row("M2")
+def test_a_leader_that_stood_still_for_longer_than_its_lease_writes_nothing_more(managers: Managers) -> None:
+    """Nobody else is there, so whatever is written is its own."""
+    leader = managers.leader()
+    leader.signal(signal.SIGSTOP)
+    managers.add_node("second")
+    renewed = managers.spec()["renewTime"]
+    time.sleep(LEASE_SECONDS)  # real time: a process stands still
+    before = managers.api.get(f"{NODES}/second")
+    leader.signal(signal.SIGCONT)
+    assert leader.ended() == 1
+    assert "leaderelection lost: the lease kube-system/cloud-controller-manager was not renewed for" in leader.log
+    assert "ended without draining" in leader.log
+    assert managers.api.get(f"{NODES}/second") == before
+    assert managers.spec()["renewTime"] == renewed
+    assert not managers.is_initialised("second")
+
+
+@pytest.mark.row("M2")
+def test_a_leader_that_loses_the_server_ends_and_another_goes_on(managers: Managers, tmp_path: Path) -> None:
+    api = managers.api
+    token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
+    with ChaosProxy(api.url, api.ca_file) as proxy:
+        cut_off = managers.leader(kubeconfig=proxy.write_kubeconfig(tmp_path / "through-proxy", token))
+        proxy.go_away()
+        time.sleep(1.0)
+        proxy.come_back()
+        managers.add_node("second")
+        eventually(lambda: managers.is_initialised("second"), 20, lambda: cut_off.log)
+        assert "is renewed again" in cut_off.log or managers.spec()["leaseTransitions"] == 0
+        standby = managers.standby()
+        proxy.go_away()
+        assert cut_off.ended() == 1
+        assert "leaderelection lost: " in cut_off.log
+        managers.add_node("third")
+        eventually(lambda: managers.is_initialised("third"), 20, lambda: standby.log)
+        assert managers.spec()["leaseTransitions"] == 1
+
+
+def test_with_the_rules_of_the_go_manager_it_polls_and_names_what_is_missing(
+    managers: Managers, tmp_path: Path
+) -> None:
+    with managers.api.lacking("watch", "leases", tmp_path / "no-watch") as identity:
+        leader = managers.leader(kubeconfig=identity.kubeconfig)
+        standby = managers.standby(kubeconfig=identity.kubeconfig)
+        eventually(lambda: "missing permission: watch on leases" in standby.log)
+        leader.signal(signal.SIGTERM)
+        assert leader.ended() == 0
+        managers.add_node("second")
+        eventually(lambda: managers.is_initialised("second"), 2.2 * RETRY + 2.0, lambda: standby.log)
+        assert standby.ask("/healthz?verbose")[0] == 200
+        assert standby.log.count("missing permission") == 1
