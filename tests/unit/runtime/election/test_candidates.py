@@ -69,10 +69,12 @@ def test_a_broken_watch_is_opened_again_and_the_lease_looked_at_meanwhile(
     server.requests.clear()
     server.break_watches()
     eventually(lambda: [method for method, _ in server.requests] == ["GET"])
-    for _ in range(3):  # the watch waits, and so does the next look
-        clock.wait_for_timeout(3.2)
-        clock.advance(3.2)
-        eventually(server.watchers)
+
+    def reopened() -> int:
+        clock.advance(0.1)
+        return server.watchers()
+
+    eventually(reopened)
     server.put({"holderIdentity": ""})
     eventually(standby.leads)
 
