@@ -21,7 +21,8 @@ CLUSTER_CIDR = "10.244.0.0/16"
 ZONES = ("north-1a", "north-1b", "north-1c")
 LATENCY = (0.25, 0.75)
 """Seconds that the fake cloud takes for a call: the least and the most."""
-_SLOW = ("instances_metadata", "instance_metadata", "ensure_load_balancer", "update_load_balancer", "create_route")
+_SLOW = ("instance*_metadata", "ensure_load_balancer*", "update_load_balancer", "create_route")
+"""The calls that take so long."""
 _STRATEGIC = "application/strategic-merge-patch+json"
 
 
@@ -114,16 +115,7 @@ def story_cloud(machines: Sequence[str], stumble: str) -> dict[str, Any]:
     """A cloud with these machines; the first call about `stumble` fails."""
     return {
         "state": "cloud.sqlite",
-        "instances": [
-            {
-                "name": name,
-                "type": "standard-4" if name.startswith("cp-") else "standard-8",
-                "zone": ZONES[number % len(ZONES)],
-                "region": "north-1",
-                "addresses": {"InternalIP": f"10.0.16.{number + 2}"},
-            }
-            for number, name in enumerate(machines)
-        ],
+        "instances": [{"name": name, **machine(name, number)} for number, name in enumerate(machines)],
         "latency": _latency(),
         "faults": [
             {
@@ -134,6 +126,16 @@ def story_cloud(machines: Sequence[str], stumble: str) -> dict[str, Any]:
                 "message": "the cloud's database is busy, try later",
             }
         ],
+    }
+
+
+def machine(name: str, number: int) -> dict[str, Any]:
+    """What the story's cloud says about one of its machines; each has another number."""
+    return {
+        "type": "standard-4" if name.startswith("cp-") else "standard-8",
+        "zone": ZONES[number % len(ZONES)],
+        "region": "north-1",
+        "addresses": {"InternalIP": f"10.0.16.{number + 2}"},
     }
 
 

@@ -27,7 +27,7 @@ _ROLES = {
     Role.STARTING: ("…", "dim"),
     Role.STANDBY: ("○", "cyan"),
     Role.LEADER: ("●", "bold green"),
-    Role.ALONE: ("●", "bold green"),
+    Role.DRAINING: ("◐", "yellow"),
     Role.KILLED: ("✗", "bold red"),
     Role.ENDED: ("✓", "dim"),
 }
@@ -211,7 +211,8 @@ class LiveView:
         for row in self._scene.services:
             style = "dim strike" if row.deleted else "bold"
             balancer = Text("none", style="dim") if row.targets is None else Text(f"{row.targets} targets")
-            table.add_row(Text(row.name, style=style), Text(row.address or "·"), balancer)
+            address = Text("✗ deleted", style="red") if row.deleted else Text(row.address or "·")
+            table.add_row(Text(row.name, style=style), address, balancer)
         return [table]
 
     def _last_lines(self) -> list[RenderableType]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -25,6 +24,7 @@ from livedemo.scene import Figures
 
 ROOT = Path(__file__).resolve().parents[2]
 _SERVING = re.compile(r"serving health and metrics on (http://\S+)")
+_IDENTITY = re.compile(r"attempting to acquire leader lease \S+ as (\S+?)\.\.\.")
 
 
 @attrs.frozen
@@ -42,7 +42,10 @@ class ManagerProcess:
         self.name = name
         self.command = ["python -m controllers.app", *flags]
         self.told_to_end = False
-        """Whether the demo has ended it, or asked it to end."""
+        """Whether the demo has killed it, or asked it to end."""
+        self.was_killed = False
+        self.identity = ""
+        """Its name in the Lease, once it has logged it."""
         self._flags = list(flags)
         self._process: subprocess.Popen[str] | None = None
         self._lines: deque[LogLine] = deque(maxlen=500)
@@ -66,7 +69,7 @@ class ManagerProcess:
 
     def kill(self) -> None:
         """SIGKILL: it ends in the middle of whatever it does."""
-        self.told_to_end = True
+        self.told_to_end = self.was_killed = True
         if self._process is not None:
             self._process.kill()
 
@@ -101,11 +104,6 @@ class ManagerProcess:
     def exit_code(self) -> int | None:
         """None while it runs."""
         return self._process.poll() if self._process else None
-
-    @property
-    def was_killed(self) -> bool:
-        """Whether SIGKILL ended it."""
-        return self.exit_code == -signal.SIGKILL
 
     def lines(self, count: int = 500) -> list[LogLine]:
         """The last lines of its log."""
@@ -162,4 +160,7 @@ class ManagerProcess:
             serving = _SERVING.search(found.text)
             if serving:
                 self._url = serving[1]
+            identity = _IDENTITY.search(found.text)
+            if identity:
+                self.identity = identity[1]
             self._lines.append(found)

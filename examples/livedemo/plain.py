@@ -50,12 +50,12 @@ class PlainView:
     def show(self, scene: Scene) -> None:
         """See `view.View`."""
         self._now = scene.elapsed
-        for key, text in (*_managers(scene), *_nodes(scene), *_services(scene), *_events(scene)):
-            if key not in self._told:
-                self._told.add(key)
-                self._line(text)
+        for key, text in (*_managers(scene), *_events(scene), *_nodes(scene)):
+            self._tell(key, text)
         for service in scene.services:
             self._count_targets(service)
+        for key, text in _services(scene):
+            self._tell(key, text)
 
     def close(self) -> None:
         """See `view.View`."""
@@ -63,6 +63,11 @@ class PlainView:
     def block(self, title: str, lines: Sequence[str]) -> None:
         """See `view.View`."""
         print("\n".join(["", title, *lines]), flush=True)
+
+    def _tell(self, key: Hashable, text: str) -> None:
+        if key not in self._told:
+            self._told.add(key)
+            self._line(text)
 
     def _count_targets(self, service: ServiceRow) -> None:
         before = self._counted.get(service.name)
@@ -122,8 +127,8 @@ def _role(row: ManagerRow) -> str:
             return "is on standby"
         case Role.LEADER:
             return "is the leader"
-        case Role.ALONE:
-            return "is ready"
+        case Role.DRAINING:
+            return "finishes its work"
         case Role.KILLED:
             return "was killed"
         case Role.ENDED:

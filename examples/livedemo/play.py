@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from livedemo.nodes import times
 from livedemo.scene import Scene
-from livedemo.script import Check, Failed, Player
+from livedemo.script import Failed, Player
 from livedemo.stage import StoryStage
-from livedemo.story import MACHINES, STUMBLE, Story
+from livedemo.story import LATE, MACHINES, STUMBLE, Story
 from livedemo.view import choose
 
 READING_SECONDS = 1.5
@@ -29,32 +29,43 @@ def play(directory: Path) -> None:
     """Tell the story; files go to `directory`. Raises Failed or KeyboardInterrupt."""
     with StoryStage(directory, MACHINES, STUMBLE) as stage:
         story = Story(stage)
-        manager = stage.add_manager("manager A")
-        print("The cloud-controller-manager, with an embedded API server as the cluster and a fake cloud:")
-        print("  " + " \\\n      ".join(manager.command) + "\n", flush=True)
-        manager.start()
-        view = choose("The manager starts", [act.title for act in story.acts])
+        managers = [stage.add_manager("manager A"), stage.add_manager("manager B")]
+        print("Two replicas of the cloud-controller-manager, an embedded API server as the cluster, a fake cloud:")
+        print("  " + " \\\n      ".join(managers[0].command) + "\n", flush=True)
+        for manager in managers:
+            manager.start()
+        view = choose("Two managers start, and one becomes the leader", [act.title for act in story.acts])
         try:
-            stage.wait_ready(view, manager)
+            stage.wait_for_leader(view)
             player = Player(stage, view, READING_SECONDS if sys.stdout.isatty() else 0.0)
-            checks = [(act.title, player.perform(act)) for act in story.acts]
+            checks = sum(len(player.perform(act)) for act in story.acts)
             scene = stage.look()
-            code, took = manager.stop()
-            if code != 0:
-                raise Failed(f"{manager.name} ended with exit code {code} after SIGTERM{manager.last_words()}")
+            took = _stop(stage)
             view.show(stage.look())
         finally:
             view.close()
-        view.block("In figures", [f"  {line}" for line in _figures(scene, checks, took)])
+        lines = [f"{checks} checks in {len(story.acts)} acts came true, in {scene.elapsed:.0f} s", *_figures(scene)]
+        lines += [f"a new leader {check.took:.1f} s after {signal}" for signal, check in story.takeovers.items()]
+        lines.append(f"the last manager ended with exit code 0, {took:.1f} s after SIGTERM")
+        view.block("In figures", [f"  {line}" for line in lines])
         view.block("Where to go next", [f"  {line}" for line in NEXT])
 
 
-def _figures(scene: Scene, acts: Sequence[tuple[str, Sequence[Check]]], took: float) -> list[str]:
-    spent = times(scene.nodes)
-    lines = [f"{sum(len(checks) for _, checks in acts)} checks in {len(acts)} acts held, in {scene.elapsed:.0f} s"]
-    if spent is not None:
-        lines.append(f"nodes initialised: median {spent[0]:.2f} s, longest {spent[1]:.2f} s")
-    figures = scene.figures
-    lines.append(f"{figures.cloud_calls} cloud calls, {figures.writes} writes, {figures.events} Event writes")
-    lines.append(f"the manager drained and ended with 0, {took:.1f} s after SIGTERM")
-    return lines
+def _stop(stage: StoryStage) -> float:
+    """Stop the managers that still run; returns the seconds that the slowest took. Raises Failed."""
+    longest = 0.0
+    for manager in stage.managers:
+        if manager.exit_code is None:
+            code, took = manager.stop()
+            longest = max(longest, took)
+            if code != 0:
+                raise Failed(f"{manager.name} ended with exit code {code} after SIGTERM{manager.last_words()}")
+    return longest
+
+
+def _figures(scene: Scene) -> Iterator[str]:
+    spent, late = times(scene.nodes), scene.node(LATE)
+    if spent is not None and late is not None:
+        yield f"nodes initialised: median {spent[0]:.1f} s; {late.name}, while nobody led, {late.took or 0:.1f} s"
+    yield f"the cloud was changed by {', then '.join(scene.writers)}"
+    yield f"{scene.figures.cloud_calls} cloud calls, {scene.figures.writes} writes, {scene.figures.events} Event writes"

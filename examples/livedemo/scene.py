@@ -53,8 +53,8 @@ class Role(enum.Enum):
     STARTING = "starting"
     STANDBY = "standby"
     LEADER = "leader"
-    ALONE = "running"
-    """Without leader election."""
+    DRAINING = "draining"
+    """It was asked to end, and finishes its work."""
     KILLED = "killed"
     ENDED = "ended"
 
@@ -105,6 +105,8 @@ class Scene:
     """In the order in which they were written."""
     routes: Mapping[str, str] = attrs.field(factory=dict)
     """The cloud's route table: node by CIDR."""
+    writers: Sequence[str] = ()
+    """Who changed the cloud, in order; calls in a row by the same manager count as one."""
     figures: Figures = Figures()
     log: Sequence[tuple[str, str]] = ()
     """The last lines of the manager's log: level and text."""

@@ -7,6 +7,10 @@ cloud's console. Nothing here tells a manager anything: it sees its flags, the c
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from types import TracebackType
 
@@ -24,6 +28,9 @@ from livedemo.view import View
 START_PATIENCE = 20.0
 MONITOR_SECONDS = 2
 """--node-monitor-period: the time between the two answers that must say that a machine is gone."""
+
+LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS = 6, 4, 1
+"""Shorter than in production (15, 10, 2), so that nobody has to wait long for a new leader."""
 
 
 class StoryStage:
@@ -71,15 +78,26 @@ class StoryStage:
         self.managers.append(manager)
         return manager
 
-    def wait_ready(self, view: View, *managers: ManagerProcess) -> None:
-        """Until all of them are ready. Raises Failed."""
+    def wait_for_leader(self, view: View) -> None:
+        """Until every manager is ready and one of them leads. Raises Failed."""
         deadline = time.monotonic() + START_PATIENCE
-        while not all(manager.ready() for manager in managers):
+        while self.leader() is None or not all(manager.ready() for manager in self.managers):
             if time.monotonic() > deadline:
-                raise Failed(f"no manager was ready after {START_PATIENCE:g} s{self.excuse()}")
+                raise Failed(f"there was no leader after {START_PATIENCE:g} s{self.excuse()}")
             view.show(self.look())
             time.sleep(LOOK)
         view.show(self.look())
+
+    def leader(self) -> ManagerProcess | None:
+        """The manager that holds the Lease; None when nobody does that still runs."""
+        holder, _ = self._look_at_lease()
+        running = (manager for manager in self.managers if manager.exit_code is None)
+        return next((manager for manager in running if manager.identity and manager.identity == holder), None)
+
+    def standby(self) -> ManagerProcess | None:
+        """A manager that runs and does not lead."""
+        leader = self.leader()
+        return next((one for one in self.managers if one.exit_code is None and one is not leader), None)
 
     def _flags(self) -> list[str]:
         return [
@@ -87,7 +105,10 @@ class StoryStage:
             f"--cloud-config={self._config}",
             f"--kubeconfig={self.cluster.kubeconfig}",
             "--cluster-name=demo",
-            "--leader-elect=false",
+            "--leader-elect=true",
+            f"--leader-elect-lease-duration={LEASE_SECONDS}s",
+            f"--leader-elect-renew-deadline={RENEW_SECONDS}s",
+            f"--leader-elect-retry-period={RETRY_SECONDS}s",
             "--secure-port=0",
             "--allocate-node-cidrs",
             f"--cluster-cidr={CLUSTER_CIDR}",
@@ -103,26 +124,50 @@ class StoryStage:
         for manager in self.managers:
             if manager.exit_code is not None and not manager.told_to_end:
                 raise Failed(f"{manager.name} ended with exit code {manager.exit_code}{manager.last_words()}")
-        changes: dict[int, int] = {}
-        for call in self.cloud.calls.log(changes_only=True):
-            changes[call.caller.process] = changes.get(call.caller.process, 0) + 1
+        changes = Counter(call.caller.process for call in self.cloud.calls.log(changes_only=True))
         return Scene(
             elapsed=self._nodes.elapsed(),
             nodes=self._nodes.rows(),
             services=self._look_at_services(),
-            managers=[
-                ManagerRow(manager.name, manager.pid, _role(manager), changes.get(manager.pid, 0))
-                for manager in self.managers
-                if manager.pid
-            ],
+            managers=self._look_at_managers(changes),
             events=self._look_at_events(),
             routes={route.destination_cidr: route.target_node for route in self.cloud.console.routes()},
+            writers=self._look_at_writers(),
             figures=self._look_at_figures(),
         )
 
     def excuse(self) -> str:
         """The managers' last warnings."""
         return "".join(f"\n  {one.name}, last lines:{one.last_words()}" for one in self.managers if one.pid)
+
+    def _look_at_lease(self) -> tuple[str, float]:
+        """Who holds the Lease, and for how many seconds more if it is not renewed."""
+        try:
+            spec = self.cluster.server.get("leases", "cloud-controller-manager", "kube-system")["spec"]
+        except KeyError:
+            return "", 0.0
+        renewed = datetime.fromisoformat(spec["renewTime"]).timestamp()
+        return spec.get("holderIdentity") or "", renewed + spec["leaseDurationSeconds"] - time.time()
+
+    def _look_at_managers(self, changes: Mapping[int, int]) -> list[ManagerRow]:
+        holder, left = self._look_at_lease()
+        rows = []
+        for one in self.managers:
+            holds = bool(one.identity) and one.identity == holder
+            note = f"Lease ends in {left:.0f} s" if holds and one.was_killed and left > 0 else ""
+            if one.pid:
+                rows.append(ManagerRow(one.name, one.pid, _role(one, holds), changes.get(one.pid, 0), note))
+        return rows
+
+    def _look_at_writers(self) -> list[str]:
+        names = {manager.pid: manager.name for manager in self.managers}
+        moments = [
+            (moment, names[call.caller.process])
+            for call in self.cloud.calls.log(changes_only=True)
+            for moment in (call.sequence, call.finished)
+            if moment is not None and call.caller.process in names
+        ]
+        return [name for name, _ in groupby(name for _, name in sorted(moments))]
 
     def _look_at_services(self) -> list[ServiceRow]:
         targets = {one.service: len(one.backends) for one in self.cloud.console.load_balancers()}
@@ -166,9 +211,13 @@ class StoryStage:
         )
 
 
-def _role(manager: ManagerProcess) -> Role:
+def _role(manager: ManagerProcess, holds: bool) -> Role:
     if manager.was_killed:
         return Role.KILLED
     if manager.exit_code is not None:
         return Role.ENDED
-    return Role.ALONE if manager.ready() else Role.STARTING
+    if manager.told_to_end:
+        return Role.DRAINING
+    if holds:
+        return Role.LEADER
+    return Role.STANDBY if manager.ready() else Role.STARTING

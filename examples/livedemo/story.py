@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from livedemo import script
-from livedemo.scene import Scene
-from livedemo.script import Act, Check, Do, Pause, expect
-from livedemo.stage import MONITOR_SECONDS, StoryStage
+from livedemo.cluster import machine
+from livedemo.manager import ManagerProcess
+from livedemo.scene import Role, Scene
+from livedemo.script import Act, Check, Do, Failed, Pause, Settle, expect
+from livedemo.stage import LEASE_SECONDS, MONITOR_SECONDS, StoryStage
 
 MACHINES = ["cp-01", "worker-01", "worker-02", "worker-03", "worker-04", "worker-05"]
 LATE = "worker-06"
@@ -47,7 +49,21 @@ class Story:
                 "apart, that the machine is gone. Watch the Node, its route and its place in the load balancer go.",
                 self._a_machine_is_deleted,
             ),
+            Act(
+                "The leader is killed",
+                f"It cannot say goodbye, so its Lease lasts {LEASE_SECONDS} s more, and nobody works. Then the other "
+                "manager takes the Lease. Watch it do what has come up meanwhile, and leave alone what is in order.",
+                self._the_leader_is_killed,
+            ),
+            Act(
+                "The leader is stopped in order",
+                "It finishes its work and gives the Lease back, so that the next manager need not wait. "
+                "Watch that one delete a load balancer that another manager built.",
+                self._the_leader_is_stopped,
+            ),
         )
+        self.takeovers: dict[str, Check] = {}
+        """By the signal that the leader got: the check that another manager leads."""
 
     def _nodes_join(self) -> Iterator[script.Step]:
         everyone = set(MACHINES)
@@ -96,6 +112,70 @@ class Story:
             ),
         )
 
+    def _the_leader_is_killed(self) -> Iterator[script.Step]:
+        stage, (leader, other) = self._stage, self._leader_and_standby()
+        kept = _address(stage.look(), "web")
+        self.takeovers["kill -9"] = _leads(other.name)
+
+        def meanwhile() -> None:
+            stage.cloud.console.add_instance(LATE, **machine(LATE, len(MACHINES)))
+            stage.cluster.join(LATE)
+            stage.cluster.create_service("shop")
+
+        yield Do(f"kill -9 {leader.pid}   ({leader.name}, the leader)", leader.kill)
+        yield Do(f"while nobody leads: {LATE} joins, and Service shop is created", meanwhile)
+        yield expect(
+            self.takeovers["kill -9"],
+            Check(
+                f"{LATE} is initialised and has its route",
+                lambda scene: _initialised(scene, {LATE}) and _routed(scene, {LATE}),
+            ),
+            Check("Service shop has an address", lambda scene: _address(scene, "shop") != ""),
+            Check(
+                f"web keeps its address, and {LATE} becomes its target",
+                lambda scene: _address(scene, "web") == kept and _targets(scene, "web") == len(MACHINES),
+            ),
+        )
+
+    def _the_leader_is_stopped(self) -> Iterator[script.Step]:
+        stage, leader = self._stage, self._leader_and_standby(alone=True)[0]
+        third = stage.add_manager("manager C")
+        self.takeovers["SIGTERM"] = _leads(third.name)
+        yield Do("manager C starts in place of the one that was killed, as in a Deployment", third.start)
+        yield expect(Check("manager C stands by", lambda scene: _plays(scene, "manager C", Role.STANDBY)))
+        yield Settle()
+        yield Do(f"kill {leader.pid}   ({leader.name}, the leader)", leader.terminate)
+        yield expect(
+            self.takeovers["SIGTERM"],
+            Check(f"{leader.name} has ended with exit code 0", lambda _: leader.exit_code == 0),
+        )
+        yield Settle()
+        yield Do("kubectl delete service shop", lambda: stage.cluster.delete_service("shop"))
+        yield expect(
+            Check(
+                "its load balancer is deleted in the cloud, then the Service",
+                lambda scene: scene.service("shop") is None and _targets(scene, "shop") is None,
+            ),
+            Check(
+                "no two managers changed the cloud at the same time",
+                lambda scene: len(scene.writers) == len(set(scene.writers)) == len(stage.managers),
+            ),
+        )
+
+    def _leader_and_standby(self, alone: bool = False) -> tuple[ManagerProcess, ManagerProcess]:
+        leader, other = self._stage.leader(), self._stage.standby()
+        if leader is None or (other is None and not alone):
+            raise Failed(f"there is no leader with another manager on standby{self._stage.excuse()}")
+        return leader, other or leader
+
+
+def _leads(name: str) -> Check:
+    return Check(f"{name} is the leader", lambda scene: _plays(scene, name, Role.LEADER))
+
+
+def _plays(scene: Scene, name: str, role: Role) -> bool:
+    return any((row.name, row.role) == (name, role) for row in scene.managers)
+
 
 def _initialised(scene: Scene, names: set[str]) -> bool:
     return names <= {row.name for row in scene.nodes if row.ready is not None}
@@ -115,5 +195,4 @@ def _address(scene: Scene, name: str) -> str:
 
 
 def _targets(scene: Scene, name: str) -> int | None:
-    service = scene.service(name)
-    return service.targets if service else None
+    return next((row.targets for row in scene.services if row.name == name), None)
