@@ -20,8 +20,6 @@ from pathlib import Path
 import attrs
 from prometheus_client.parser import text_string_to_metric_families
 
-from livedemo.scene import Figures
-
 ROOT = Path(__file__).resolve().parents[2]
 _SERVING = re.compile(r"serving health and metrics on (http://\S+)")
 _IDENTITY = re.compile(r"attempting to acquire leader lease \S+ as (\S+?)\.\.\.")
@@ -33,6 +31,16 @@ class LogLine:
 
     level: str
     text: str
+
+
+@attrs.frozen
+class Figures:
+    """What the manager did so far, from its own metrics."""
+
+    cloud_calls: int = 0
+    writes: int = 0
+    """PATCH requests: nodes and their status."""
+    events: int = 0
 
 
 class ManagerProcess:
@@ -125,7 +133,6 @@ class ManagerProcess:
         if text is None:
             return None
         calls = writes = events = 0.0
-        memory = 0.0
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if sample.name == "cloudprovider_api_requests_total":
@@ -134,9 +141,7 @@ class ManagerProcess:
                     writes += sample.value if sample.labels.get("method") == "PATCH" else 0
                 elif sample.name == "event_recorder_writes_total":
                     events += sample.value
-                elif sample.name == "process_resident_memory_bytes":
-                    memory = sample.value / 1e6
-        return Figures(int(calls), int(writes), int(events), memory)
+        return Figures(int(calls), int(writes), int(events))
 
     def _get(self, path: str) -> str | None:
         if self._url is None:

@@ -67,5 +67,5 @@ def _figures(scene: Scene) -> Iterator[str]:
     spent, late = times(scene.nodes), scene.node(LATE)
     if spent is not None and late is not None:
         yield f"nodes initialised: median {spent[0]:.1f} s; {late.name}, while nobody led, {late.took or 0:.1f} s"
-    yield f"the cloud was changed by {', then '.join(scene.writers)}"
-    yield f"{scene.figures.cloud_calls} cloud calls, {scene.figures.writes} writes, {scene.figures.events} Event writes"
+    changes = sum(row.changes for row in scene.managers)
+    yield f"the cloud was changed {changes} times: by {', then '.join(scene.writers)}"

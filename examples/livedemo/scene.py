@@ -83,17 +83,6 @@ class EventRow:
 
 
 @attrs.frozen
-class Figures:
-    """What a manager counted so far, from its own metrics."""
-
-    cloud_calls: int = 0
-    writes: int = 0
-    """PATCH requests: nodes and their status."""
-    events: int = 0
-    memory_mb: float = 0.0
-
-
-@attrs.frozen
 class Scene:
     """All of it."""
 
@@ -107,7 +96,6 @@ class Scene:
     """The cloud's route table: node by CIDR."""
     writers: Sequence[str] = ()
     """Who changed the cloud, in order; calls in a row by the same manager count as one."""
-    figures: Figures = Figures()
     log: Sequence[tuple[str, str]] = ()
     """The last lines of the manager's log: level and text."""
 
@@ -118,10 +106,6 @@ class Scene:
     def service(self, name: str) -> ServiceRow | None:
         """A Service that is there, by name."""
         return next((row for row in self.services if row.name == name and not row.deleted), None)
-
-    def manager(self, name: str) -> ManagerRow | None:
-        """A manager by name."""
-        return next((row for row in self.managers if row.name == name), None)
 
     def told(self, about: str, reason: str) -> bool:
         """Whether there is such an Event."""

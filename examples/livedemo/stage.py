@@ -21,11 +21,11 @@ from controllers.runtime.metrics import Metrics
 from livedemo.cluster import CLUSTER_CIDR, Cluster, story_cloud, write_config
 from livedemo.manager import ManagerProcess
 from livedemo.nodes import NodeRows
-from livedemo.scene import EventRow, Figures, ManagerRow, Role, Scene, ServiceRow
+from livedemo.scene import EventRow, ManagerRow, Role, Scene, ServiceRow
 from livedemo.script import LOOK, Failed
 from livedemo.view import View
 
-START_PATIENCE = 20.0
+START_PATIENCE = 40.0
 MONITOR_SECONDS = 2
 """--node-monitor-period: the time between the two answers that must say that a machine is gone."""
 
@@ -37,7 +37,6 @@ class StoryStage:
     """A context manager: cluster and cloud live inside it, and no manager outlives it."""
 
     def __init__(self, directory: Path, machines: list[str], stumble: str) -> None:
-        self._directory = directory
         config = write_config(story_cloud(machines, stumble), directory / "cloud.json")
         settings = read_config(config.read_bytes(), str(config))
         self.cloud = FakeCloud(settings.model_copy(update={"state": str(directory / settings.state)}), caller="demo")
@@ -46,8 +45,6 @@ class StoryStage:
         self._config = config
         self._nodes = NodeRows()
         self._services: dict[str, ServiceRow] = {}
-        self._figures: dict[str, Figures] = {}
-        self._asked = 0.0
 
     def __enter__(self) -> StoryStage:
         self.cluster.__enter__()
@@ -133,7 +130,6 @@ class StoryStage:
             events=self._look_at_events(),
             routes={route.destination_cidr: route.target_node for route in self.cloud.console.routes()},
             writers=self._look_at_writers(),
-            figures=self._look_at_figures(),
         )
 
     def excuse(self) -> str:
@@ -195,20 +191,6 @@ class StoryStage:
             )
             for event in found
         ]
-
-    def _look_at_figures(self) -> Figures:
-        if self._nodes.elapsed() - self._asked > 0.5:
-            self._asked = self._nodes.elapsed()
-            for manager in self.managers:
-                if manager.exit_code is None and (found := manager.figures()) is not None:
-                    self._figures[manager.name] = found
-        known = self._figures.values()
-        return Figures(
-            cloud_calls=sum(one.cloud_calls for one in known),
-            writes=sum(one.writes for one in known),
-            events=sum(one.events for one in known),
-            memory_mb=max((one.memory_mb for one in known), default=0.0),
-        )
 
 
 def _role(manager: ManagerProcess, holds: bool) -> Role:

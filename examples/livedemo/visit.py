@@ -17,13 +17,13 @@ from controllers.runtime.cache import InformerFactory
 from controllers.runtime.metrics import Metrics
 from livedemo.cluster import any_node_cloud, write_config
 from livedemo.describe import describe
-from livedemo.manager import ManagerProcess
+from livedemo.manager import Figures, ManagerProcess
 from livedemo.nodes import NodeRows, times
-from livedemo.scene import Figures, NodeRow, Scene
+from livedemo.scene import NodeRow, Scene
 from livedemo.script import LOOK, Failed
 from livedemo.view import View, choose
 
-START_PATIENCE = 20.0
+START_PATIENCE = 40.0
 THINK_SECONDS = 5.0
 
 
@@ -48,8 +48,6 @@ class Visit:
                 "--logging-format=json",
             ],
         )
-        self._figures = Figures()
-        self._asked = 0.0
 
     def run(self) -> None:
         """Raises Failed, ApiError or KeyboardInterrupt."""
@@ -123,9 +121,6 @@ class Visit:
         code = self._manager.exit_code
         if code is not None:
             raise Failed(f"the manager ended with exit code {code}{self._manager.last_words()}")
-        if self._nodes.elapsed() - self._asked > 0.5:
-            self._asked = self._nodes.elapsed()
-            self._figures = self._manager.figures() or self._figures
         view.show(
             Scene(
                 elapsed=self._nodes.elapsed(),
@@ -139,7 +134,7 @@ class Visit:
         rows = [row for row in self._nodes.rows() if row.ready is not None]
         if rows:
             self._describe(clients, view, rows[-1])
-        figures = self._manager.figures() or self._figures
+        figures = self._manager.figures() or Figures()
         code, took = self._manager.stop()
         if code != 0:
             raise Failed(f"the manager ended with exit code {code} after SIGTERM{self._manager.last_words()}")

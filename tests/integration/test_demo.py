@@ -108,7 +108,7 @@ def test_the_story_comes_true_act_by_act(tmp_path: Path) -> None:
         f"OK {other} has ended with exit code 0",
         "OK its load balancer is deleted in the cloud, then the Service",
         "OK no two managers changed the cloud at the same time",
-        f"the cloud was changed by {killed[1]}, then {other}, then manager C",
+        f"times: by {killed[1]}, then {other}, then manager C",
     ):
         assert text in after
     assert "Where to go next" in out
