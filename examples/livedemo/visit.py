@@ -95,11 +95,11 @@ class Visit:
         """What is about to be written cannot be taken back, so a person gets a moment to think."""
         names = [row.name for row in self._nodes.rows()]
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        print(f"Nodes with the taint: {shown or 'none'}. They, and those that join meanwhile, get made-up addresses,")
+        print(f"Nodes with the taint: {shown or 'none'}.")
         print(
-            "labels and provider IDs from the fake cloud; a provider ID can never be changed. No other node is touched,"
+            "They, and those that join meanwhile, get made-up addresses, labels and provider IDs from the fake cloud."
         )
-        print("and no Service.")
+        print("A provider ID can never be changed. No other node and no Service is touched.\n", flush=True)
         if names and sys.stdin.isatty():
             print(f"Starting in {THINK_SECONDS:g} s; Ctrl-C leaves everything as it is.", flush=True)
             time.sleep(THINK_SECONDS)

@@ -160,7 +160,7 @@ def test_with_a_kubeconfig_only_the_tainted_nodes_of_that_cluster_are_touched(ap
         out, err = process.communicate(timeout=90)
     assert process.returncode == 0, out + err
     assert "3 nodes were initialised" in out
-    assert "a provider ID can never be changed" in out
+    assert "A provider ID can never be changed" in out
     assert out.index("mine-1") < out.index("python -m controllers.app")  # told before anything is written
     for number in range(3):
         assert api.get(f"{NODES}/mine-{number}")["spec"]["providerID"].startswith("fake://")
