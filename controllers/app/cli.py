@@ -79,7 +79,7 @@ def main(
     if outcome.version != "false":
         print(_version(outcome.version))
         return 0
-    problems = (*outcome.problems, *_provider_problems(outcome))
+    problems = (*outcome.problems, *_provider_problems(outcome), *_migration_problems(outcome))
     if problems or outcome.options is None:
         _list_problems(program, problems, sys.stderr)
         return BAD_FLAGS
@@ -207,6 +207,19 @@ def _provider_problems(outcome: Outcome) -> list[str]:
         get_cloud_provider(name)
     except RegistryError as error:
         return [f"--cloud-provider={name}: {error}"]
+    return []
+
+
+def _migration_problems(outcome: Outcome) -> list[str]:
+    """What is wrong with the file of --leader-migration-config."""
+    if not outcome.leader_migration_config:
+        return []
+    from controllers.app import migration
+
+    try:
+        migration.read(outcome.leader_migration_config)
+    except migration.MigrationProblems as error:
+        return [f"--leader-migration-config={outcome.leader_migration_config}: {line}" for line in error.problems]
     return []
 
 

@@ -17,7 +17,6 @@ from controllers.app.goflags import Parsed
 from controllers.app.ignored import IGNORED
 from controllers.app.options import SECTIONS, ManagerOptions, Options
 from controllers.app.serving.options import ServingOptions, pair_problem
-from controllers.app.unsupported import unsupported_flags
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.options import BOOL, VERSION, Flag, fill, flags_of, one_of, show_duration
 
@@ -35,6 +34,8 @@ class Outcome:
     """"true" or "raw" when the version was asked for, else "false"."""
     cloud_provider: str
     """The name asked for, also when there are problems."""
+    leader_migration_config: str | None
+    """The file to be read for leader migration, empty for the default; None without a migration."""
 
 
 def option_classes(catalog: Sequence[ControllerEntry], flags: Sequence[type[Any]] = ()) -> list[type[Any]]:
@@ -62,7 +63,7 @@ def table(
     kinds: list[type[Any]] = [ManagerOptions, *option_classes(catalog, flags)]
     for kind in kinds:
         for row in flags_of(kind):
-            if row.name in rows or row.name in fixed or row.name in {refused.name for refused in unsupported_flags()}:
+            if row.name in rows or row.name in fixed:
                 if rows.get(row.name) != row:
                     problems.append(f"{kind.__name__} declares --{row.name}, which is declared differently elsewhere")
                 continue
@@ -117,7 +118,7 @@ def parse(
 
     The other arguments are the program's, as `table` takes them, and raise as it says.
     """
-    parsed = goflags.parse([*table(catalog, default_provider, flags, defaults), *unsupported_flags()], argv)
+    parsed = goflags.parse(table(catalog, default_provider, flags, defaults), argv)
     values = parsed.values
     problems = (*parsed.problems, *_across(parsed, catalog))
     options: Options | None = None
@@ -131,6 +132,7 @@ def parse(
         help=values["help"],
         version=values["version"],
         cloud_provider=values["cloud-provider"],
+        leader_migration_config=values["leader-migration-config"] if values["enable-leader-migration"] else None,
     )
 
 
@@ -141,6 +143,10 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry]) -> list[str]:
     if not values["cloud-provider"] and "cloud-provider" not in ill:
         problems.append("--cloud-provider: must be given: the name of an installed provider")
     problems += _election_problems(values, ill)
+    if values["enable-leader-migration"] and not values["leader-elect"]:
+        problems.append("--enable-leader-migration: needs --leader-elect, or controllers would run twice")
+    if values["leader-migration-config"] and not values["enable-leader-migration"]:
+        problems.append("--leader-migration-config: has no effect without --enable-leader-migration")
     for rate, burst in (("kube-api-qps", "kube-api-burst"), ("cloud-api-qps", "cloud-api-burst")):
         if values[burst] and not values[rate] and rate not in ill:
             problems.append(f"--{burst}={values[burst]}: has no effect without --{rate}")

@@ -34,6 +34,7 @@ _FIXED: dict[str, Any] = {
         "MinResyncPeriod": "0s",
         "ClientConnection": {"acceptContentTypes": "application/json", "contentType": "application/json"},
         "Debugging": {"enableProfiling": False, "enableContentionProfiling": False},
+        "LeaderMigration": {"leaderName": "", "resourceLock": "", "controllerLeaders": None},
     },
     "KubeCloudShared": {"ExternalCloudVolumePlugin": "", "CIDRAllocatorType": "", "NodeSyncPeriod": "0s"},
     "Webhook": {"Webhooks": []},

@@ -54,7 +54,7 @@ class _Parser:
     def __init__(self, flags: Iterable[Flag[Any]]) -> None:
         self._flags = {flag.name: flag for flag in flags}
         self._short = {flag.shorthand: flag for flag in self._flags.values() if flag.shorthand}
-        self._values = {name: flag.default for name, flag in self._flags.items() if not flag.unsupported}
+        self._values = {name: flag.default for name, flag in self._flags.items()}
         self._given: dict[str, None] = {}  # in the order of argv
         self._failed: set[str] = set()
         self._problems: list[str] = []
@@ -131,8 +131,6 @@ class _Parser:
             shown = f"{written}={hide or display(raw)}"
         else:
             shown = f"{written}={hide or display(raw)}"
-        if flag.unsupported:
-            return self._fail(flag, f"{written}: {flag.unsupported}", used)
         try:
             value = flag.kind.parse(raw)
         except ValueError as error:

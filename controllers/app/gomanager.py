@@ -16,7 +16,6 @@ from controllers.app.config import table
 from controllers.app.entry import ControllerEntry
 from controllers.app.ignored import IGNORED
 from controllers.app.markdown import rows_of
-from controllers.app.unsupported import unsupported_flags
 
 _ABOUT = """# The Go manager's flags
 
@@ -124,13 +123,10 @@ def page(catalog: Sequence[ControllerEntry]) -> str:
     """The page, in Markdown. Pure."""
     ours = {row.name: row for row in table(catalog)}
     ignored = {row.flag.name: row.reason for row in IGNORED}
-    refused = {row.name: row.unsupported for row in unsupported_flags()}
     rows = []
     for name, default in GO_FLAGS.items():
         if name in ignored:
             here = f"without effect: {ignored[name]}"
-        elif name in refused:
-            here = f"refused: {refused[name]}"
         else:
             shown = ours[name].kind.show(ours[name].default)
             here = "works" if shown == default else f"works; the default is `{shown}`"

@@ -40,9 +40,11 @@ class Leadership:
         *,
         on_lost: Callable[[str], None],
         metrics: Metrics,
+        check: str = "leaderElection",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.settings = settings
+        self._check = check
         self._recorder = EventRecorder(
             clients.rest(IDENTITY, guarded=False), COMPONENT, clock=clock, metrics=metrics, writers=1
         )
@@ -84,9 +86,9 @@ class Leadership:
         ]
 
     def checks(self) -> list[Check]:
-        """The line `leaderElection` of /healthz, as Go's: a standby is well."""
+        """The line of /healthz, named `check`, as Go's: a standby is well."""
         problem = self._elector.problem()
-        return [Check("leaderElection", not problem, problem)]
+        return [Check(self._check, not problem, problem)]
 
     def _tell(self, what: str) -> None:
         lease = self.settings

@@ -20,6 +20,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import attrs
+
 from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.app.access import AccessCheck
 from controllers.app.accounts import asked_rights
@@ -29,8 +31,11 @@ from controllers.app.effective import configz, flagz
 from controllers.app.entry import Context, Controller, ControllerEntry, HoldsBack, Rule, enabled
 from controllers.app.groups import Groups, Part
 from controllers.app.leadership import Leadership
+from controllers.app.migration import LeaderMigration, MigrationProblems, Shares, share
+from controllers.app.migration import read as read_migration
+from controllers.app.moving import Moving
 from controllers.app.options import Options, split_address
-from controllers.app.permissions import election_rules
+from controllers.app.permissions import election_rules, migration_rules
 from controllers.app.serving import Health, HealthMetrics, Serving, ServingError, ServingOptions
 from controllers.app.startup import ManagerError, ProviderHost
 from controllers.cloudcalls import CloudCallOptions
@@ -46,6 +51,7 @@ T = TypeVar("T")
 PROGRAM = "cloud-controller-manager"
 _IDENTITY = "shared-informers"
 _LOOK = 1.0  # seconds between two looks at what ends the process
+_LOOK_MOVING = 0.25  # the same while controllers wait for the second lease of a leader migration
 _LISTEN = 0.05  # seconds between two looks whether this process leads
 _FRESH = 2.0  # seconds after which a candidate that knows of no leader does what a standby does
 _SLICE = 0.25  # seconds between two looks whether there is still a reason to wait for a thread
@@ -88,6 +94,8 @@ class Manager:
         self._holding: list[Callable[[], int]] = []
         self._leadership: Leadership | None = None
         self._lost = False
+        self._migration, self._shares = self._planned()
+        self._moving: Moving | None = None
         self._host: ProviderHost | None = None
         self.health = Health(clock, HealthMetrics(self.metrics).observe)
         self._running = self.metrics.gauge(
@@ -146,21 +154,60 @@ class Manager:
             clock=self._clock,
             drain=max(0.0, self._drain - _AFTER_DRAIN),
         )
-        attempts = [(entry, self._construct(entry, context)) for entry in self._entries]
+        for entry, component in self._shares.elsewhere:
+            log.info("%s is left to %s, as the leader migration says", entry.name, component)
+        own = [*self._shares.main, *self._shares.migrated]
+        attempts = [(entry, self._construct(entry, context)) for entry in own]
         built = [(entry, controller) for entry, controller in attempts if controller is not None]
         access.ask_about(self._rules([entry for entry, _ in built]))
         informers.start()
         informers.drop_unclaimed()
         if not self._synced(informers, ending):
             return False
+        moving = [one for one in built if one[0] in self._shares.migrated]
+        built = [one for one in built if one not in moving]
+        if not self._start_controllers(built, stop):
+            return False
+        names = ", ".join(entry.name for entry, _ in built) or "no controller"
+        log.info("running: %s, for cluster %s with provider %s", names, self._cluster, self._name)
+        self.health.ready()
+        if self._moving is not None and (second := self._moving.begin(moving)) is not None:
+            self.health.watch_notes(second.checks)
+        return True
+
+    def _planned(self) -> tuple[LeaderMigration | None, Shares]:
+        options = self._options.manager.leader_migration
+        try:
+            migration = read_migration(options.config) if options.enabled else None
+        except MigrationProblems as error:
+            raise ManagerError(f"--leader-migration-config={options.config}: {error}") from error
+        return migration, share(self._entries, migration)
+
+    def _start_controllers(self, built: Sequence[tuple[ControllerEntry, Controller]], stop: StopSignal) -> bool:
+        """False when it was time to stop before all had started."""
         for number, (entry, controller) in enumerate(built):
             if number and not self._paused(stop):
                 return False
             self._start_controller(entry, controller)
-        names = ", ".join(entry.name for entry, _ in built) or "no controller"
-        log.info("running: %s, for cluster %s with provider %s", names, self._cluster, self._name)
-        self.health.ready()
         return True
+
+    def _candidate(self, first: Leadership, lease: str) -> Leadership:
+        """For the second lease of a leader migration, under the same identity."""
+        return Leadership(
+            attrs.evolve(first.settings, name=lease),
+            self._clients,
+            on_lost=self._lose,
+            metrics=self.metrics,
+            check="leaderMigration",
+            clock=self._clock,
+        )
+
+    def _may_write(self, *_about: str) -> None:
+        """The guard of all clients and cloud calls. Raises LeaseLost."""
+        if self._leadership is not None:
+            self._leadership.fence.check()
+        if self._moving is not None:
+            self._moving.check()
 
     def _begin_election(self) -> None:
         options = self._options.manager.leader_election
@@ -169,10 +216,14 @@ class Manager:
         leadership = self._leadership = Leadership(
             options.settings(), self._clients, on_lost=self._lose, metrics=self.metrics, clock=self._clock
         )
-        self._clients.guard = leadership.fence.check
+        self._clients.guard = self._may_write
         self.health.watch_notes(leadership.checks)
         for part in leadership.start():
             self._groups.add("leader election", part)
+        if self._migration is not None:
+            lease = self._migration.lease
+            self._moving = Moving(lease, lambda: self._candidate(leadership, lease), self._clock)
+            self._groups.add("leader election", self._moving.part)
 
     def _elected(self, informers: InformerFactory, access: AccessCheck, ending: StopSignal) -> bool:
         """Wait until this process leads; False when it is time to end before that."""
@@ -268,6 +319,8 @@ class Manager:
 
     def _rules(self, entries: Sequence[ControllerEntry]) -> list[Rule]:
         own = election_rules(self._options.manager.leader_election)
+        if self._migration is not None and self._shares.migrated:
+            own = (*own, *migration_rules(self._options.manager.leader_election, self._migration.lease))
         if self._options.manager.use_service_account_credentials:
             return [*own, *asked_rights(entries)]
         return [*own, *(rule for entry in entries for rule in entry.rules)]
@@ -291,7 +344,7 @@ class Manager:
             allow_untagged_cloud=self._options.manager.allow_untagged_cloud,
             metrics=self.metrics,
             clock=self._clock,
-            guard=self._leadership.fence.check if self._leadership is not None else None,
+            guard=self._may_write if self._leadership is not None else None,
         )
         self._groups.add("cloud calls", Part("cloud calls", host.close, host.cancel))
         self._groups.add("provider", Part(f"provider {self._name}", lambda _seconds: True, host.ask_to_stop))
@@ -364,12 +417,16 @@ class Manager:
 
     def _watch(self, stop: StopSignal) -> None:
         """Return when `stop` is set or something is beyond help."""
-        while not stop.wait(_LOOK) and self._failure is None:
+        moving = self._moving
+        while not stop.wait(_LOOK_MOVING if moving and moving.waits else _LOOK) and self._failure is None:
+            if moving is not None and not self._start_controllers(moving.take(), stop):
+                return
             fatal = self.health.fatal()
             if fatal:
                 self._failed(ManagerError(f"{fatal}; only a restart frees them"), None)
-            if self._leadership is not None and self._leadership.lost:  # perhaps the elector itself hangs
-                self._lose(self._leadership.lost)
+            for one in (self._leadership, moving):
+                if one is not None and one.lost:  # perhaps the elector itself hangs
+                    self._lose(one.lost)
 
     def _stop(self) -> None:
         self.health.stopping()

@@ -159,6 +159,28 @@ class LeaderElectionOptions:
 
 
 @attrs.frozen(kw_only=True)
+class LeaderMigrationOptions:
+    """Whether controllers move between two managers, and which: `migration.py` reads the file."""
+
+    enabled: bool = option(
+        False,
+        BOOL,
+        "enable-leader-migration",
+        "generic",
+        "Run the controllers that move from kube-controller-manager, or between two managers, under a second lease "
+        "that both managers share.",
+    )
+    config: str = option(
+        "",
+        PATH,
+        "leader-migration-config",
+        "generic",
+        "File of kind LeaderMigrationConfiguration: the second lease's name, and who runs which controller. Empty: the "
+        "route, service and cloud-node-lifecycle controllers, under the lease cloud-provider-extraction-migration.",
+    )
+
+
+@attrs.frozen(kw_only=True)
 class ManagerOptions:
     """What the manager itself takes; durations in seconds. Raises ValueError naming the flag. See each field."""
 
@@ -219,6 +241,7 @@ class ManagerOptions:
         "kube-system, with permissions of its own.",
     )
     leader_election: LeaderElectionOptions = group(LeaderElectionOptions)
+    leader_migration: LeaderMigrationOptions = group(LeaderMigrationOptions)
     shutdown_drain_timeout: float = option(
         30.0,
         DURATION,

@@ -7,11 +7,13 @@ entries; who needs which of them with service accounts says `accounts.py`.
 
 from __future__ import annotations
 
+from attrs import evolve
+
 from controllers.app.entry import Rule
 from controllers.app.options import LeaderElectionOptions
 from controllers.app.serving.rights import SERVING_RULES
 
-__all__ = ["common_rules", "election_rules"]
+__all__ = ["common_rules", "election_rules", "migration_rules"]
 
 _CLUSTER_IDENTITY = Rule(
     resource="namespaces",
@@ -21,14 +23,26 @@ _CLUSTER_IDENTITY = Rule(
 )
 
 
-def common_rules(election: LeaderElectionOptions | None = None) -> tuple[Rule, ...]:
+def common_rules(election: LeaderElectionOptions | None = None, migration_lease: str = "") -> tuple[Rule, ...]:
     """What the manager itself uses. Without most of it it works, a little worse: so it is all granted by the manifest,
-    and who asks for it warns when it is missing; the check at the start looks for `election_rules` alone."""
+    and who asks for it warns when it is missing; the check at the start looks for `election_rules` and
+    `migration_rules` alone. `migration_lease` is the second lease of a leader migration, if there is one."""
     election = election or LeaderElectionOptions()
     rules = (_CLUSTER_IDENTITY, *SERVING_RULES, *election_rules(election))
     if not election.leader_elect:
         return rules
-    return (*rules, _lease(election, ("watch",), "a released lease is taken over a few seconds later"))
+    late = "a released lease is taken over a few seconds later"
+    rules = (*rules, _lease(election, ("watch",), late))
+    if not migration_lease:
+        return rules
+    second = evolve(election, resource_name=migration_lease)
+    return (*rules, *migration_rules(election, migration_lease), _lease(second, ("watch",), late))
+
+
+def migration_rules(election: LeaderElectionOptions, lease: str) -> tuple[Rule, ...]:
+    """What a leader migration cannot do without, beside the election's own."""
+    second = evolve(election, resource_name=lease)
+    return (_lease(second, ("get", "create", "update"), "the controllers that move never run here"),)
 
 
 def election_rules(election: LeaderElectionOptions) -> tuple[Rule, ...]:

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
+from controllers.app import migration
 from controllers.app.accounts import PROVIDER_ACCOUNTS, accounts_of, of_caches, token_rule
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry, Rule, enabled, problems_of
@@ -245,14 +246,22 @@ def main(argv: Sequence[str] | None = None, catalog: Sequence[ControllerEntry] =
                 metavar=flag.kind.metavar,
                 help=f"as for the manager (default {flag.kind.show(flag.default)})",
             )
+    parser.add_argument("--enable-leader-migration", action="store_true", help="as for the manager")
+    parser.add_argument("--leader-migration-config", default="", metavar="PATH", help="as for the manager")
     given = parser.parse_args(argv)
     if given.chart:
         print(chart_permissions(catalog), end="")
         return 0
     words = [word.strip() for word in given.controllers.split(",") if word.strip()]
-    problems = problems_of(words, catalog)
+    problems = [f"--controllers: {problem}" for problem in problems_of(words, catalog)]
+    migration_lease = ""
+    if given.enable_leader_migration:
+        try:
+            migration_lease = migration.read(given.leader_migration_config).lease
+        except migration.MigrationProblems as error:
+            problems += [f"--leader-migration-config: {problem}" for problem in error.problems]
     if problems:
-        print("\n".join(f"--controllers: {problem}" for problem in problems), file=sys.stderr)
+        print("\n".join(problems), file=sys.stderr)
         return 2
     of_provider = [word.strip() for word in given.provider_accounts.split(",") if word.strip()]
     chosen = enabled(words, catalog)
@@ -262,7 +271,7 @@ def main(argv: Sequence[str] | None = None, catalog: Sequence[ControllerEntry] =
         resource_namespace=given.leader_elect_resource_namespace,
     )
     accounts = of_provider if given.use_service_account_credentials else None
-    print(manifest(chosen, accounts, common_rules(election)), end="")
+    print(manifest(chosen, accounts, common_rules(election, migration_lease)), end="")
     return 0
 
 

@@ -18,7 +18,6 @@ from controllers.app.entry import ControllerEntry
 from controllers.app.gates import GATES
 from controllers.app.markdown import rows_of
 from controllers.app.rbac import COMMON_RULES
-from controllers.app.unsupported import unsupported_flags
 
 _ABOUT = """# Reference: flags and permissions
 
@@ -48,15 +47,6 @@ def page(
             text = row.help + (f" Deprecated: {row.deprecated}." if row.deprecated else "")
             lines.append((name, f"`{shown}`" if shown else "", text))
         parts += [f"### {section[:1].upper()}{section[1:]}\n", rows_of(("flag", "default", "meaning"), lines)]
-    if unsupported_flags():
-        reasons: dict[str, list[str]] = {}
-        for row in unsupported_flags():
-            reasons.setdefault(row.unsupported, []).append(f"`--{row.name}`")
-        refused = [(", ".join(names), reason) for reason, names in reasons.items()]
-        parts += [
-            "## Flags of the Go manager that are not supported\n",
-            rows_of(("flags", "why, and what to do"), refused),
-        ]
     known = [
         (name, "" if gate.done is None else str(gate.done).lower(), gate.meaning)
         for name, gate in sorted(GATES.items())

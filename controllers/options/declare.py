@@ -37,8 +37,6 @@ class Flag(Generic[T]):
     check: Check[T] | None = None
     shorthand: str = ""
     deprecated: str = ""
-    unsupported: str = ""
-    """Not empty: the flag is known, this version does not take it, and this says why."""
     secret: bool = False
     """The value is shown nowhere: not in the log, /configz or /flagz."""
     tell: Check[T] | None = None

@@ -40,13 +40,13 @@ def initialised(api: Cluster, name: str) -> bool:
     return UNINITIALIZED["key"] not in [taint["key"] for taint in api.get(f"{NODES}/{name}")["spec"].get("taints", ())]
 
 
-def run(start: Start, kubeconfig: Path, tmp_path: Path) -> Process:
+def run(start: Start, kubeconfig: Path, tmp_path: Path, *, elects: bool = False) -> Process:
     (tmp_path / "cloud.yaml").write_text(CLOUD)
     return start(
         "--cloud-provider=fake",
         f"--cloud-config={tmp_path / 'cloud.yaml'}",
         f"--kubeconfig={kubeconfig}",
-        "--leader-elect=false",
+        f"--leader-elect={'true' if elects else 'false'}",
         "--secure-port=0",
         "--health-bind-address=127.0.0.1:0",
         "--use-service-account-credentials",
@@ -85,7 +85,7 @@ def test_each_controller_has_its_own_name_and_no_more_rights_than_it_uses(
     kubeconfig = narrow.write_kubeconfig(tmp_path / "narrow", token=narrow.restricted_token)
     api.create(NODES, small_node("n1"))
     api.create(SERVICE, web())
-    process = run(start, kubeconfig, tmp_path)
+    process = run(start, kubeconfig, tmp_path, elects=True)
     eventually(lambda: initialised(api, "n1"), 60, lambda: process.log)
     eventually(lambda: api.get(f"{SERVICE}/web")["status"]["loadBalancer"].get("ingress"), 60, lambda: process.log)
     eventually(lambda: process.ask("/healthz")[0] == 200, 30, lambda: process.ask("/healthz?verbose")[1] + process.log)
@@ -109,7 +109,7 @@ def test_each_controller_has_its_own_name_and_no_more_rights_than_it_uses(
     found = {name: resources - {"selfsubjectaccessreviews"} for name, resources in written().items()}
     assert found["node-controller"] == {"nodes", "nodes/status", "events"}
     assert found["service-controller"] == {"services", "services/status", "events"}
-    assert found[RESTRICTED_USER.rpartition(":")[2]] == {"serviceaccounts/token"}
+    assert found[RESTRICTED_USER.rpartition(":")[2]] == {"serviceaccounts/token", "leases", "events"}
     refused = [event for event in narrow.audit_events()[before:] if event["responseStatus"]["code"] in (401, 403)]
     assert [event["requestURI"] for event in refused if event["user"]["username"] != "system:anonymous"] == []
     assert "missing permission" not in process.log

@@ -13,9 +13,15 @@ from controllers.app.entry import Context, Controller, ControllerEntry, enabled
 from controllers.app.gates import GATES
 from controllers.app.gomanager import GO_FLAGS
 from controllers.app.ignored import IGNORED, Ignored
-from controllers.app.options import SECTIONS, LeaderElectionOptions, ManagerOptions, Options, split_address
+from controllers.app.options import (
+    SECTIONS,
+    LeaderElectionOptions,
+    LeaderMigrationOptions,
+    ManagerOptions,
+    Options,
+    split_address,
+)
 from controllers.app.route import RouteSwitches
-from controllers.app.unsupported import unsupported_flags
 from controllers.cloudcalls import CloudCallOptions
 from controllers.node import CloudNodeOptions
 from controllers.options import INT, flags_of, option
@@ -39,19 +45,8 @@ def never(_context: Context) -> Controller:
     raise AssertionError("nothing is built while flags are read")
 
 
-def test_every_flag_of_the_go_program_is_either_taken_or_refused_with_a_reason() -> None:
-    taken = {flag.name for flag in table(CATALOG)}
-    refused = {flag.name for flag in unsupported_flags()}
-    assert taken & refused == set()
-    assert set(GO_FLAGS) - taken - refused == set()
-
-
-@pytest.mark.parametrize("flag", unsupported_flags(), ids=lambda flag: flag.name)
-@pytest.mark.row("M4")
-def test_an_unsupported_flag_is_rejected_and_never_silently_accepted(flag: Any) -> None:
-    outcome = read(*GOOD, f"--{flag.name}" if flag.kind.bare else f"--{flag.name}=1")
-    assert outcome.options is None
-    assert outcome.problems == (f"--{flag.name}: {flag.unsupported}",)
+def test_every_flag_of_the_go_program_is_taken() -> None:
+    assert set(GO_FLAGS) - {flag.name for flag in table(CATALOG)} == set()
 
 
 @pytest.mark.parametrize("flag", table(CATALOG), ids=lambda flag: flag.name)
@@ -273,6 +268,16 @@ def test_durations_of_the_election_are_checked_together_and_only_where_there_is_
     )
 
 
+@pytest.mark.row("M4")
+def test_a_leader_migration_needs_an_election_and_its_file_a_migration() -> None:
+    [problem] = read(*GOOD, "--leader-elect=false", "--enable-leader-migration").problems
+    assert problem.startswith("--enable-leader-migration: needs --leader-elect")
+    [problem] = read(*GOOD, "--leader-migration-config=/x").problems
+    assert problem == "--leader-migration-config: has no effect without --enable-leader-migration"
+    assert read(*GOOD, "--leader-elect", "--enable-leader-migration").leader_migration_config == ""
+    assert read(*GOOD).leader_migration_config is None
+
+
 def test_the_provider_must_be_named_unless_the_program_has_a_default() -> None:
     [problem] = read().problems
     assert problem.startswith("--cloud-provider: must be given")
@@ -396,7 +401,8 @@ def test_options_cannot_be_changed_after_they_are_built() -> None:
     for kind in kinds:
         with pytest.raises(attrs.exceptions.FrozenInstanceError):
             setattr(kind(), attrs.fields(kind)[0].name, None)
-    nested = len(attrs.fields(LeaderElectionOptions)) - 1
+    groups = (LeaderElectionOptions, LeaderMigrationOptions)
+    nested = sum(len(attrs.fields(group)) - 1 for group in groups)
     assert len(list(flags_of(ManagerOptions))) == len(attrs.fields(ManagerOptions)) + nested
 
 

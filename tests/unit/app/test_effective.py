@@ -66,6 +66,37 @@ def test_configz_has_gos_shape() -> None:
     assert go["NodeStatusUpdateFrequency"] == "5m0s"
 
 
+GO = """
+kind apiVersion Generic.Port Generic.Address Generic.MinResyncPeriod Generic.ControllerStartInterval Generic.Controllers
+Generic.ClientConnection.kubeconfig Generic.ClientConnection.acceptContentTypes Generic.ClientConnection.contentType
+Generic.ClientConnection.qps Generic.ClientConnection.burst
+Generic.LeaderElection.leaderElect Generic.LeaderElection.leaseDuration Generic.LeaderElection.renewDeadline
+Generic.LeaderElection.retryPeriod Generic.LeaderElection.resourceLock Generic.LeaderElection.resourceName
+Generic.LeaderElection.resourceNamespace
+Generic.Debugging.enableProfiling Generic.Debugging.enableContentionProfiling Generic.LeaderMigrationEnabled
+Generic.LeaderMigration.leaderName Generic.LeaderMigration.resourceLock Generic.LeaderMigration.controllerLeaders
+KubeCloudShared.CloudProvider.Name KubeCloudShared.CloudProvider.CloudConfigFile
+KubeCloudShared.ExternalCloudVolumePlugin KubeCloudShared.UseServiceAccountCredentials
+KubeCloudShared.AllowUntaggedCloud KubeCloudShared.RouteReconciliationPeriod KubeCloudShared.ClusterName
+KubeCloudShared.ClusterCIDR KubeCloudShared.AllocateNodeCIDRs KubeCloudShared.CIDRAllocatorType
+KubeCloudShared.ConfigureCloudRoutes KubeCloudShared.NodeSyncPeriod
+NodeController.ConcurrentNodeSyncs NodeController.ConcurrentNodeStatusUpdates
+NodeLifecycleController.NodeMonitorPeriod NodeLifecycleController.ConcurrentNodeLifecycleSyncs
+ServiceController.ConcurrentServiceSyncs NodeStatusUpdateFrequency Webhook.Webhooks
+"""
+"""The paths in /configz of a Go manager on k8s.io/cloud-provider 0.37.2, read off it on 2026-11-22."""
+
+
+def paths(value: Any, path: str = "") -> set[str]:
+    if not isinstance(value, dict):
+        return {path}
+    return {found for key, one in value.items() for found in paths(one, f"{path}.{key}" if path else key)}
+
+
+def test_configz_has_the_paths_of_a_go_manager_and_no_others() -> None:
+    assert paths(configz(options(), LONGER)[GROUP]) == set(GO.split())
+
+
 def test_what_go_lacks_stands_beside_it_by_section() -> None:
     own = configz(options("--cloud-api-timeout=90s"), LONGER)[OWN]
     assert own["cloud calls"]["cloud-api-timeout"] == "1m30s"

@@ -35,12 +35,10 @@ TABLE: list[Flag[Any]] = [
     Flag("every", DURATION, 300.0, "misc", "text"),
     Flag("v", INT, 0, "global", "text", shorthand="v"),
     Flag("help", BOOL, False, "global", "text", shorthand="h"),
-    Flag("bind-address", STRING, "", "unsupported", "", unsupported="not built yet"),
     Flag("gates", SWITCHES, {}, "generic", "text"),
     Flag("curves", INTEGERS, (), "generic", "text"),
     Flag("address", IP, "0.0.0.0", "generic", "text"),
     Flag("http2", BOOL, False, "generic", "text", tell=lambda on: "has no effect" if on else None),
-    Flag("profiling", BOOL, True, "unsupported", "", unsupported="not built yet"),
 ]
 
 
@@ -108,7 +106,6 @@ def test_flags_not_given_keep_their_defaults() -> None:
     assert values["leader-elect"] is True
     assert values["controllers"] == ("*",)
     assert values["every"] == 300.0
-    assert "bind-address" not in values
 
 
 @pytest.mark.parametrize(
@@ -138,9 +135,6 @@ def test_flags_not_given_keep_their_defaults() -> None:
         (["-="], "-=: not a flag"),
         (["-cloud=x"], "-cloud=x: there is no flag -c; flags of more than one letter begin with two dashes: --cloud=x"),
         (["--", "extra"], "extra: this program takes flags only, no other arguments"),
-        (["--bind-address", "0.0.0.0"], "--bind-address: not built yet"),
-        (["--bind_address=0.0.0.0"], "--bind_address: not built yet"),
-        (["--profiling"], "--profiling: not built yet"),
         (['--controllers="a'], '--controllers="a: must be a comma-separated list'),
     ],
 )
@@ -221,7 +215,7 @@ def test_no_text_makes_a_value_parser_fail_otherwise_than_by_a_sentence(kind: Ki
 @given(st.lists(st.text(alphabet="-=-vhx \"',\n12cloudprovider_", max_size=16), max_size=8))
 def test_no_argv_makes_the_parser_fail(argv: list[str]) -> None:
     parsed = read(*argv)
-    assert set(parsed.values) == {flag.name for flag in TABLE if not flag.unsupported}
+    assert set(parsed.values) == {flag.name for flag in TABLE}
     assert all("\n" not in line for line in parsed.problems)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -124,6 +125,31 @@ def test_what_a_wider_rule_covers_is_not_said_twice() -> None:
         attrs.evolve(everywhere, resource="nodes", verbs=("get", "list")),
         attrs.evolve(everywhere, namespace="default", verbs=("patch",), needed_by=("a",)),
     ]
+
+
+def test_the_second_lease_of_a_migration_is_granted_only_when_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config").write_text(
+        "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: moving\n"
+    )
+    for flags, lease in (
+        ([], ""),
+        (["--enable-leader-migration"], "cloud-provider-extraction-migration"),
+        (["--enable-leader-migration", f"--leader-migration-config={tmp_path / 'config'}"], "moving"),
+    ):
+        assert main(["--controllers=cloud-node", *flags]) == 0
+        rules = [rule for one in yaml.safe_load_all(capsys.readouterr().out) for rule in one.get("rules", ())]
+        named = {
+            name: rule["verbs"]
+            for rule in rules
+            if rule["resources"] == ["leases"]
+            for name in rule.get("resourceNames", ())
+        }
+        own = {"cloud-controller-manager": ["get", "watch", "update"]}
+        assert named == own | ({lease: ["get", "watch", "update"]} if lease else {})
+    assert main(["--enable-leader-migration", f"--leader-migration-config={tmp_path / 'none'}"]) == 2
+    assert "--leader-migration-config: cannot be read" in capsys.readouterr().err
 
 
 def by_account(text: str) -> dict[tuple[str, str], set[tuple[str, str]]]:

@@ -8,7 +8,6 @@ from controllers.app import gomanager
 from controllers.app.catalog import CATALOG
 from controllers.app.config import table
 from controllers.app.reference import page
-from controllers.app.unsupported import unsupported_flags
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "reference.md"
@@ -30,7 +29,7 @@ def test_the_page_of_the_go_managers_flags_is_current_and_complete() -> None:
 
 def test_every_flag_and_every_permission_has_one_row() -> None:
     text = page(CATALOG)
-    for flag in [*table(CATALOG), *unsupported_flags()]:
+    for flag in table(CATALOG):
         assert text.count(f"`--{flag.name}`") == 1, flag.name
     for entry in CATALOG:
         assert text.count(f"\n| {entry.name} | ") == len(entry.rules)
