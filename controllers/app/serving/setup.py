@@ -26,8 +26,8 @@ from controllers.app.serving.plain import HealthServer
 from controllers.app.serving.reviews import Reviewer
 from controllers.app.serving.rights import ACCESS_RULE, TOKEN_RULE
 from controllers.app.serving.secure import SecureServer
-from controllers.app.serving.tls import ServerTLS
-from controllers.runtime.api import ClientBuilder, RestClient
+from controllers.app.serving.tls import ServerTLS, trust
+from controllers.runtime.api import ClientBuilder, ClientConfigError, RestClient
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
@@ -67,7 +67,7 @@ class Serving:
         self._metrics = metrics
         self._clients = clients
         self._clock = clock
-        self._own: list[ClientBuilder] = []
+        self._own: dict[str, ClientBuilder] = {}
         self._checks = {name: health.endpoint(name) for name in ENDPOINTS}
         self._slis: dict[str, Page] = {"/metrics/slis": pages.sli_page(metrics)}
         self._plain = HealthServer(plain, self._checks, metrics.text, pages=self._slis) if plain else None
@@ -102,7 +102,7 @@ class Serving:
     def stop(self, seconds: float) -> bool:
         """Close the ports and all connections; True when all threads have ended in time."""
         ended = [server.stop(min(seconds, _STOP)) for server in (self._plain, self._secure) if server]
-        for clients in self._own:
+        for clients in self._own.values():
             clients.close()
         return all(ended)
 
@@ -114,21 +114,14 @@ class Serving:
     def _https(self, configz: Callable[[], Mapping[str, Any]] | None, flagz: Callable[[], str] | None) -> SecureServer:
         options = self._options
         authentication, authorization = self._guards()
-        authorities = self._authorities()
         minimum = _VERSIONS.get(options.tls_min_version, ssl.TLSVersion.TLSv1_2)
         pair, lazily = self._pair()
-        self._tls = ServerTLS(pair, authorities, minimum)
-        try:
-            first = authorities.read() if isinstance(authorities, FileCA) else b""
-        except OSError as error:
-            raise ServingError(f"--client-ca-file={options.client_ca_file}: {text_of(error)}") from error
+        self._tls = ServerTLS(pair, self._authorities(), minimum)
         if not lazily:
             try:
-                self._tls.load(first)
+                self._tls.load()
             except OSError as error:
-                raise ServingError(
-                    f"HTTPS cannot be served with {pair.name} and client CA {authorities.name}: {text_of(error)}"
-                ) from error
+                raise ServingError(f"HTTPS cannot be served with {pair.name}: {text_of(error)}") from error
         served: dict[str, Page] = {"/metrics": pages.metrics_page(self._metrics.text), **self._slis}
         started = self._clock.time()
 
@@ -161,7 +154,12 @@ class Serving:
     def _authorities(self) -> AuthoritySource:
         options = self._options
         if options.client_ca_file:
-            return FileCA(options.client_ca_file)
+            given = FileCA(options.client_ca_file)
+            try:
+                trust(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), given.read())
+            except OSError as error:
+                raise ServingError(f"--client-ca-file={options.client_ca_file}: {text_of(error)}") from error
+            return given
         if options.authentication_skip_lookup:
             return NoCA()
         rest = self._rest(options.authentication_kubeconfig, "authentication")
@@ -190,8 +188,11 @@ class Serving:
 
     def _rest(self, kubeconfig: str, name: str) -> RestClient:
         """The manager's own client, or one for this kubeconfig. Not guarded: reviews change nothing."""
-        if not kubeconfig:
-            return self._clients.rest(name, guarded=False)
-        clients = ClientBuilder.from_options(kubeconfig=kubeconfig, metrics=self._metrics, clock=self._clock)
-        self._own.append(clients)
+        clients = self._own.get(kubeconfig) if kubeconfig else self._clients
+        if clients is None:
+            try:
+                clients = ClientBuilder.from_options(kubeconfig=kubeconfig, metrics=self._metrics, clock=self._clock)
+            except ClientConfigError as error:
+                raise ServingError(f"--{name}-kubeconfig={kubeconfig}: {error}") from error
+            self._own[kubeconfig] = clients
         return clients.rest(name, guarded=False)

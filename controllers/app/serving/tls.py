@@ -18,7 +18,7 @@ from controllers.app.serving.clientca import AuthoritySource, NoCA
 from controllers.runtime.api import SecretFile
 from controllers.runtime.cleaning import text_of
 
-__all__ = ["LOOK_SECONDS", "ServerTLS"]
+__all__ = ["LOOK_SECONDS", "ServerTLS", "trust"]
 
 log = logging.getLogger(__name__)
 
@@ -49,14 +49,14 @@ class ServerTLS:
             raise OSError("there is no certificate yet")
         return self._context
 
-    def load(self, authorities: bytes = b"") -> None:
+    def load(self) -> None:
         """Make the first context. Raises OSError saying what is wrong.
 
-        A CA that has to be asked for over the network comes with the first `look`: no start waits for that.
+        The client CA comes with the first `look`: it may have to be asked for over the network, and no start waits.
         """
         pair = self._pairs.read()
-        self._context = self._made(pair.certificate, pair.key, authorities)
-        self._digest = _digest(pair.certificate, pair.key, authorities)
+        self._context = self._made(pair.certificate, pair.key, b"")
+        self._digest = _digest(pair.certificate, pair.key, b"")
 
     def look(self) -> None:
         """Make a new context if something has changed; what cannot be used is told once."""
@@ -79,9 +79,11 @@ class ServerTLS:
 
     def run(self, stop: StopSignal) -> None:
         """Look until stopped; what `load` does is waited for."""
-        while not stop.wait(LOOK_SECONDS if self._context else _TICK):
+        while True:
             if self._context is not None:
                 self.look()
+            if stop.wait(LOOK_SECONDS if self._context else _TICK):
+                return
 
     def _refuse(self, mark: bytes, problem: str) -> None:
         if mark != self._refused:
@@ -101,13 +103,18 @@ class ServerTLS:
         chain, private = SecretFile(certificate), SecretFile(key)
         context.load_cert_chain(chain.path, private.path, password=_no_password)
         if authorities.strip():
-            try:
-                context.load_verify_locations(cadata=authorities.decode("ascii"))
-            except ValueError as error:
-                raise OSError(f"the client CA is no PEM text: {error}") from None
-            context.verify_mode = ssl.CERT_OPTIONAL
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Go: each certificate of the bundle is an anchor
+            trust(context, authorities)
         return context
+
+
+def trust(context: ssl.SSLContext, authorities: bytes) -> None:
+    """Ask clients for certificates of these authorities, in PEM. Raises OSError when there is none among them."""
+    try:
+        context.load_verify_locations(cadata=authorities.decode("ascii"))
+    except (ValueError, ssl.SSLError):
+        raise OSError("the client CA is no PEM text with certificates") from None
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Go: each certificate of the bundle is an anchor
 
 
 def _digest(*parts: bytes) -> bytes:

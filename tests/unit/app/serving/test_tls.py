@@ -57,7 +57,8 @@ class Files:
         self.ca = folder / "ca.crt"
         self.ca.write_bytes(self.clients.pem)
         self.tls = ServerTLS(FilePair(str(certificate), str(key)), FileCA(str(self.ca)))
-        self.tls.load(self.clients.pem)
+        self.tls.load()
+        self.tls.look()
 
     def served(self) -> str:
         return shake(self.tls, trusting(self.authority.pem))[0]
