@@ -207,6 +207,7 @@ def test_another_cloud_config_restarts_the_pods() -> None:
         ({"cloudConfig": {"content": "x", "secretName": "z"}}, "give either content or secretName"),
         ({"serviceAccount": {"create": False}}, "give serviceAccount.name"),
         ({"flags": {"use-service-account-credentials": True}}, "python -m controllers.app.rbac --use-service-account"),
+        ({"flags": {"enable-leader-migration": True}}, "python -m controllers.app.rbac --enable-leader-migration"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(values: dict[str, Any], message: str) -> None:
