@@ -115,7 +115,7 @@ class LiveView:
         if height >= _ROOMY:
             self._longest = max(self._longest, len(script))
             script += [Text("")] * (self._longest - len(script))  # so that what is below stays where it is
-        above: list[RenderableType] = [*self._head(), *([] if final else script)]
+        above: list[RenderableType] = [*self._head(final), *([] if final else script)]
         managers, services = self._managers(width), self._services()
         last = [] if final else self._last_lines()
         blank = [Text("")] if height >= _ROOMY or final else []
@@ -125,7 +125,12 @@ class LiveView:
         nodes = self._nodes(None if final else max(3, height - used))
         return Group(*above, *blank, *managers, *blank, nodes, *below)
 
-    def _head(self) -> list[RenderableType]:
+    def _head(self, final: bool) -> list[RenderableType]:
+        if final and len(self._took) == len(self._acts) > 0:
+            return [
+                Text(f"✓ {number} {act}", style="green").append(f"  {self._took[act]:.1f} s", style="dim")
+                for number, act in enumerate(self._acts, 1)
+            ]
         title = f"{self._acts.index(self._act) + 1}/{len(self._acts)}  {self._act}" if self._act else self._title
         first = Table.grid(expand=True)
         first.add_column(no_wrap=True)

@@ -6,6 +6,7 @@ cloud's console. Nothing here tells a manager anything: it sees its flags, the c
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -150,7 +151,7 @@ class StoryStage:
         rows = []
         for one in self.managers:
             holds = bool(one.identity) and one.identity == holder
-            note = f"Lease ends in {left:.0f} s" if holds and one.was_killed and left > 0 else ""
+            note = f"Lease ends in {math.ceil(left)} s" if holds and one.was_killed and left > 0 else ""
             if one.pid:
                 rows.append(ManagerRow(one.name, one.pid, _role(one, holds), changes.get(one.pid, 0), note))
         return rows

@@ -236,7 +236,14 @@ def drawn(width: int, height: int) -> str:
     )
     assert isinstance(screen.file, io.StringIO)
     frame = screen.file.getvalue()
+    view.done()
+    view.act("Nodes join", "")
+    view.done()
     view.close()
+    last = screen.file.getvalue()[len(frame) :]
+    assert "✓ 1 Nodes join" in last
+    assert "✓ 2 The leader is killed" in last
+    assert "worker-01 " in last  # nothing is left out at the end, whatever the room
     return frame
 
 
