@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import Cluster
-from tests.support.api import NODES
+from tests.support.api import LEASE, LEASES, NODES
 from tests.support.https import ask, context, free_port
 from tests.support.nodes import small_node
 from tests.support.pki import Authority
@@ -93,10 +94,9 @@ def serving(api: Cluster, start: Start, *flags: str) -> Iterator[Secure]:
         process = start(
             "--cloud-provider=fake",
             f"--kubeconfig={api.kubeconfig}",
-            "--leader-elect=false",
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
-            *flags,
+            *(flags or ["--leader-elect=false"]),
         )
         made = Secure(process, port, reader, stranger, authority)
         eventually(lambda: _answer(made, "/readyz") == 200, 60, lambda: process.log)
@@ -275,6 +275,29 @@ def _still(server: EmbeddedAPIServer | RealAPIServer) -> Iterator[None]:
     server.faults.latency(20.0)
     yield
     server.faults.clear()
+
+
+def test_a_standby_tells_as_much_as_a_leader(api: Cluster, start: Start) -> None:
+    """It writes nothing, and the questions about users are no writes."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "somebody-else", "leaseDurationSeconds": 3600, "renewTime": now, "acquireTime": now}
+    lease = {
+        "kind": "Lease",
+        "apiVersion": "coordination.k8s.io/v1",
+        "metadata": {"name": "cloud-controller-manager"},
+        "spec": spec,
+    }
+    api.create(LEASES, lease)
+    try:
+        with serving(api, start, "--leader-elect=true") as secure:
+            assert secure.ask("/healthz") == (200, "ok")
+            assert "[+]leaderElection ok" in secure.ask("/healthz?verbose")[1]
+            assert secure.ask("/metrics")[0] == 403
+            text = secure.ask("/metrics", secure.reader)[1]
+            assert 'leader_election_master_status{name="cloud-controller-manager"} 0.0' in text
+            assert secure.ask("/metrics", "wrong")[0] == 401
+    finally:
+        api.delete(LEASE)
 
 
 def test_without_its_rights_it_runs_and_names_the_missing_ones(api: Cluster, start: Start, tmp_path: Path) -> None:
