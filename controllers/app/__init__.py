@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from controllers.app.options import ManagerOptions, Options
     from controllers.app.process import run_until_signal
     from controllers.app.serving import HealthServer, ServingOptions
-    from controllers.app.startup import ManagerError
+    from controllers.app.startup import ManagerError, NeverLed
 else:
     __getattr__, __dir__ = lazy(
         __name__,
@@ -33,7 +33,7 @@ else:
             "options": ["ManagerOptions", "Options"],
             "process": ["run_until_signal"],
             "serving": ["HealthServer", "ServingOptions"],
-            "startup": ["ManagerError"],
+            "startup": ["ManagerError", "NeverLed"],
         },
     )
 
@@ -52,6 +52,7 @@ __all__ = [
     # one controller in a program of your own
     "hosting",
     "Host",
+    "NeverLed",
     # controllers of your own
     "CATALOG",
     "ControllerEntry",

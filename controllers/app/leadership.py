@@ -9,22 +9,32 @@ be written without holding it, and the Events about it say that it is not held. 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Final
 
+from cloudprovider import StopSignal
 from controllers.app.groups import Part
 from controllers.app.serving import Check
+from controllers.app.startup import ManagerError
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.election import Elector, Fence, LeaseSettings
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.write import EventRecorder, Reference
 
-__all__ = ["Leadership"]
+__all__ = ["Leadership", "lease_lost"]
 
 COMPONENT: Final = "cloud-controller-manager"
 IDENTITY: Final = "leader-election"
+LISTEN: Final = 0.05
+"""Seconds between two looks whether this process leads."""
 _LAST_EVENT: Final = 2.0  # seconds for the Event "stopped leading"
+
+
+def lease_lost(reason: str) -> ManagerError:
+    """What ends a program that has lost its lease."""
+    return ManagerError(f"leaderelection lost: {reason}; ended without draining")
 
 
 class Leadership:
@@ -84,6 +94,41 @@ class Leadership:
             Part(f"leader election on {self.settings.lease}", self._elector.join, self._elector.stop),
             Part("Events of the leader election", lambda seconds: self._recorder.stop(min(_LAST_EVENT, seconds))),
         ]
+
+    def wait(self, stop: StopSignal) -> bool:
+        """Wait until this process leads; False when `stop` came first. Raises ManagerError when the election fails."""
+        while not self.leading:
+            if stop.wait(LISTEN):
+                return False
+            self._raise_if_lost()
+        return True
+
+    def while_leading(self, work: Callable[[], None]) -> None:
+        """Do `work` in a thread of its own and return when it is done, or raise what it raised.
+
+        When the lease is lost, ManagerError is raised at once, and the work is left behind; the fence refuses its
+        writes.
+        """
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - a thread's top: raised again in the caller's
+                failed.append(error)
+
+        thread = threading.Thread(target=run, name="leading", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(LISTEN)
+            self._raise_if_lost()
+        for error in failed:
+            raise error
+
+    def _raise_if_lost(self) -> None:
+        if self.lost:
+            self.fence.revoke(self.lost)
+            raise lease_lost(self.lost)
 
     def checks(self) -> list[Check]:
         """The line of /healthz, named `check`, as Go's: a standby is well."""

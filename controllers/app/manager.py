@@ -30,7 +30,7 @@ from controllers.app.catalog import CATALOG
 from controllers.app.effective import configz, flagz
 from controllers.app.entry import Context, Controller, ControllerEntry, HoldsBack, Rule, enabled
 from controllers.app.groups import Groups, Part
-from controllers.app.leadership import Leadership
+from controllers.app.leadership import LISTEN, Leadership, lease_lost
 from controllers.app.migration import LeaderMigration, MigrationProblems, Shares, share
 from controllers.app.migration import read as read_migration
 from controllers.app.moving import Moving
@@ -52,7 +52,6 @@ PROGRAM = "cloud-controller-manager"
 _IDENTITY = "shared-informers"
 _LOOK = 1.0  # seconds between two looks at what ends the process
 _LOOK_MOVING = 0.25  # the same while controllers wait for the second lease of a leader migration
-_LISTEN = 0.05  # seconds between two looks whether this process leads
 _FRESH = 2.0  # seconds after which a candidate that knows of no leader does what a standby does
 _SLICE = 0.25  # seconds between two looks whether there is still a reason to wait for a thread
 _TELL = 5.0  # seconds between two lines about what is waited for
@@ -233,7 +232,7 @@ class Manager:
         began = told = self._clock.monotonic()
         stands_by = False
         while not leadership.leading:
-            if ending.wait(_LISTEN):
+            if ending.wait(LISTEN):
                 return False
             if not leadership.leader and self._clock.monotonic() - began < _FRESH:
                 continue
@@ -411,7 +410,7 @@ class Manager:
         if self._leadership is not None:
             self._leadership.fence.revoke(reason)
         if self._failure is None:
-            self._failure = ManagerError(f"leaderelection lost: {reason}; ended without draining")
+            self._failure = lease_lost(reason)
         if self._host is not None:
             self._host.cancel()
 

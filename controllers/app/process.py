@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from cloudprovider import CloudProviderError
-from controllers.app.startup import ManagerError
+from controllers.app.startup import ManagerError, NeverLed
 from controllers.runtime.api import ClientConfigError, end_plugins
 
 log = logging.getLogger(__name__)
@@ -60,11 +60,11 @@ def run_until_signal(
 ) -> int:
     """Run `run(stop)` until it ends or a signal comes; returns the exit code.
 
-    The first SIGTERM or SIGINT sets `stop` and gives `run` `drain + grace` seconds: 0 when it ends. The second calls
-    `leave(1)` from the handler. A `run` that ends by itself or raises: 1, and the log says why; of ManagerError,
-    CloudProviderError and ClientConfigError the text alone. Threads that would keep the interpreter from ending are not
-    waited for: `leave` is called with the code. SIGUSR1 calls `release()` in this thread, each time. To be called in
-    the main thread; elsewhere signals are left as they are.
+    The first SIGTERM or SIGINT sets `stop` and gives `run` `drain + grace` seconds: 0 when it ends, also by raising
+    NeverLed. The second calls `leave(1)` from the handler. A `run` that ends by itself or raises: 1, and the log says
+    why; of ManagerError, CloudProviderError and ClientConfigError the text alone. Threads that would keep the
+    interpreter from ending are not waited for: `leave` is called with the code. SIGUSR1 calls `release()` in this
+    thread, each time. To be called in the main thread; elsewhere signals are left as they are.
     """
     before = set(threading.enumerate())
     stop = threading.Event()
@@ -130,6 +130,8 @@ def _next(mail: queue.SimpleQueue[int | BaseException | None], seconds: float = 
 
 
 def _code(word: int | BaseException | None, asked: bool) -> int:
+    if isinstance(word, NeverLed) and asked:
+        return 0
     if isinstance(word, ManagerError):
         log.error("%s", word, exc_info=word if word.unexpected else None)
         return 1

@@ -38,6 +38,10 @@ class ManagerError(Exception):
         self.unexpected = unexpected
 
 
+class NeverLed(Exception):
+    """It was time to stop before this process led. No failure: a standby that is told to stop just ends."""
+
+
 def load_provider(name: str, config_path: str, options: Sequence[object] = ()) -> tuple[Interface, CloudConfig | None]:
     """The provider of that name, and the config that it was made from; an empty path is none. Raises RegistryError.
 

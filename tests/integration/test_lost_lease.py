@@ -1,0 +1,195 @@
+"""A lease that is lost while there is work: nothing more is written, nothing is waited for. In this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from kubernetes.client import CoreV1Api
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider import InstanceMetadata, InstancesV2, Interface, StopSignal, current_call
+from cloudprovider.host import ClientBuilder as HostClientBuilder
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from controllers.app import (
+    Context,
+    ControllerEntry,
+    Manager,
+    ManagerError,
+    ManagerOptions,
+    NeverLed,
+    Options,
+    ServingOptions,
+    hosting,
+)
+from controllers.app.options import LeaderElectionOptions
+from controllers.runtime.api import MERGE_PATCH, ClientBuilder
+from controllers.runtime.cache import NODES
+from controllers.runtime.election import LeaseLost, LeaseSettings
+from tests.support.nodes import small_node
+from tests.support.waiting import eventually
+
+LEASE = "cloud-controller-manager"
+QUICK = LeaderElectionOptions(lease_duration=3.0, renew_deadline=2.0, retry_period=0.2)
+
+
+class Tiny(Interface, InstancesV2):
+    def __init__(self) -> None:
+        self.clients: HostClientBuilder | None = None
+
+    def provider_name(self) -> str:
+        return "tiny"
+
+    def initialize(self, client_builder: HostClientBuilder, stop: StopSignal) -> None:
+        self.clients = client_builder
+
+    def instances_v2(self) -> InstancesV2:
+        return self
+
+    def instance_exists(self, node: V1Node) -> bool:
+        return True
+
+    def instance_shutdown(self, node: V1Node) -> bool:
+        return False
+
+    def instance_metadata(self, node: V1Node) -> InstanceMetadata:
+        raise RuntimeError("nobody asks")
+
+
+class Busy:
+    """A controller that does not drain."""
+
+    def __init__(self) -> None:
+        self.started, self.let_go = threading.Event(), threading.Event()
+
+    def run(self, stop: StopSignal) -> None:
+        self.started.set()
+        stop.wait()
+        self.let_go.wait(60)
+
+    def health(self) -> list[tuple[str, bool, str]]:
+        return []
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedAPIServer]:
+    with EmbeddedAPIServer() as embedded:
+        embedded.write_kubeconfig(tmp_path / "kubeconfig")
+        embedded.create(small_node("n0"))
+        yield embedded
+
+
+def take(server: EmbeddedAPIServer) -> None:
+    """As another manager does that has waited for the lease."""
+    server.patch("leases", LEASE, {"spec": {"holderIdentity": "other"}}, namespace="kube-system")
+
+
+@pytest.mark.row("M2")
+def test_everything_is_refused_and_nothing_waited_for(server: EmbeddedAPIServer, tmp_path: Path) -> None:
+    provider, busy, contexts = Tiny(), Busy(), list[Context]()
+
+    def construct(context: Context) -> Busy:
+        contexts.append(context)
+        return busy
+
+    clients = ClientBuilder.from_options(kubeconfig=str(tmp_path / "kubeconfig"))
+    options = Options(
+        ManagerOptions(cloud_provider="tiny", leader_election=QUICK), {ServingOptions: ServingOptions(secure_port=0)}
+    )
+    manager = Manager(options, provider, clients, catalog=[ControllerEntry(name="busy", construct=construct)])
+    with ThreadPoolExecutor(2) as pool:
+        run = pool.submit(manager.run, threading.Event())
+        assert busy.started.wait(20)
+        [context] = contexts
+        assert provider.clients is not None
+        vendor = CoreV1Api(provider.clients.client("tiny"))
+        label = {"metadata": {"labels": {"by": "tiny"}}}
+        vendor.patch_node("n0", label)
+        assert context.cloud.call("create_route", lambda: 7, key="x", mutating=True) == 7
+
+        cancelled = threading.Event()
+
+        def hang() -> None:
+            if current_call().cancelled.wait(60):
+                cancelled.set()
+
+        under_way = pool.submit(context.cloud.call, "create_route", hang, key="y", mutating=True)
+        began = time.monotonic()
+        take(server)
+        error = run.exception(10)
+        assert time.monotonic() - began < 5  # and not 30: nothing drains
+        assert isinstance(error, ManagerError)
+        assert str(error) == (
+            f"leaderelection lost: other has taken the lease kube-system/{LEASE}; ended without draining"
+        )
+        assert cancelled.wait(5)
+        under_way.exception(5)
+        with pytest.raises(LeaseLost, match="other has taken the lease"):
+            clients.guard("PATCH", "/api/v1/nodes/n0")  # type: ignore[misc]  # the manager has set it
+        with pytest.raises(Exception, match=r"closed|not sent"):
+            vendor.patch_node("n0", {"metadata": {"labels": {"by": "nobody"}}})
+        assert server.get("nodes", "n0")["metadata"]["labels"]["by"] == "tiny"
+        assert server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"] == "other"
+        busy.let_go.set()
+
+
+@pytest.mark.row("M2")
+def test_a_loss_while_draining_ends_the_drain(server: EmbeddedAPIServer, tmp_path: Path) -> None:
+    busy, stop = Busy(), threading.Event()
+    manager = Manager(
+        Options(
+            ManagerOptions(cloud_provider="tiny", leader_election=QUICK),
+            {ServingOptions: ServingOptions(secure_port=0)},
+        ),
+        Tiny(),
+        ClientBuilder.from_options(kubeconfig=str(tmp_path / "kubeconfig")),
+        catalog=[ControllerEntry(name="busy", construct=lambda _context: busy)],
+    )
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(manager.run, stop)
+        assert busy.started.wait(20)
+        stop.set()
+
+        def renewed() -> str:
+            return str(server.get("leases", LEASE, "kube-system")["spec"]["renewTime"])
+
+        before = renewed()
+        eventually(lambda: renewed() > before)  # it is renewed while it drains
+        take(server)
+        error = run.exception(10)
+        assert isinstance(error, ManagerError)
+        assert "leaderelection lost" in str(error)
+        busy.let_go.set()
+
+
+@pytest.mark.row("M1")
+def test_a_program_of_one_controller_takes_part_too(server: EmbeddedAPIServer, tmp_path: Path) -> None:
+    def settings() -> LeaseSettings:
+        return LeaseSettings(name=LEASE, lease_duration=3.0, renew_deadline=2.0, retry_period=0.2)
+
+    kubeconfig, never = str(tmp_path / "kubeconfig"), threading.Event()
+    with hosting(Tiny(), kubeconfig, election=settings(), warm=[NODES]) as host:
+        assert host.informers.wait_for_sync(never, 10)
+        host.clients.rest("own").request("PATCH", "/api/v1/nodes/n0", body={}, content_type=MERGE_PATCH)
+        holder = server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"]
+
+        stop = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            standby = pool.submit(lambda: hosting(Tiny(), kubeconfig, election=settings(), stop=stop).__enter__())
+            time.sleep(0.5)  # real time, in which it must not lead
+            assert not standby.done()
+            stop.set()
+            assert isinstance(standby.exception(10), NeverLed)
+        assert server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"] == holder
+    assert server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"] == ""
+
+    busy = Busy()
+    with hosting(Tiny(), kubeconfig, election=settings()) as host:
+        take(server)
+        with pytest.raises(ManagerError, match="leaderelection lost: other has taken"):
+            host.run(busy, never)
+    busy.let_go.set()
