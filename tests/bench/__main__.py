@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench.contenders import ROOT, build
+from tests.bench.contenders import ROOT, build, compile_sources
 from tests.bench.report import as_json, block, keep
 from tests.bench.scenario import Outcome, Scenario, run
 from tests.bench.scenarios.footprint import footprint
@@ -58,6 +58,7 @@ def main(argv: list[str] | None = None) -> int:
 
     for program in ("limit", "goccm"):
         build(program)
+    compile_sources()
     whole = given.scale == 1 and not given.only and not given.skip
     found: dict[str, list[Outcome]] = {}
     for scenario in scenarios:

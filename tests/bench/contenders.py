@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Literal
 
@@ -44,6 +45,13 @@ def build(name: str) -> Path:
         check=True,
     )
     return target
+
+
+def compile_sources() -> None:
+    """Have Python's bytecode ready, as an installed package and an image have it: a start must not wait for it."""
+    packages = sysconfig.get_paths()["purelib"]
+    folders = [packages, *(str(ROOT / name) for name in ("cloudprovider", "controllers", "tests"))]
+    subprocess.run([sys.executable, "-m", "compileall", "-q", *folders], stdout=subprocess.DEVNULL, check=False)
 
 
 @frozen

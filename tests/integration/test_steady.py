@@ -1,12 +1,14 @@
-"""The manager at work for long: threads, file descriptors and memory stay as they are.
+"""The manager at work for long, and elections won and lost: threads, file descriptors and memory stay as they are.
 
-`STEADY=10000,1000` runs it with 10,000 updates of nodes and 1,000 changes of Services.
+`STEADY=10000,1000,200` runs it with 10,000 updates of nodes, 1,000 changes of Services, and 200 elections.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +16,12 @@ from typing import Any
 
 import pytest
 
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.fake import FakeCloud
+from controllers.app import Manager, ManagerError, ManagerOptions, Options
+from controllers.app.options import LeaderElectionOptions
+from controllers.app.serving import ServingOptions
+from controllers.runtime.api import ClientBuilder
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import big_node
@@ -22,8 +30,9 @@ from tests.support.usage import Usage, usage
 from tests.support.waiting import eventually
 
 SERVICES = "/api/v1/namespaces/default/services"
-UPDATES, CHANGES = map(int, os.environ.get("STEADY", "800,80").split(","))
+UPDATES, CHANGES, ELECTIONS = map(int, os.environ.get("STEADY", "800,80,10").split(","))
 NODE_COUNT, SERVICE_COUNT = 50, 10
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager"
 WARM = 0.2
 """After this part of the work pools and caches are filled: from then on nothing may grow."""
 QUIET_SECONDS = 75.0 if "STEADY" in os.environ else 0.0
@@ -73,6 +82,7 @@ def test_work_leaves_nothing_behind(api: Cluster, start: Start, tmp_path: Path) 
         f"--cloud-config={tmp_path / 'cloud.json'}",
         "--cluster-name=steady",
         "--leader-elect=false",
+        "--secure-port=0",
         "--health-bind-address=127.0.0.1:0",
         "--node-status-update-frequency=2s",
     )
@@ -85,3 +95,66 @@ def test_work_leaves_nothing_behind(api: Cluster, start: Start, tmp_path: Path) 
     print(f"after {UPDATES} updates and {CHANGES} changes: {after}")
     busy = 2 if QUIET_SECONDS else BUSY
     assert not after.grown(before, threads=busy, files=busy)
+
+
+def _elect(api: Cluster, *, lose: bool) -> None:
+    """A manager that leads, and then loses its lease to another, or is stopped."""
+    election = LeaderElectionOptions(lease_duration=4.0, renew_deadline=3.0, retry_period=0.1)
+    manager_options = ManagerOptions(cloud_provider="fake", cluster_name="steady", leader_election=election)
+    options = Options(manager_options, {ServingOptions: ServingOptions(secure_port=0)})
+    stop = threading.Event()
+    ended: list[ManagerError | None] = []
+    with FakeCloud() as cloud, ClientBuilder.from_options(kubeconfig=str(api.kubeconfig)) as clients:
+        manager = Manager(options, cloud, clients)
+
+        def run() -> None:
+            try:
+                manager.run(stop)
+            except ManagerError as error:
+                ended.append(error)
+            else:
+                ended.append(None)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        eventually(lambda: manager.metrics.value("leader_election_master_status", name="cloud-controller-manager"), 30)
+        eventually(lambda: (api.find(LEASE) or {}).get("spec", {}).get("holderIdentity"), 30)
+        if lose:
+            api.patch(LEASE, {"spec": {"holderIdentity": "another"}})
+        else:
+            stop.set()
+        thread.join(30)
+    [error] = ended
+    assert (error is not None) == lose, error
+    if lose:
+        assert "leaderelection lost" in str(error)
+        api.patch(LEASE, {"spec": {"holderIdentity": ""}})
+    assert api.get(LEASE)["spec"]["holderIdentity"] == ""
+
+
+def _settled(api: Cluster) -> Usage:
+    """What this process holds without what the server in it keeps: its history, and Events."""
+    assert isinstance(api.server, EmbeddedAPIServer)
+    api.clear()
+    api.server.compact()
+    gc.collect()
+    return usage()
+
+
+def _grown(before: Usage) -> str:
+    """What an election has left behind in this process, or a few of them."""
+    return usage().grown(before, threads=0, files=1)
+
+
+@pytest.mark.parametrize("api", ["embedded"], indirect=True)
+def test_elections_leave_nothing_behind(api: Cluster) -> None:
+    warm = max(4, int(ELECTIONS * WARM))
+    for number in range(warm):
+        _elect(api, lose=number % 2 == 0)
+    before = _settled(api)
+    print(f"after {warm} elections: {before}")
+    for number in range(warm, ELECTIONS):
+        _elect(api, lose=number % 2 == 0)
+    _settled(api)
+    eventually(lambda: not _grown(before), 30, lambda: _grown(before))
+    print(f"after {ELECTIONS} elections: {usage()}")

@@ -91,10 +91,16 @@ class Churn:
         self._joined.append(name)
 
     def _leave(self) -> None:
-        """An instance vanishes; its kubelet is silent then, and the cluster says so."""
+        """An instance vanishes; its kubelet is silent then, and the cluster says so.
+
+        Not one that has no provider ID yet: ours never deletes a node that may be another cloud's.
+        """
         if not self._joined:
             return
-        name = self._joined.pop(self._dice.randrange(len(self._joined)))
+        name = self._dice.choice(self._joined)
+        if not self._api.get(f"{NODES}/{name}")["spec"].get("providerID"):
+            return
+        self._joined.remove(name)
         self._cloud.console.remove_instance(name)
         conditions = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
         body = {"status": {"conditions": conditions}}

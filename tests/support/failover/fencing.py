@@ -67,7 +67,7 @@ def holds(requests: Iterable[Request], lease: str) -> list[Hold]:
     """Who led when, in order, from the writes of the Lease of that name."""
     found: list[Hold] = []
     writes = [one for one in requests if one.resource == "leases" and one.writes and one.code < 300]
-    for write in sorted(writes, key=lambda one: one.ended):
+    for write in sorted(writes, key=_order):
         spec = write.body.get("spec") or {}
         if lease not in (write.name, write.body.get("metadata", {}).get("name")):
             continue
@@ -84,6 +84,11 @@ def holds(requests: Iterable[Request], lease: str) -> list[Hold]:
                 Hold(write.who, write.began, write.ended, write.began, float(spec.get("leaseDurationSeconds") or 0))
             )
     return found
+
+
+def _order(write: Request) -> tuple[int, float]:
+    """Each write of a Lease names the version that it replaces. The time of an answer may be noted late."""
+    return int((write.body.get("metadata") or {}).get("resourceVersion") or 0), write.ended
 
 
 @frozen
@@ -125,7 +130,7 @@ def judge(
     `slack` is in seconds: how much later than it was sent a request may be noticed on a busy machine.
     """
     found = [_named(one, managers) for one in holds([one for one in requests if one.who in managers], lease)]
-    acts = sorted([*_writes(requests, managers), *_changes(calls, managers)], key=lambda one: one.began)
+    acts = sorted([*_writes(requests, managers, lease), *_changes(calls, managers)], key=lambda one: one.began)
     intruders, late, on_the_way = [], [], []
     firsts: dict[int, Act] = {}
     for act in acts:
@@ -148,9 +153,14 @@ def _named(hold: Hold, managers: Mapping[str, str]) -> Hold:
     return evolve(hold, who=managers[hold.who])
 
 
-def _writes(requests: Iterable[Request], managers: Mapping[str, str]) -> Iterable[Act]:
+def _of_the_election(one: Request, lease: str) -> bool:
+    """Leases, and Events about who became or stopped being the leader, which the former one sends too."""
+    return one.resource == "leases" or (one.resource == "events" and one.name.startswith(f"{lease}."))
+
+
+def _writes(requests: Iterable[Request], managers: Mapping[str, str], lease: str) -> Iterable[Act]:
     for one in requests:
-        if one.who in managers and one.writes and one.resource != "leases":
+        if one.who in managers and one.writes and not _of_the_election(one, lease):
             where = "/".join(filter(None, (one.namespace, one.name)))
             yield Act(managers[one.who], f"{one.verb} {one.resource} {where} ({one.code})", one.began, one.ended)
 

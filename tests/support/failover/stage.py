@@ -197,6 +197,7 @@ def stage(
 
 _COMMON: Final = (
     "--cloud-provider=bench",
+    "--secure-port=0",
     "--cluster-name=failover",
     "--allocate-node-cidrs=true",
     "--configure-cloud-routes=true",

@@ -11,10 +11,15 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 from attrs import define, field
+
+_QUICK: Final = 5.0  # seconds
+_LONGEST_PAUSE: Final = 10.0
 
 __all__ = ["Candidate", "Command", "Supervisor"]
 
@@ -104,8 +109,14 @@ class Supervisor:
                 code = last.process.poll()
                 if code is not None and last.ended is None:
                     last.ended, last.code = time.time(), code
-                if last.ended is not None and time.time() - last.ended >= self._pause:
+                if last.ended is not None and time.time() - last.ended >= self._wait(place):
                     self._start(place)
+
+    def _wait(self, place: _Place) -> float:
+        """Ever longer, as a kubelet's, for what ends again and again as soon as it is started."""
+        lives = [one.ended - one.started for one in place.candidates if one.ended is not None]
+        quick = len(list(takewhile(lambda life: life < _QUICK, reversed(lives))))
+        return float(min(self._pause * 2 ** max(0, quick - 1), _LONGEST_PAUSE))
 
     def _start(self, place: _Place) -> None:
         number = sum(len(one.candidates) for one in self._places)

@@ -6,6 +6,8 @@ import json
 import math
 from typing import Any
 
+from attrs import evolve
+
 from tests.support.failover.audit import Request, parse
 from tests.support.failover.cloudserver import CloudCall
 from tests.support.failover.fencing import Verdict, holds, judge
@@ -82,6 +84,16 @@ def test_nothing_may_follow_a_release() -> None:
     assert [(one.who, round(one.over, 2)) for one in found.holds] == [("a", 2.01), ("b", 17.5)]
     assert (found.firsts[1].began, found.holds[0].released) == (3, 2.01)
     assert wrong(verdict(*did, write("a", 2.2, resource="events"))) == (0, 1, 0)
+
+
+def test_writes_of_a_lease_are_in_the_order_of_the_versions_that_they_replace() -> None:
+    def replacing(version: int, one: Request, ended: float) -> Request:
+        return evolve(one, ended=ended, body={**one.body, "metadata": {"resourceVersion": str(version)}})
+
+    release = replacing(7, lease("a", 2, ""), 2.6)
+    acquisition = replacing(9, lease("b", 2.1), 2.5)
+    first, second = holds([lease("a", 0), acquisition, release], LEASE)
+    assert (first.released, first.lost, second.who, second.began) == (2.6, 2.5, "uid-b", 2.1)
 
 
 def test_who_takes_it_again_leads_again() -> None:
