@@ -63,7 +63,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "extraVolumes": [{"name": "scratch", "emptyDir": {}}],
         "extraVolumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
         "serviceAccount": {"create": True, "name": "acme", "annotations": {"example.com/role": "ccm"}},
-        "leaderElection": {"leaseName": "acme", "leaseNamespace": "acme-system"},
+        "leaderElection": {"leaseName": "acme", "leaseNamespace": "default"},
     },
 }
 
@@ -162,7 +162,7 @@ def test_every_value_arrives() -> None:
         "--cluster-name=kubernetes",
         "--controllers=*,-node-route-controller",
         "--leader-elect-resource-name=acme",
-        "--leader-elect-resource-namespace=acme-system",
+        "--leader-elect-resource-namespace=default",
         "--bind-address=0.0.0.0",
         "--secure-port=10258",
         "--kube-api-burst=1000000",
@@ -234,6 +234,14 @@ def test_the_chart_grants_what_the_table_says_for_every_set_of_controllers(count
             if obj["kind"] in ("RoleBinding", "ClusterRoleBinding"):
                 assert {subject["name"] for subject in obj["subjects"]} == accounts
                 assert {subject["namespace"] for subject in obj["subjects"]} == {"kube-system"}
+
+
+def test_the_lease_of_the_values_is_the_one_that_may_be_taken() -> None:
+    found = {right[:4] for right in rights(render(VARIANTS["everything"])) if right[2] == "leases"}
+    group = "coordination.k8s.io"
+    assert found == {("default", group, "leases", ()), ("default", group, "leases", ("acme",))}
+    migrating = rights(render({"leaderElection": {"migrationLeaseName": "migration"}}))
+    assert ("cloud-controller-manager", "migration") in {names for _, _, resource, names, _ in migrating}
 
 
 def rights(objects: list[Object]) -> Iterator[tuple[str, str, str, tuple[str, ...], str]]:

@@ -15,8 +15,8 @@ import yaml
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import new_provider
 from controllers.app import Manager, ManagerOptions, Options
-from controllers.app.options import LeaderElectionOptions
 from controllers.app.route import RouteSwitches
+from controllers.app.serving import ServingOptions
 from controllers.route.options import RouteOptions, parse_cluster_cidrs
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.metrics import Metrics
@@ -32,8 +32,9 @@ TARGET_LABELS = {"instance", "job", "namespace", "pod"}
 def labels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[str]]]:
     """The labels of each series that a manager with all controllers has, by the series' name."""
     options = Options(
-        ManagerOptions(cloud_provider="fake", leader_election=LeaderElectionOptions(leader_elect=False)),
+        ManagerOptions(cloud_provider="fake"),
         {
+            ServingOptions: ServingOptions(secure_port=0),
             RouteSwitches: RouteSwitches(allocate_node_cidrs=True),
             RouteOptions: RouteOptions(cluster_cidrs=parse_cluster_cidrs("10.244.0.0/16")),
         },
