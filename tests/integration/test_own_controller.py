@@ -93,6 +93,7 @@ ENTRY = ControllerEntry(
     name="toy-controller",
     aliases=("toy",),
     construct=_construct,
+    informers=lambda: [NODES],
     options=(ToyOptions,),
     rules=(
         Rule(resource="nodes", verbs=("list", "watch"), consequence="no node is greeted"),
