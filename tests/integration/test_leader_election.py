@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.envtest.server import RealAPIServer
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import REAL, Cluster
 from tests.support.api import LEASE, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import Process, Start
@@ -163,6 +163,7 @@ def test_a_leader_that_stood_still_for_longer_than_its_lease_writes_nothing_more
 
 
 @pytest.mark.row("M2")
+@pytest.mark.parametrize("api", ["embedded"], indirect=True)
 def test_a_leader_that_loses_the_server_ends_and_another_goes_on(managers: Managers, tmp_path: Path) -> None:
     api = managers.api
     token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
@@ -183,6 +184,7 @@ def test_a_leader_that_loses_the_server_ends_and_another_goes_on(managers: Manag
         assert managers.spec()["leaseTransitions"] == 1
 
 
+@pytest.mark.parametrize("api", [REAL], indirect=True)
 def test_with_the_rules_of_the_go_manager_it_polls_and_names_what_is_missing(
     managers: Managers, tmp_path: Path
 ) -> None:
