@@ -1,0 +1,222 @@
+"""Each controller alone, with the rights that the manifest gives to it alone: none is missing, and none is left over.
+
+Over the real API server, whose audit log says what the manager asked for and what was refused (X6). And with the rights
+of a Go cloud-controller-manager, which are narrower in places: it runs, and names what it misses.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudprovider.testing.fake import Attached, attach
+from cloudprovider.testing.fake.expand import instance_id
+from controllers.app.catalog import CATALOG
+from controllers.app.entry import enabled
+from controllers.app.rbac import grants
+from tests.envtest.server import RESTRICTED_USER, RealAPIServer
+from tests.integration.conftest import REAL, Cluster
+from tests.support.api import MERGE, NODES
+from tests.support.https import ask, free_port
+from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.process import MODULE, Start
+from tests.support.rights import BINDINGS, ROLES
+from tests.support.waiting import eventually
+
+CLOUD = """
+state: cloud.sqlite
+generate: [{count: 4}]
+latency: {"*": 200ms}
+faults:
+- {action: raise, error: RuntimeError, method: "instance*", key: node-0002, message: no such luck}
+- {action: raise, error: RuntimeError, method: "*route", key: "*node-0002*", message: no such luck}
+- {action: raise, error: RuntimeError, method: "ensure_load_balancer", key: "*broken*", message: no such luck}
+routes:
+  existing:
+  - {name: stale, destination_cidr: 10.244.9.0/24, cluster: kubernetes, target_node: vanished, foreign: false}
+"""
+TRIED = [
+    entry.name
+    for entry in CATALOG
+    if os.environ.get("CONTROLLER_RIGHTS") == "all" or entry.name in ("node-route-controller", "service-lb-controller")
+]
+"""The node controllers look at a node again only when a write met another one: waiting for that takes a minute."""
+IDENTITY = ("get", "namespaces", "kube-system")
+"""For the service controller, and for providers that ask which cluster this is; the fake cloud does not."""
+SERVICES = "/api/v1/namespaces/default/services"
+FLAGS = (
+    "--cloud-provider=fake",
+    "--bind-address=127.0.0.1",
+    "--allocate-node-cidrs",
+    "--cluster-cidr=10.244.0.0/16",
+    "--node-monitor-period=300ms",
+    "--node-state-unknown-event-after=1s",
+    "--node-uninitialized-grace-period=1s",
+    "--route-reconciliation-period=1s",
+)
+
+
+@contextmanager
+def bound(api: Cluster, rules: dict[str, list[dict[str, Any]]]) -> Iterator[None]:
+    """The restricted identity has these rules, by namespace ("" for all), in the body of a with statement."""
+    made = []
+    try:
+        for namespace, own in rules.items():
+            place = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+            roles, bindings = (f"{place}/roles", f"{place}/rolebindings") if namespace else (ROLES, BINDINGS)
+            kind = "Role" if namespace else "ClusterRole"
+            version = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": RESTRICTED_USER}}
+            group = {"apiGroup": "rbac.authorization.k8s.io"}
+            made += [f"{roles}/{RESTRICTED_USER}", f"{bindings}/{RESTRICTED_USER}"]
+            api.create(roles, version | {"kind": kind, "rules": own})
+            reference = group | {"kind": kind, "name": RESTRICTED_USER}
+            subject = group | {"kind": "User", "name": RESTRICTED_USER}
+            api.create(bindings, version | {"kind": f"{kind}Binding", "roleRef": reference, "subjects": [subject]})
+        yield
+    finally:
+        for path in made:
+            api.delete(path)
+
+
+def asked_for(api: Cluster, before: int, named: set[str]) -> set[tuple[str, str, str]]:
+    """(verb, resource, name) of what the identity asked for since then; of itself everybody may ask."""
+    found = set()
+    for event in done(api, before):
+        reference = event.get("objectRef") or {}
+        if reference and not reference.get("resource", "").startswith("selfsubject"):
+            resource = "/".join(filter(None, (reference.get("resource"), reference.get("subresource"))))
+            by_name = resource in named and event["verb"] != "create"
+            found.add((event["verb"], resource, reference.get("name", "") if by_name else ""))
+    return found
+
+
+def done(api: Cluster, before: int) -> list[dict[str, Any]]:
+    assert isinstance(api.server, RealAPIServer)
+    return [event for event in api.server.audit_events()[before:] if event["user"]["username"] == RESTRICTED_USER]
+
+
+def kubeconfig_of(api: Cluster, path: Path) -> Path:
+    assert isinstance(api.server, RealAPIServer)
+    return api.server.write_kubeconfig(path, token=api.server.restricted_token)
+
+
+def fill(api: Cluster, *, initialised: bool) -> None:
+    """Four nodes that are not ready, and two Services."""
+    for number in range(4):
+        node = small_node(f"node-000{number}", taints=[] if initialised else None)
+        node["spec"] |= {"podCIDR": f"10.244.{number}.0/24", "podCIDRs": [f"10.244.{number}.0/24"]}
+        node["spec"] |= {"providerID": f"fake://{instance_id(node['metadata']['name'])}"} if initialised else {}
+        node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+        api.create(NODES, node)
+    for name in ("web", "broken"):
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]}
+        api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
+
+
+def jostle(api: Cluster, cloud: Attached, turn: int) -> None:
+    """Give every controller something to do, and change what it is about to write: that takes a look at the new one."""
+    cloud.console.set_shutdown("node-0001", turn % 2 == 0)
+    for number in range(20):
+        for name in ("node-0000", "node-0001"):  # no test of speed: they are to meet the manager's own writes
+            api.request("PATCH", f"{NODES}/{name}", {"metadata": {"labels": {"turn": f"{turn}-{number}"}}}, MERGE)
+    if turn == 2:
+        cloud.console.remove_instance("node-0003")
+    if turn % 3 == 0:
+        taints = api.get(f"{NODES}/node-0000")["spec"].get("taints", [])
+        if UNINITIALIZED not in taints:
+            api.patch(f"{NODES}/node-0000", {"spec": {"taints": [*taints, UNINITIALIZED]}})
+
+
+@pytest.mark.row("X6", "N7")
+@pytest.mark.parametrize("controller", TRIED)
+@pytest.mark.parametrize("api", [REAL], indirect=True)
+def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
+    api: Cluster, start: Start, tmp_path: Path, controller: str
+) -> None:
+    assert isinstance(api.server, RealAPIServer)
+    rules: dict[str, list[dict[str, Any]]] = {}
+    wanted = set()
+    for grant in grants(enabled([controller], CATALOG)):
+        rule = {"apiGroups": [grant.group], "resources": [grant.resource], "verbs": list(grant.verbs)}
+        rules.setdefault(grant.namespace, []).append(rule | ({"resourceNames": grant.names} if grant.names else {}))
+        wanted |= {(verb, grant.resource, name) for verb in grant.verbs for name in grant.names or ("",)}
+    named = {resource for _, resource, name in wanted if name}
+    must = wanted if controller == "service-lb-controller" else wanted - {IDENTITY}
+    (tmp_path / "cloud.yaml").write_text(CLOUD)
+    before = len(api.server.audit_events())
+    fill(api, initialised=controller != "cloud-node-controller")
+    port = free_port()
+    with bound(api, rules):
+        kubeconfig = kubeconfig_of(api, tmp_path / "own.kubeconfig")
+        flags = (*FLAGS, f"--cloud-config={tmp_path / 'cloud.yaml'}", f"--kubeconfig={kubeconfig}")
+        process = start(*flags, f"--controllers={controller}", f"--secure-port={port}", command=MODULE)
+        eventually(lambda: is_ready(port), 30, lambda: process.log)
+        # A second one stands by, and watches the Lease.
+        start(*flags, f"--controllers={controller}", "--secure-port=0", command=MODULE)
+        # Who has this token, and what they may see here: asked by the manager.
+        assert ask(port, "/metrics", token=api.server.restricted_token)[0] == 403
+        deadline = time.monotonic() + 120
+        with attach(tmp_path / "cloud.sqlite") as cloud:
+            for turn in itertools.count():
+                if asked_for(api, before, named) >= must:
+                    break
+                assert time.monotonic() < deadline, (must - asked_for(api, before, named), process.log)
+                jostle(api, cloud, turn)
+                time.sleep(0.2)  # the audit log is written in batches
+        assert sorted(asked_for(api, before, named) - wanted) == []
+        assert [event["requestURI"] for event in done(api, before) if event["responseStatus"]["code"] == 403] == []
+        assert "missing permission" not in process.log
+
+
+def is_ready(port: int) -> bool:
+    try:
+        return ask(port, "/readyz")[0] == 200
+    except OSError:
+        return False
+
+
+GO_RULES = [
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["*"]},
+    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["services"], "verbs": ["list", "patch", "update", "watch"]},
+    {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["get", "list", "update", "watch"]},
+    {"apiGroups": [""], "resources": ["endpoints"], "verbs": ["create", "get", "list", "watch", "update"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
+]
+"""What the Kubernetes documentation grants a cloud-controller-manager, with the lease that it needs."""
+
+
+@pytest.mark.row("N7")
+@pytest.mark.parametrize("api", [REAL], indirect=True)
+def test_with_the_rules_of_a_go_manager_it_runs_and_names_what_it_misses(
+    api: Cluster, start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "cloud.yaml").write_text(CLOUD)
+    fill(api, initialised=False)
+    port = free_port()
+    with bound(api, {"": GO_RULES}):
+        kubeconfig = kubeconfig_of(api, tmp_path / "own.kubeconfig")
+        flags = (*FLAGS, f"--cloud-config={tmp_path / 'cloud.yaml'}", f"--kubeconfig={kubeconfig}")
+        process = start(*flags, f"--secure-port={port}", command=MODULE)
+        eventually(lambda: "missing permission: patch on services/status" in process.log, 60, lambda: process.log)
+        for number in (0, 1, 3):
+            path = f"{NODES}/node-000{number}"
+            eventually(lambda path=path: api.get(path)["spec"].get("providerID"), 60, lambda: process.log)  # type: ignore[misc]  # bound now
+        with attach(tmp_path / "cloud.sqlite") as cloud:
+            eventually(lambda: len(cloud.console.load_balancers()) == 1, 60, lambda: process.log)
+            eventually(lambda: "node-0000" in {route.target_node for route in cloud.console.routes()}, 60)
+        assert "Services never show their load balancer's address" in process.log
+        status, text = ask(port, "/healthz")
+        assert status == 500
+        assert "[-]rights-services/status failed" in text
+        assert ask(port, "/livez")[0] == 200
+        assert ask(port, "/metrics", token=api.server.token)[0] == 401  # nobody can be asked who has this token
