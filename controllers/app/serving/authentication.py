@@ -77,7 +77,7 @@ class Authentication:
             try:
                 status = self._reviewer.ask({"token": token})
             except ApiError as error:  # no answer, so nothing to remember
-                log.warning("a token could not be checked, so the request is refused: %s", text_of(error))
+                log.debug("a token could not be checked, so the request is refused: %s", text_of(error))
                 raise Unauthenticated("the token could not be checked") from None
             found = _user_of(status) or Unauthenticated("the token is not valid")
             self._known.put(key, found, self._ttl)

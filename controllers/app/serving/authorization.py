@@ -79,7 +79,7 @@ class Authorization:
                 known = self._reviewer.ask(spec).get("allowed") is True
             except ApiError as error:
                 reason = text_of(error)
-                log.warning("it is not known whether %s may %s %s: %s", text_of(user.name), verb, path, reason)
+                log.debug("it is not known whether %s may %s %s: %s", text_of(user.name), verb, path, reason)
                 raise CannotTell(reason) from None
             self._known.put(key, known, self._ttls[known])
         return known

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 from controllers.app.entry import Rule
 from controllers.runtime.api import ApiError, Forbidden, RestClient
+from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
@@ -29,6 +30,7 @@ TIMEOUT_SECONDS: Final = 5.0
 """For one question, with all that it takes. Prometheus waits for 10 s."""
 REMEMBERED: Final = 1024
 """Answers, of each kind."""
+_COMPLAIN_SECONDS: Final = 30.0  # between two lines about questions without an answer
 _BUCKETS: Final = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
 
 
@@ -47,6 +49,9 @@ class Reviewer:
         self._kind = kind
         self._clock = clock
         self._told = False
+        self._lock = threading.Lock()
+        self._failed = 0
+        self._complain_at = float("-inf")
         self._total = metrics.counter(
             f"apiserver_delegated_{part}_request_total",
             "Requests to the API server about users, by status code (<error>: no answer).",
@@ -72,12 +77,28 @@ class Reviewer:
             code = str(error.status) if error.status else code
             if isinstance(error, Forbidden):
                 self._tell()
+            else:
+                self._complain(error)
             raise
         finally:
             self._total.labels(code=code).inc()
             self._seconds.labels(code=code).observe(self._clock.monotonic() - began)
         status = answer.json().get("status")
         return status if isinstance(status, dict) else {}
+
+    def _complain(self, error: ApiError) -> None:
+        """One line for many: anybody may make us ask."""
+        now = self._clock.monotonic()
+        with self._lock:
+            self._failed += 1
+            if now < self._complain_at:
+                return
+            self._complain_at = now + _COMPLAIN_SECONDS
+            failed, self._failed = self._failed, 0
+        log.warning(
+            "HTTPS requests are refused, as the API server does not answer a %s (%d since the last such line): %s",
+            self._kind, failed, text_of(error),
+        )  # fmt: skip
 
     def _tell(self) -> None:
         if not self._told:

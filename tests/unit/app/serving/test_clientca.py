@@ -102,7 +102,7 @@ def test_a_map_without_the_key_is_no_ca(answer: dict[str, Any]) -> None:
     assert bench.ca.read() == b""
 
 
-def test_reviews_are_counted_and_a_missing_right_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_reviews_are_counted_and_what_goes_wrong_is_told_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
     rest, metrics, clock = Rest(), Metrics(), FakeClock()
     reviewer = Reviewer(rest, TOKEN_RULE, "TokenReview", "authn", metrics, clock)  # type: ignore[arg-type]  # as much as is used
     assert reviewer.ask({"token": "x"}) == {"authenticated": True}
@@ -113,9 +113,18 @@ def test_reviews_are_counted_and_a_missing_right_is_told_once(caplog: pytest.Log
             rest.answer = error
             with pytest.raises(ApiError):
                 reviewer.ask({"token": "x"})
-    [line] = caplog.records
-    assert "missing permission: create on tokenreviews" in line.getMessage()
+        for _ in range(50):
+            with pytest.raises(ApiError):
+                reviewer.ask({"token": "x"})
+        clock.advance(30.0)
+        with pytest.raises(ApiError):
+            reviewer.ask({"token": "x"})
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 3
+    assert "missing permission: create on tokenreviews" in lines[0]
+    assert "does not answer a TokenReview (1 since the last such line): no answer" in lines[1]
+    assert "(51 since" in lines[2]
     total = "apiserver_delegated_authn_request_total"
     counts = {code: metrics.value(total, code=code) for code in ("201", "403", "<error>")}
-    assert counts == {"201": 1.0, "403": 2.0, "<error>": 1.0}
+    assert counts == {"201": 1.0, "403": 2.0, "<error>": 52.0}
     assert metrics.value("apiserver_delegated_authn_request_duration_seconds_count", code="403") == 2.0

@@ -57,8 +57,8 @@ class Bench:
             ("127.0.0.1", 0),
             endpoints,
             tls,
-            Authentication(self.tokens, 10.0),  # type: ignore[arg-type]  # as much of one as is used
-            Authorization(self.rights, OPEN, 10.0, 10.0),  # type: ignore[arg-type]  # the same
+            Authentication(self.tokens, 3600.0),  # type: ignore[arg-type]  # as much of one as is used
+            Authorization(self.rights, OPEN, 3600.0, 3600.0),  # type: ignore[arg-type]  # the same
         )
 
     @property
@@ -143,12 +143,13 @@ def test_nothing_can_be_changed(bench: Bench, method: str) -> None:
 
 
 @pytest.mark.row("X1")
-def test_an_api_server_that_hangs_costs_the_askers_and_no_probe(bench: Bench) -> None:
+def test_an_api_server_that_hangs_costs_the_askers_and_no_probe(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is timed but by order: the probes are answered while everybody else still waits."""
+    monkeypatch.setattr("controllers.app.serving.reception.ANSWER_SECONDS", 300.0)
     free = threading.Event()
 
     def hang(_spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        free.wait(60)
+        free.wait(300)
         raise ApiError("no answer")
 
     bench.tokens.answer = hang
@@ -167,7 +168,7 @@ def test_an_api_server_that_hangs_costs_the_askers_and_no_probe(bench: Bench) ->
         assert names.count("https-asks") == 8
         free.set()
         assert [tls.recv(12) for tls in waiting[:16]] == [b"HTTP/1.1 401"] * 16
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(thread.name.startswith("https-a") for thread in threading.enumerate()):
         assert time.monotonic() < deadline, "threads end when there is nothing to answer"
         time.sleep(0.01)
@@ -245,8 +246,8 @@ def test_a_handshake_has_the_deadline_of_the_request(bench: Bench, monkeypatch: 
         assert sock.recv(1) == b""
 
 
-def test_a_right_that_is_taken_away_counts_after_its_time(bench: Bench) -> None:
-    """Remembered for ten seconds: the second request asks nobody."""
+def test_answers_about_users_are_remembered(bench: Bench) -> None:
+    """The second request asks nobody."""
     assert bench.ask("/metrics", "reader")[0] == 200
     questions = len(bench.tokens.asked), len(bench.rights.asked)
     assert bench.ask("/metrics", "reader")[0] == 200
