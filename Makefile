@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 PYTEST_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage lint format bench mutants envtest generate lock clean
+.PHONY: help run test coverage lint format bench mutants envtest generate lock image clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,8 +44,16 @@ envtest: $(READY)  ## build kube-apiserver, etcd, kubelet, helm, kustomize and k
 generate: $(READY)  ## write the generated pages and manifests again, after a change of flags, rules, chart or alerts
 	@$(BIN)/python -m tests.generate
 
-lock: $(READY)  ## upgrade the locked development dependencies
-	$(BIN)/uv pip compile --universal --generate-hashes --no-header --upgrade --extra dev pyproject.toml -o requirements-dev.txt -q
+LOCK := $(BIN)/uv pip compile --universal --generate-hashes --no-header -q
+BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")
+
+lock: $(READY)  ## upgrade the locked dependencies: of development, of the image, and of its build
+	$(LOCK) --upgrade --extra dev pyproject.toml -o requirements-dev.txt
+	$(LOCK) --upgrade -c requirements-dev.txt pyproject.toml -o requirements.txt
+	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(LOCK) --upgrade -c requirements-dev.txt - -o requirements-build.txt
+
+image: $(READY) envtest  ## build the container image on Debian packages, and run it (needs buildah and mmdebstrap; minutes)
+	@$(BIN)/python -m tests.image
 
 $(READY): requirements-dev.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
