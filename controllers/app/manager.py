@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import importlib
 import logging
-import random
 import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import attrs
 
@@ -28,7 +26,7 @@ from controllers.app.accounts import asked_rights
 from controllers.app.apiserver import ServerCheck
 from controllers.app.catalog import CATALOG
 from controllers.app.effective import configz, flagz
-from controllers.app.entry import Context, Controller, ControllerEntry, HoldsBack, Rule, enabled
+from controllers.app.entry import Context, ControllerEntry, Rule, enabled
 from controllers.app.groups import Groups, Part
 from controllers.app.leadership import LISTEN, Leadership, lease_lost
 from controllers.app.migration import LeaderMigration, MigrationProblems, Shares, share
@@ -36,6 +34,7 @@ from controllers.app.migration import read as read_migration
 from controllers.app.moving import Moving
 from controllers.app.options import Options, split_address
 from controllers.app.permissions import election_rules, migration_rules
+from controllers.app.runner import ControllerRunner, Ending, construct
 from controllers.app.serving import Health, HealthMetrics, Serving, ServingError, ServingOptions
 from controllers.app.startup import ManagerError, ProviderHost
 from controllers.cloudcalls import CloudCallOptions
@@ -46,9 +45,6 @@ from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-PROGRAM = "cloud-controller-manager"
 _IDENTITY = "shared-informers"
 _LOOK = 1.0  # seconds between two looks at what ends the process
 _LOOK_MOVING = 0.25  # the same while controllers wait for the second lease of a leader migration
@@ -90,17 +86,19 @@ class Manager:
         self._drain = options.manager.shutdown_drain_timeout
         self._groups = Groups(clock)
         self._failure: ManagerError | None = None
-        self._holding: list[Callable[[], int]] = []
         self._leadership: Leadership | None = None
         self._lost = False
         self._migration, self._shares = self._planned()
         self._moving: Moving | None = None
         self._host: ProviderHost | None = None
         self.health = Health(clock, HealthMetrics(self.metrics).observe)
-        self._running = self.metrics.gauge(
-            "running_managed_controllers",
-            "Whether each controller of this manager runs (1) or not (0).",
-            ("name", "manager"),
+        self._runner = ControllerRunner(
+            self.health,
+            self.metrics,
+            clock,
+            interval=options.manager.controller_start_interval,
+            started=self._started,
+            failed=self._failed,
         )
         self.address: tuple[str, int] | None = None
         """Where health and metrics are served over plain HTTP, once they are."""
@@ -113,9 +111,10 @@ class Manager:
         Raises ManagerError, after stopping what was started, when a part cannot start or ends before `stop`, and
         without draining when the lease is lost.
         """
+        ending = Ending(stop, lambda: self._failure is not None)
         try:
-            if self._start(stop):
-                self._watch(stop)
+            if self._start(ending):
+                self._watch(ending)
         finally:
             self._stop()
         if self._failure is not None:
@@ -123,17 +122,16 @@ class Manager:
 
     def release_held(self) -> int:
         """An operator's word: let the controllers do what they hold back now. Returns how many objects that are."""
-        if not self._holding:
+        if not self._runner.holds_back:
             leader = self._leadership.leader if self._leadership is not None else ""
             log.warning(
                 "SIGUSR1: no controller of this process holds back deletions; send the signal to the leader%s",
                 f", {leader}" if leader else "",
             )
-        return sum(release() for release in self._holding)
+        return self._runner.release_held()
 
-    def _start(self, stop: StopSignal) -> bool:
-        """True when everything runs; False when `stop` came first, or something has failed."""
-        ending = _Ending(stop, lambda: self._failure is not None)
+    def _start(self, ending: StopSignal) -> bool:
+        """True when everything runs; False when it was time to end before that."""
         self._in_background("serving", "health watch", self.health.run)
         self._serve()
         informers = self._informers()
@@ -156,8 +154,7 @@ class Manager:
         for entry, component in self._shares.elsewhere:
             log.info("%s is left to %s, as the leader migration says", entry.name, component)
         own = [*self._shares.main, *self._shares.migrated]
-        attempts = [(entry, self._construct(entry, context)) for entry in own]
-        built = [(entry, controller) for entry, controller in attempts if controller is not None]
+        built = construct(own, context)
         access.ask_about(self._rules([entry for entry, _ in built]))
         informers.start()
         informers.drop_unclaimed()
@@ -165,7 +162,7 @@ class Manager:
             return False
         moving = [one for one in built if one[0] in self._shares.migrated]
         built = [one for one in built if one not in moving]
-        if not self._start_controllers(built, stop):
+        if not self._runner.start(built, ending):
             return False
         names = ", ".join(entry.name for entry, _ in built) or "no controller"
         log.info("running: %s, for cluster %s with provider %s", names, self._cluster, self._name)
@@ -181,14 +178,6 @@ class Manager:
         except MigrationProblems as error:
             raise ManagerError(f"--leader-migration-config={options.config}: {error}") from error
         return migration, share(self._entries, migration)
-
-    def _start_controllers(self, built: Sequence[tuple[ControllerEntry, Controller]], stop: StopSignal) -> bool:
-        """False when it was time to stop before all had started."""
-        for number, (entry, controller) in enumerate(built):
-            if number and not self._paused(stop):
-                return False
-            self._start_controller(entry, controller)
-        return True
 
     def _candidate(self, first: Leadership, lease: str) -> Leadership:
         """For the second lease of a leader migration, under the same identity."""
@@ -252,15 +241,6 @@ class Manager:
         for entry in self._entries:
             if entry.module:
                 importlib.import_module(entry.module)
-
-    def _paused(self, stop: StopSignal) -> bool:
-        """Wait --controller-start-interval, with Go's jitter of up to as much again; False when it is time to stop."""
-        interval = self._options.manager.controller_start_interval
-        until = self._clock.monotonic() + interval * (1 + random.random())
-        while (left := until - self._clock.monotonic()) > 0 and self._failure is None:
-            if stop.wait(min(left, _LOOK)):
-                return False
-        return self._failure is None
 
     @property
     def _name(self) -> str:
@@ -350,15 +330,6 @@ class Manager:
         self.health.watch_cloud(host.cloud)
         return host
 
-    def _construct(self, entry: ControllerEntry, context: Context) -> Controller | None:
-        try:
-            return entry.construct(context)
-        except ValueError as error:
-            raise ManagerError(
-                f"{entry.name} cannot run: {error}. Fix: leave it out with --controllers=*,-{entry.name}, or use a "
-                "provider that has what it needs."
-            ) from error
-
     def _synced(self, informers: InformerFactory, stop: StopSignal) -> bool:
         began = self._clock.monotonic()
         while not informers.wait_for_sync(stop, _TELL):
@@ -370,33 +341,8 @@ class Manager:
     def _tell_unsynced(self, waited: float) -> None:
         log.warning("waiting %.0f s for the API server's first answer: %s", waited, self.health.unsynced())
 
-    def _start_controller(self, entry: ControllerEntry, controller: Controller) -> None:
-        ask = ClockEvent(self._clock)
-        running = self._running.labels(name=entry.name, manager=PROGRAM)
-
-        def run() -> None:
-            try:
-                controller.run(ask)
-            except Exception as error:  # noqa: BLE001 - a thread's top: becomes the manager's own failure
-                reason = f"died: {type(error).__name__}: {error}"
-                self.health.died(entry.name, reason)
-                self._failed(ManagerError(f"{entry.name} {reason}", unexpected=True), error)
-            else:
-                if not ask.is_set():
-                    reason = "ended unexpectedly"
-                    self.health.died(entry.name, reason)
-                    self._failed(ManagerError(f"{entry.name} {reason}"), None)
-            finally:
-                running.set(0)
-
-        thread = threading.Thread(target=run, name=entry.name, daemon=True)
-        running.set(1)
-        thread.start()
-        self._groups.add("controllers", Part(entry.name, self._joined(thread), ask.set))
-        if isinstance(controller, HoldsBack):
-            self._holding.append(controller.release_breaker)
-        self.health.watch_controller(entry.name, controller, thread.is_alive)
-        log.info("started %s", entry.name)
+    def _started(self, name: str, thread: threading.Thread, ask: Callable[[], None]) -> None:
+        self._groups.add("controllers", Part(name, self._joined(thread), ask))
 
     def _failed(self, failure: ManagerError, cause: BaseException | None) -> None:
         failure.__cause__ = cause
@@ -414,11 +360,11 @@ class Manager:
         if self._host is not None:
             self._host.cancel()
 
-    def _watch(self, stop: StopSignal) -> None:
-        """Return when `stop` is set or something is beyond help."""
+    def _watch(self, ending: StopSignal) -> None:
+        """Return when it is time to end, or something is beyond help."""
         moving = self._moving
-        while not stop.wait(_LOOK_MOVING if moving and moving.waits else _LOOK) and self._failure is None:
-            if moving is not None and not self._start_controllers(moving.take(), stop):
+        while not ending.wait(_LOOK_MOVING if moving and moving.waits else _LOOK):
+            if moving is not None and not self._runner.start(moving.take(), ending):
                 return
             fatal = self.health.fatal()
             if fatal:
@@ -455,18 +401,3 @@ class Manager:
             return not thread.is_alive()
 
         return wait
-
-
-class _Ending:
-    """A StopSignal that is set when another one is, or when something has failed."""
-
-    def __init__(self, stop: StopSignal, failed: Callable[[], bool]) -> None:
-        self._stop = stop
-        self._failed = failed
-
-    def is_set(self) -> bool:
-        return self._failed() or self._stop.is_set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """As of `stop`; a failure is noticed before or after the wait only, so wait for moments."""
-        return self._failed() or self._stop.wait(timeout) or self._failed()

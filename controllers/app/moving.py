@@ -10,14 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from controllers.app.entry import Controller, ControllerEntry
 from controllers.app.groups import Part
 from controllers.app.leadership import Leadership
+from controllers.app.runner import Built
 from controllers.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
-
-Built = tuple[ControllerEntry, Controller]
 
 
 class Moving:
