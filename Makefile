@@ -6,6 +6,7 @@ READY  := $(VENV)/.ready
 PYTEST_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
+export REQUIRE_HELM
 .PHONY: help run test coverage lint format bench mutants envtest generate lock image clean
 
 help:  ## this list
@@ -38,7 +39,7 @@ bench: $(READY) envtest  ## measure beside the Go manager and write the tables o
 mutants: $(READY)  ## change one thing at a time in the modules that decide, and print what the unit tests miss
 	$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)
 
-envtest: $(READY)  ## build kube-apiserver, etcd, kubelet, helm, kustomize and kubeconform once, into your cache folder (some minutes)
+envtest: $(READY)  ## build kube-apiserver, etcd, kubelet and more once, into your cache folder (some minutes); REQUIRE_HELM=1: helm too
 	@$(BIN)/python -m tests.envtest
 
 generate: $(READY)  ## write the generated pages and manifests again, after a change of flags, rules, chart or alerts

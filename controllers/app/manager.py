@@ -165,7 +165,7 @@ class Manager:
         if not self._runner.start(built, ending):
             return False
         names = ", ".join(entry.name for entry, _ in built) or "no controller"
-        log.info("running: %s, for cluster %s with provider %s", names, self._cluster, self._name)
+        log.info("running: %s, for cluster %s with provider %s", names, self._options.manager.cluster_name, self._name)
         self.health.ready()
         if self._moving is not None and (second := self._moving.begin(moving)) is not None:
             self.health.watch_notes(second.checks)
@@ -245,10 +245,6 @@ class Manager:
     @property
     def _name(self) -> str:
         return self._options.manager.cloud_provider
-
-    @property
-    def _cluster(self) -> str:
-        return self._options.manager.cluster_name
 
     def _serve(self) -> None:
         wanted = self._options.manager.health_bind_address

@@ -1,6 +1,6 @@
 """``python -m tests.envtest``: have kube-apiserver, etcd, kubelet and the tools ready, or say what will be skipped.
 
-What REQUIRE_REAL_API_SERVER or REQUIRE_REAL_KUBELET asks for must not be skipped: then the exit code is 1.
+What REQUIRE_REAL_API_SERVER, REQUIRE_REAL_KUBELET or REQUIRE_HELM asks for must not be skipped: then the code is 1.
 """
 
 import os
@@ -30,7 +30,9 @@ def _ready(name: str, find: Callable[[], Path], tests: str, required: str) -> bo
 def main() -> int:
     server = "REQUIRE_REAL_API_SERVER"
     ready = [_ready("real API server", assets, "real API server tier", server)]
-    ready += [_ready(name, partial(tool, name), f"checks of the manifests with {name}", server) for name in TOOLS]
+    for name in TOOLS:
+        required = "REQUIRE_HELM" if name == "helm" else server
+        ready.append(_ready(name, partial(tool, name), f"checks of the manifests with {name}", required))
     ready += [_ready("real kubelet", _kubelet, "real kubelet tier", "REQUIRE_REAL_KUBELET")]
     return 0 if all(ready) else 1
 

@@ -3,7 +3,7 @@
 ``KUBEBUILDER_ASSETS`` wins where it is set (the envtest convention). Otherwise the programs are built by the Go
 toolchain from the public modules pinned in the ``go.mod`` of their folders here, and kept in the user's cache under a
 name made of those pins, so that a second run finds them at once and a changed pin builds anew. helm, kustomize and
-kubeconform are built in the same way, from ``tools/go.mod``.
+kubeconform are built in the same way, from ``tools/go.mod``, helm only when it is asked for.
 """
 
 from __future__ import annotations
@@ -75,12 +75,14 @@ def kubelet() -> Path:
 
 
 def tool(name: str) -> Path:
-    """A program of ``TOOLS``, built once (helm takes some minutes).
+    """A program of ``TOOLS``, built once; helm, which takes many minutes, only where REQUIRE_HELM is set.
 
     Raises as `assets`; may be called from many processes at once.
     """
     source = HERE / "tools"
     target = cache() / f"tools-{_pins(source)}" / name
+    if name == "helm" and not target.is_file() and not os.environ.get("REQUIRE_HELM"):
+        raise AssetsMissing("helm is not built yet, which takes many minutes: `make envtest REQUIRE_HELM=1`")
     _have(target, source, TOOLS[name], f"{name} is built by a Go toolchain, and there is none")
     return target
 

@@ -1,7 +1,7 @@
 """What examples/deploy becomes: the chart rendered by helm, and an overlay built by kustomize, as objects.
 
 Both programs are built once by the Go toolchain (tests/envtest/build.py); where they cannot be had the test is skipped
-with a message, or fails where REQUIRE_REAL_API_SERVER is set.
+with a message, or fails where REQUIRE_REAL_API_SERVER (for helm REQUIRE_HELM) is set.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def run(name: str, *arguments: str, check: bool = True, stdin: str = "") -> subp
     try:
         program = tool(name)
     except AssetsMissing as missing:
-        if os.environ.get("REQUIRE_REAL_API_SERVER"):
-            pytest.fail(f"REQUIRE_REAL_API_SERVER is set, but {missing}")
+        required = "REQUIRE_HELM" if name == "helm" else "REQUIRE_REAL_API_SERVER"
+        if os.environ.get(required):
+            pytest.fail(f"{required} is set, but {missing}")
         pytest.skip(f"checks of the manifests: {missing}")
     done = subprocess.run([str(program), *arguments], input=stdin, capture_output=True, text=True, check=False)
     if check:
