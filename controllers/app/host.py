@@ -7,7 +7,7 @@ see examples/service_only.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -70,7 +70,8 @@ def hosting(
     as `calls` says. `config` is what the provider was made from: its secrets are kept out of logs and Events.
 
     With an `election` it first waits until this process leads; meanwhile the caches of the kinds in `warm` are filled.
-    Then every write, of the provider too, asks the fence, and the lease is released at the end of the with statement.
+    Then every write, of the provider too, asks the fence, and the lease is released at the end of the with statement,
+    unless a call that may change the cloud still runs.
 
     Raises ClientConfigError where there is no usable API server, ManagerError when the provider cannot be initialised,
     or lacks its cluster ID unless `allow_untagged_cloud`, and NeverLed when `stop` is set before this process leads.
@@ -82,7 +83,14 @@ def hosting(
         ends.callback(informers.stop)
         for resource in warm:
             informers.warm(resource)
-        leadership = _elected(election, clients, metrics, stop, ends) if election is not None else None
+        started: ProviderHost | None = None
+
+        def unfinished() -> str:
+            return started.unfinished() if started is not None else ""
+
+        leadership = None
+        if election is not None:
+            leadership = _elected(election, clients, metrics, stop, ends, unfinished)
         started = ProviderHost(
             provider,
             config,
@@ -100,12 +108,17 @@ def hosting(
 
 
 def _elected(
-    settings: LeaseSettings, clients: ClientBuilder, metrics: Metrics, stop: StopSignal, ends: ExitStack
+    settings: LeaseSettings,
+    clients: ClientBuilder,
+    metrics: Metrics,
+    stop: StopSignal,
+    ends: ExitStack,
+    unfinished: Callable[[], str],
 ) -> Leadership:
     """The election, once it is won; it ends with `ends`."""
     leadership = Leadership(settings, clients, on_lost=lambda _reason: None, metrics=metrics)
     clients.guard = leadership.fence.check
-    parts = leadership.start()
+    parts = leadership.start(unfinished)
     for part in reversed(parts):
         ends.callback(part.wait, settings.renew_deadline)
         ends.callback(part.ask)

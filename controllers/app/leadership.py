@@ -87,11 +87,18 @@ class Leadership:
         """Who else leads; "" while that is not known."""
         return self._elector.waits_for
 
-    def start(self) -> list[Part]:
-        """Begin as a candidate; returns the parts to stop, after all that needs the lease."""
+    def start(self, unfinished: Callable[[], str] = lambda: "") -> list[Part]:
+        """Begin as a candidate; returns the parts to stop, after all that needs the lease.
+
+        `unfinished` is asked then: what it names may still change something, and so the lease is not released.
+        """
         self._elector.start()
         return [
-            Part(f"leader election on {self.settings.lease}", self._elector.join, self._elector.stop),
+            Part(
+                f"leader election on {self.settings.lease}",
+                self._elector.join,
+                lambda: self._elector.stop(unfinished()),
+            ),
             Part("Events of the leader election", lambda seconds: self._recorder.stop(min(_LAST_EVENT, seconds))),
         ]
 

@@ -167,7 +167,7 @@ class Manager:
         names = ", ".join(entry.name for entry, _ in built) or "no controller"
         log.info("running: %s, for cluster %s with provider %s", names, self._options.manager.cluster_name, self._name)
         self.health.ready()
-        if self._moving is not None and (second := self._moving.begin(moving)) is not None:
+        if self._moving is not None and (second := self._moving.begin(moving, self._unfinished)) is not None:
             self.health.watch_notes(second.checks)
         return True
 
@@ -197,6 +197,9 @@ class Manager:
         if self._moving is not None:
             self._moving.check()
 
+    def _unfinished(self) -> str:
+        return self._host.unfinished() if self._host is not None else ""
+
     def _begin_election(self) -> None:
         options = self._options.manager.leader_election
         if not options.leader_elect:
@@ -206,7 +209,7 @@ class Manager:
         )
         self._clients.guard = self._may_write
         self.health.watch_notes(leadership.checks)
-        for part in leadership.start():
+        for part in leadership.start(self._unfinished):
             self._groups.add("leader election", part)
         if self._migration is not None:
             lease = self._migration.lease
@@ -268,7 +271,7 @@ class Manager:
 
     def _informers(self) -> InformerFactory:
         informers = InformerFactory(self._clients.rest(_IDENTITY), metrics=self.metrics, clock=self._clock)
-        self._groups.add("clients", Part("clients", self._close_clients))
+        self._groups.add("clients", Part("clients", lambda _seconds: True, self._clients.close))
         self.health.watch_informers(informers)
         server = ServerCheck(self._clients.rest(_IDENTITY), clock=self._clock)
         self._in_background("clients", "API server check", server.run)
@@ -306,10 +309,6 @@ class Manager:
         thread = threading.Thread(target=run, args=(ask,), name=name.replace(" ", "-"), daemon=True)
         thread.start()
         self._groups.add(group, Part(name, self._joined(thread), ask.set))
-
-    def _close_clients(self, _seconds: float) -> bool:
-        self._clients.close()
-        return True
 
     def _provider_host(self) -> ProviderHost:
         host = ProviderHost(

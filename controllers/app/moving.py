@@ -32,15 +32,18 @@ class Moving:
         self.part = Part(f"leader migration on {lease}", self._join, self._stop)
         """To be stopped beside the main lease: both are kept until every controller has ended."""
 
-    def begin(self, built: Sequence[Built]) -> Leadership | None:
-        """Become a candidate for these controllers; None where there are none, and the lease is left alone."""
+    def begin(self, built: Sequence[Built], unfinished: Callable[[], str]) -> Leadership | None:
+        """Become a candidate for these controllers; None where there are none, and the lease is left alone.
+
+        `unfinished` as for `Leadership.start`.
+        """
         if not built:
             log.info("leader migration: nothing here runs under the lease %s, so it is left alone", self._lease)
             return None
         log.info("leader migration: waiting for the lease %s", self._lease)
         self._waiting = list(built)
         self._leadership = self._candidate()
-        self._parts = self._leadership.start()
+        self._parts = self._leadership.start(unfinished)
         return self._leadership
 
     @property

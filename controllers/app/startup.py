@@ -122,6 +122,10 @@ class ProviderHost:
         """Cancel the calls under way. Does not block."""
         self.cloud.cancel_running()
 
+    def unfinished(self) -> str:
+        """The calls that may still change the cloud, given up or not; "" where there are none."""
+        return ", ".join(f"{call.method} for {call.key}" for call in self.cloud.changing())
+
     def close(self, seconds: float = _CANCELLED) -> bool:
         """Refuse further calls; whether those under way ended in time."""
         return self.cloud.close(min(seconds, _CANCELLED))

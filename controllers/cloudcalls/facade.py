@@ -226,6 +226,10 @@ class CloudCalls:
         """Calls under way, overdue ones not counted."""
         return self._gateway.in_flight()
 
+    def changing(self) -> list[OverdueCall]:
+        """The calls that may change the cloud and still run, those that were given up too."""
+        return self._gateway.changing()
+
     def parked(self) -> Mapping[str, OverdueCall]:
         """The keys that rest until an overdue call ends: "node/<name>", "service/<namespace>/<name>" ..."""
         return self._gateway.parked()

@@ -224,6 +224,14 @@ class Gateway:
         ok = not overdue and trouble is None and not fatal
         return CallHealth(ok, bool(fatal), message, tuple(overdue.values()))
 
+    def changing(self) -> list[OverdueCall]:
+        """The calls under way that may change the cloud, those that were given up too; the longest first."""
+        now = self.clock.monotonic()
+        jobs = sorted({*self._pool.running(), *self._pool.overdue()}, key=lambda job: job.started)
+        return [
+            OverdueCall(job.method, job.key or job.work.about, now - job.started) for job in jobs if job.work.mutating
+        ]
+
     def in_flight(self) -> int:
         """Calls under way, overdue ones not counted."""
         return len(self._pool.running())

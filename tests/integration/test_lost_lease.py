@@ -166,6 +166,50 @@ def test_a_loss_while_draining_ends_the_drain(server: EmbeddedAPIServer, tmp_pat
         busy.let_go.set()
 
 
+@pytest.mark.row("M2")
+@pytest.mark.parametrize("mutating", [True, False])
+def test_a_drain_that_leaves_a_change_of_the_cloud_behind_does_not_release_the_lease(
+    server: EmbeddedAPIServer, tmp_path: Path, mutating: bool
+) -> None:
+    contexts, busy, stop, hangs, let_go = (
+        list[Context](),
+        Busy(),
+        threading.Event(),
+        threading.Event(),
+        threading.Event(),
+    )
+    busy.let_go.set()
+
+    def construct(context: Context) -> Busy:
+        contexts.append(context)
+        return busy
+
+    def hang() -> None:
+        hangs.set()
+        let_go.wait(60)
+
+    manager = Manager(
+        Options(
+            ManagerOptions(cloud_provider="tiny", leader_election=QUICK, shutdown_drain_timeout=1.0),
+            {ServingOptions: ServingOptions(secure_port=0)},
+        ),
+        Tiny(),
+        ClientBuilder.from_options(kubeconfig=str(tmp_path / "kubeconfig")),
+        catalog=[ControllerEntry(name="busy", construct=construct)],
+    )
+    with ThreadPoolExecutor(2) as pool:
+        run = pool.submit(manager.run, stop)
+        assert busy.started.wait(20)
+        call = pool.submit(contexts[0].cloud.call, "create_route", hang, key="x", mutating=mutating)
+        assert hangs.wait(10)
+        stop.set()
+        run.result(20)
+        left = server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"]
+        assert bool(left) is mutating
+        let_go.set()
+        call.exception(10)
+
+
 @pytest.mark.row("M1")
 def test_a_program_of_one_controller_takes_part_too(server: EmbeddedAPIServer, tmp_path: Path) -> None:
     def settings() -> LeaseSettings:

@@ -80,6 +80,7 @@ class Elector:
         self._current = False  # whether the Lease is, as far as we know, as it was last seen
         self._has_news = False  # from the watch
         self._stopping = False
+        self._keeps = ""  # why the lease is not released when it stops
         self._leading = False
         self._lost = ""
         self._held = Record()  # as leader: what we last put into the Lease
@@ -109,12 +110,14 @@ class Elector:
         """Begin as a candidate."""
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self, unfinished: str = "") -> None:
         """Give up the candidacy, or the lease: the fence closes, then the lease is released. Does not block.
 
-        To be called when all work that needs the lease has ended.
+        To be called when all work that needs the lease has ended. Where some has not, `unfinished` names it: then the
+        lease is left to expire, so that nobody begins while that work may still change something.
         """
         with self._news:
+            self._keeps = unfinished
             self._stopping = True
             self._news.notify_all()
 
@@ -329,9 +332,16 @@ class Elector:
     def _release(self) -> None:
         """Give the lease up, so that another can take it at once. What fails here costs others the lease's duration."""
         settings = self.settings
-        self.fence.revoke("it was released")
+        self.fence.revoke("this process is ending" if self._keeps else "it was released")
         self._leading = False
         self._master.set(0)
+        if self._keeps:
+            log.warning(
+                "the lease %s is not released, others take over in %d s: %s",
+                settings.lease, settings.whole_seconds, self._keeps,
+            )  # fmt: skip
+            self._tell("stopped leading")
+            return
         until = self._clock.boottime() + settings.renew_deadline
         lease = self._observed.lease
         try:

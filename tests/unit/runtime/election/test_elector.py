@@ -392,6 +392,19 @@ class TestLeading:
         with pytest.raises(LeaseLost, match="it was released"):
             leader.elector.fence.check()
 
+    @pytest.mark.row("M2")
+    def test_stopped_with_work_unfinished_it_keeps_the_lease_until_that_expires(
+        self, server: LeaseServer, leader: Candidate, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        before = dict(server.spec)
+        leader.elector.stop("ensure_load_balancer for service/default/web")
+        assert leader.step() is None
+        assert server.spec == before
+        assert not leader.elector.fence.held()
+        assert leader.told == ["became leader", "stopped leading"]
+        assert "is not released, others take over in" in caplog.text
+        assert "ensure_load_balancer for service/default/web" in caplog.text
+
     def test_a_release_that_meets_a_change_is_made_again(self, server: LeaseServer, leader: Candidate) -> None:
         server.put(server.spec, labels={"a": "b"})
         leader.elector.stop()
