@@ -136,7 +136,7 @@ class Elector:
     def lost(self) -> str:
         """Why the lease was lost; "" while it was not. Also when the elector itself hangs while its lease runs out."""
         if not self._lost and self._leading and not self._stopping and not self.fence.held():
-            return f"the lease {self.settings.lease} was not renewed in time"
+            return self._not_renewed()
         return self._lost
 
     @property
@@ -187,7 +187,9 @@ class Elector:
             return None
         if not self._stopping:
             return self._lead() if self._leading else self._stand()
-        if self._leading:
+        if self._leading and not self.fence.held():
+            self._lose(self._not_renewed())  # somebody else noticed first; a lease that may be lost is not released
+        elif self._leading:
             self._release()
         return None
 
@@ -361,6 +363,9 @@ class Elector:
         self._tell("stopped leading")
 
     # ---- both
+
+    def _not_renewed(self) -> str:
+        return f"the lease {self.settings.lease} was not renewed in time"
 
     def _jittered(self) -> float:
         return self.settings.retry_period * (1 + JITTER * self._chance())

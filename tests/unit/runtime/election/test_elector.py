@@ -393,6 +393,18 @@ class TestLeading:
             leader.elector.fence.check()
 
     @pytest.mark.row("M2")
+    def test_stopped_after_the_lease_may_have_been_lost_it_writes_nothing(
+        self, server: LeaseServer, leader: Candidate, clock: FakeClock
+    ) -> None:
+        before = dict(server.spec)
+        clock.advance(60)  # it stood still
+        leader.elector.stop()
+        assert leader.step() is None
+        assert server.spec == before
+        assert "was not renewed in time" in leader.elector.lost
+        assert leader.lost == [leader.elector.lost]
+
+    @pytest.mark.row("M2")
     def test_stopped_with_work_unfinished_it_keeps_the_lease_until_that_expires(
         self, server: LeaseServer, leader: Candidate, caplog: pytest.LogCaptureFixture
     ) -> None:
