@@ -117,7 +117,11 @@ def _judge(played: Stage, restarted: float = math.inf) -> None:
 
     An API server that was `restarted` then forbids everything until it has read its roles.
     """
-    took = played.await_agreement(AGREE_SECONDS)
+    try:
+        took = played.await_agreement(AGREE_SECONDS)
+    except AssertionError:
+        print(played.verdict(SLACK))
+        raise
     verdict = played.verdict(SLACK)
     print(f"cloud and cluster agreed {took:.1f} s after the last change; {verdict}")
     assert not verdict.intruders, verdict
