@@ -163,6 +163,7 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry], flags: Sequen
     from cloudprovider import CloudProviderError
     from controllers.app import accounts
     from controllers.app.manager import Manager
+    from controllers.app.process import end_at_once
     from controllers.app.startup import ManagerError, load_provider
     from controllers.runtime.api import ClientBuilder, ClientConfigError
     from controllers.runtime.metrics import Metrics
@@ -182,7 +183,7 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry], flags: Sequen
             service_accounts=accounts.NAMESPACE if given.use_service_account_credentials else None,
             metrics=metrics,
         )
-        return Manager(options, provider, clients, config=config, catalog=catalog, metrics=metrics)
+        return Manager(options, provider, clients, config=config, catalog=catalog, metrics=metrics, on_lost=end_at_once)
     except (CloudProviderError, ClientConfigError, ManagerError) as error:
         log.error("%s", error)
         return None

@@ -59,7 +59,7 @@ class Manager:
 
     `options` are checked already; `config` is what the provider was made from: its secrets are concealed wherever text
     leaves the process. Raises ManagerError when an option names no controller. `run` may be called once; the other
-    methods from any thread.
+    methods from any thread. `on_lost(failure)` is called as soon as a lease is lost, perhaps twice.
     """
 
     def __init__(
@@ -72,7 +72,9 @@ class Manager:
         catalog: Sequence[ControllerEntry] = CATALOG,
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        on_lost: Callable[[ManagerError], None] = lambda _failure: None,
     ) -> None:
+        self._on_lost = on_lost
         self._options = options
         self._provider = provider
         self._clients = clients
@@ -350,8 +352,9 @@ class Manager:
         self._lost = True
         if self._leadership is not None:
             self._leadership.fence.revoke(reason)
-        if self._failure is None:
-            self._failure = lease_lost(reason)
+        failure = lease_lost(reason)
+        self._failure = self._failure or failure
+        self._on_lost(failure)
         if self._host is not None:
             self._host.cancel()
 

@@ -50,6 +50,14 @@ def exit_at_once(code: int) -> None:
     os._exit(code)
 
 
+def end_at_once(failure: ManagerError) -> None:
+    """End the process with 1 before any thread does one thing more: the lease is lost, and provider calls that are
+    under way would go on sending (seen: load balancers built for Services that the next leader had deleted)."""
+    log.error("%s", failure)
+    log.info("ended with exit code 1")
+    exit_at_once(1)
+
+
 def run_until_signal(
     run: Callable[[threading.Event], None],
     *,

@@ -100,7 +100,14 @@ def test_everything_is_refused_and_nothing_waited_for(server: EmbeddedAPIServer,
     options = Options(
         ManagerOptions(cloud_provider="tiny", leader_election=QUICK), {ServingOptions: ServingOptions(secure_port=0)}
     )
-    manager = Manager(options, provider, clients, catalog=[ControllerEntry(name="busy", construct=construct)])
+    told: list[str] = []
+    manager = Manager(
+        options,
+        provider,
+        clients,
+        catalog=[ControllerEntry(name="busy", construct=construct)],
+        on_lost=lambda failure: told.append(str(failure)),
+    )
     with ThreadPoolExecutor(2) as pool:
         run = pool.submit(manager.run, threading.Event())
         assert busy.started.wait(20)
@@ -126,6 +133,7 @@ def test_everything_is_refused_and_nothing_waited_for(server: EmbeddedAPIServer,
         assert str(error) == (
             f"leaderelection lost: other has taken the lease kube-system/{LEASE}; ended without draining"
         )
+        assert set(told) == {str(error)}, "a program ends right there"
         assert cancelled.wait(5)
         under_way.exception(5)
         with pytest.raises(LeaseLost, match="other has taken the lease"):
