@@ -213,9 +213,8 @@ class Manager:
         self.health.watch_notes(leadership.checks)
         for part in leadership.start(self._unfinished):
             self._groups.add("leader election", part)
-        if self._migration is not None:
-            lease = self._migration.lease
-            self._moving = Moving(lease, lambda: self._candidate(leadership, lease), self._clock)
+        if (migration := self._migration) is not None:
+            self._moving = Moving(migration.lease, lambda: self._candidate(leadership, migration.lease), self._clock)
             self._groups.add("leader election", self._moving.part)
 
     def _elected(self, informers: InformerFactory, access: AccessCheck, ending: StopSignal) -> bool:
