@@ -123,7 +123,7 @@ class Manager:
             raise self._failure
 
     def release_held(self) -> int:
-        """An operator's word: let the controllers do what they hold back now. Returns how many objects that are."""
+        """Let the controllers do what they hold back now, as an operator asks; returns how many objects that are."""
         if not self._runner.holds_back:
             leader = self._leadership.leader if self._leadership is not None else ""
             log.warning(

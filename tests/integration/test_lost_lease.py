@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -143,6 +146,50 @@ def test_everything_is_refused_and_nothing_waited_for(server: EmbeddedAPIServer,
         assert server.get("nodes", "n0")["metadata"]["labels"]["by"] == "tiny"
         assert server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"] == "other"
         busy.let_go.set()
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from cloudprovider import InstancesV2, Interface, current_call, register_cloud_provider
+from controllers.app import main
+
+class Slow(Interface, InstancesV2):
+    def provider_name(self): return "slow"
+    def instances_v2(self): return self
+    def instance_exists(self, node): return True
+    def instance_shutdown(self, node): return False
+    def instance_metadata(self, node):
+        Path("called").touch()
+        current_call().cancelled.wait(60)
+        Path("went-on").touch()
+
+register_cloud_provider("slow", lambda config: Slow())
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.row("M2")
+def test_a_program_ends_before_a_call_that_is_under_way_can_go_on(server: EmbeddedAPIServer, tmp_path: Path) -> None:
+    flags = ["--cloud-provider=slow", f"--kubeconfig={tmp_path / 'kubeconfig'}", "--secure-port=0"]
+    flags += [
+        "--leader-elect-lease-duration=3s",
+        "--leader-elect-renew-deadline=2s",
+        "--leader-elect-retry-period=200ms",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *flags], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            eventually((tmp_path / "called").exists, 30)
+            take(server)
+            _, log = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert "ended without draining" in log
+    assert not (tmp_path / "went-on").exists()
 
 
 @pytest.mark.row("M2")
