@@ -41,7 +41,7 @@ class API:
     def request(
         self, method: str, path: str, body: object = None, content_type: str = "application/json"
     ) -> tuple[int, JSON]:
-        """Send one request; returns the status and the parsed body ({} where it is empty)."""
+        """Send one request; returns the status and the parsed body ({} where it is empty, or no JSON)."""
         parsed = urllib.parse.urlsplit(self.url)
         assert parsed.hostname is not None
         if parsed.scheme == "https":
@@ -56,6 +56,8 @@ class API:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
             data = response.read()
+            if response.status >= 400 and "json" not in (response.getheader("Content-Type") or ""):
+                return response.status, {}  # "404 page not found", of a group that is not served yet
             return response.status, json.loads(data) if data else {}
         finally:
             connection.close()
