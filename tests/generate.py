@@ -13,8 +13,9 @@ from pathlib import Path
 
 import yaml
 
-from controllers.app import rbac, reference
+from controllers.app import rbac
 from controllers.app.catalog import CATALOG
+from controllers.app.pages import reference
 from tests.envtest.build import AssetsMissing, tool
 
 ROOT = Path(__file__).parents[1]

@@ -12,13 +12,13 @@ from controllers.lazy import lazy
 if TYPE_CHECKING:
     from controllers.app.catalog import CATALOG
     from controllers.app.cli import main
-    from controllers.app.config import parse
     from controllers.app.entry import Context, Controller, ControllerEntry, Rule
-    from controllers.app.host import Host, hosting
+    from controllers.app.flags.parse import parse
     from controllers.app.manager import Manager
     from controllers.app.options import ManagerOptions, Options
     from controllers.app.process import run_until_signal
     from controllers.app.serving import HealthServer, ServingOptions
+    from controllers.app.standalone import Host, hosting
     from controllers.app.startup import ManagerError, NeverLed
 else:
     __getattr__, __dir__ = lazy(
@@ -26,9 +26,9 @@ else:
         {
             "catalog": ["CATALOG"],
             "cli": ["main"],
-            "config": ["parse"],
+            "flags.parse": ["parse"],
             "entry": ["Context", "Controller", "ControllerEntry", "Rule"],
-            "host": ["Host", "hosting"],
+            "standalone": ["Host", "hosting"],
             "manager": ["Manager"],
             "options": ["ManagerOptions", "Options"],
             "process": ["run_until_signal"],

@@ -22,8 +22,8 @@ import importlib_metadata
 
 from controllers.app import logs
 from controllers.app.catalog import CATALOG
-from controllers.app.config import Outcome, by_section, parse, table
 from controllers.app.entry import ControllerEntry
+from controllers.app.flags.parse import Outcome, by_section, parse, table
 from controllers.app.options import Options
 from controllers.options import BOOL, VERSION, Flag
 
@@ -137,7 +137,7 @@ def help_text(program: str, flags: Sequence[Flag[Any]]) -> str:
 
 
 def _tell_flags(options: Options, flags: Sequence[Flag[Any]]) -> None:
-    from controllers.app.effective import changed
+    from controllers.app.flags.effective import changed
 
     log.info("flags that differ from the defaults: %s", " ".join(changed(options, flags)) or "none")
 
@@ -161,8 +161,8 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry], flags: Sequen
     from prometheus_client import ProcessCollector
 
     from cloudprovider import CloudProviderError
-    from controllers.app import accounts
     from controllers.app.manager import Manager
+    from controllers.app.permissions import accounts
     from controllers.app.process import end_at_once
     from controllers.app.startup import ManagerError, load_provider
     from controllers.runtime.api import ClientBuilder, ClientConfigError
@@ -215,7 +215,7 @@ def _migration_problems(outcome: Outcome) -> list[str]:
     """What is wrong with the file of --leader-migration-config."""
     if not outcome.leader_migration_config:
         return []
-    from controllers.app import migration
+    from controllers.app.leading import migration
 
     try:
         migration.read(outcome.leader_migration_config)

@@ -1,10 +1,10 @@
 """The manager: starts a provider and its controllers over shared clients and caches, and stops them in order.
 
-Stage: around all of them. Data comes from `config.py` (checked options) and the registry (a provider). Every replica
-builds clients and informers, whose caches fill, and becomes a candidate for the lease (`leadership.py`). The one that
-leads goes on: provider -> gateway -> controllers. It stops when its stop signal is set: what is under way is drained,
-then the lease is released. It raises when a part dies that must not, and without draining when the lease is lost. It
-installs no signal handlers and never ends the process: `process.py` does.
+Stage: around all of them. Data comes from `flags/parse.py` (checked options) and the registry (a provider). Every
+replica builds clients and informers, whose caches fill, and becomes a candidate for the lease
+(`leading/leadership.py`). The one that leads goes on: provider -> gateway -> controllers. It stops when its stop signal
+is set: what is under way is drained, then the lease is released. It raises when a part dies that must not, and without
+draining when the lease is lost. It installs no signal handlers and never ends the process: `process.py` does.
 
 Order and checks follow k8s.io/cloud-provider app/controllermanager.go (Run, startControllers) and sample/basic_main.go
 (the cluster-ID check), with two differences: a controller that cannot run stops the start instead of being skipped, and
@@ -21,19 +21,19 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from cloudprovider import CloudConfig, Interface, StopSignal
-from controllers.app.access import AccessCheck
-from controllers.app.accounts import asked_rights
 from controllers.app.apiserver import ServerCheck
 from controllers.app.catalog import CATALOG
-from controllers.app.effective import configz, flagz
 from controllers.app.entry import Context, ControllerEntry, Rule, enabled
+from controllers.app.flags.effective import configz, flagz
 from controllers.app.groups import Groups, Part
-from controllers.app.leadership import LISTEN, Leadership, lease_lost
-from controllers.app.migration import LeaderMigration, MigrationProblems, Shares, share
-from controllers.app.migration import read as read_migration
-from controllers.app.moving import Moving
+from controllers.app.leading.leadership import LISTEN, Leadership, lease_lost
+from controllers.app.leading.migration import LeaderMigration, MigrationProblems, Shares, share
+from controllers.app.leading.migration import read as read_migration
+from controllers.app.leading.moving import Moving
 from controllers.app.options import Options, split_address
-from controllers.app.permissions import election_rules, migration_rules
+from controllers.app.permissions.accounts import asked_rights
+from controllers.app.permissions.check import AccessCheck
+from controllers.app.permissions.own import election_rules, migration_rules
 from controllers.app.runner import ControllerRunner, Ending, construct
 from controllers.app.serving import Health, HealthMetrics, Serving, ServingError, ServingOptions
 from controllers.app.startup import ManagerError, ProviderHost

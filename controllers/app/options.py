@@ -1,6 +1,6 @@
 """The manager's own options, and all options of one run.
 
-Stage: before the first one, no I/O. Data comes from argv by way of `config.py`, which fills the classes, or from
+Stage: before the first one, no I/O. Data comes from argv by way of `flags/parse.py`, which fills the classes, or from
 programs that build them; it goes to `manager.py`. They are never changed after they are built. The options of each
 controller and of cloud calls are classes of the same make, in an `options.py` of theirs. Names and sections are those
 of the Go cloud-controller-manager (its options package); defaults that differ say so in their text.
@@ -160,7 +160,7 @@ class LeaderElectionOptions:
 
 @attrs.frozen(kw_only=True)
 class LeaderMigrationOptions:
-    """Whether controllers move between two managers, and which: `migration.py` reads the file."""
+    """Whether controllers move between two managers, and which: `leading/migration.py` reads the file."""
 
     enabled: bool = option(
         False,

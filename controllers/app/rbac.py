@@ -1,8 +1,8 @@
 """The RBAC manifest: exactly what the enabled controllers do, generated from the rules in their entries.
 
 Stage: before the first one, no I/O. Data comes from the catalog's rules, which the check at the start asks about too
-(`access.py`); it goes to `kubectl apply`, and to the Helm chart. `examples/deploy/kustomize/base/rbac.yaml` is what
-this prints for all controllers; with --chart it prints who needs what, from which the chart makes the roles:
+(`permissions/check.py`); it goes to `kubectl apply`, and to the Helm chart. `examples/deploy/kustomize/base/rbac.yaml`
+is what this prints for all controllers; with --chart it prints who needs what, from which the chart makes the roles:
 
     python -m controllers.app.rbac --controllers='*,-node-route-controller' | kubectl apply -f -
     python -m controllers.app.rbac --chart > examples/deploy/chart/files/permissions.yaml
@@ -21,12 +21,12 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from controllers.app import migration
-from controllers.app.accounts import PROVIDER_ACCOUNTS, accounts_of, of_caches, token_rule
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry, Rule, enabled, problems_of
+from controllers.app.leading import migration
 from controllers.app.options import LeaderElectionOptions
-from controllers.app.permissions import common_rules
+from controllers.app.permissions.accounts import PROVIDER_ACCOUNTS, accounts_of, of_caches, token_rule
+from controllers.app.permissions.own import common_rules
 from controllers.options import flags_of
 
 __all__ = ["chart_permissions", "grants", "main", "manifest"]

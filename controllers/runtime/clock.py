@@ -5,7 +5,7 @@ Production passes :data:`SYSTEM_CLOCK`; tests pass a clock that they move by han
 
 Three modules use the machine's clock directly, because they wait for threads and sockets and schedule nothing:
 `cache/informer.py` joins its threads at a stop, `controllers/app/process.py` waits for the next signal, and
-`controllers/app/serving/reception.py` times the connections to /healthz. A test keeps this list. Waits for
+`controllers/app/serving/server.py` times the connections to /healthz. A test keeps this list. Waits for
 sockets are the kernel's, for as long as the Clock says is left (`api/wire/lifetime.py`).
 """
 

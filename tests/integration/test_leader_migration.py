@@ -16,7 +16,7 @@ import yaml
 
 from controllers.app.catalog import CATALOG
 from controllers.app.options import LeaderElectionOptions
-from controllers.app.permissions import common_rules
+from controllers.app.permissions.own import common_rules
 from controllers.app.rbac import manifest
 from tests.envtest.server import MANAGER_USER
 from tests.integration.conftest import Cluster

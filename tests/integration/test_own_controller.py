@@ -14,8 +14,8 @@ from cloudprovider.host import StopSignal
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud
 from controllers.app import CATALOG, Context, Controller, ControllerEntry, Manager, Rule, main, parse
+from controllers.app.pages.reference import page
 from controllers.app.rbac import manifest
-from controllers.app.reference import page
 from controllers.options import INT, STRING, between, drain_timeout_option, not_empty, option
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import NODES, InformerFactory, key_of

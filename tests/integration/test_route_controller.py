@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
-from controllers.app.host import Host
+from controllers.app.standalone import Host
 from controllers.cloudcalls import CloudCallOptions
 from controllers.route import RouteController, RouteOptions, parse_cluster_cidrs
 from controllers.runtime.metrics import Metrics

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
-from controllers.app.host import Host
+from controllers.app.standalone import Host
 from controllers.service import ServiceController, ServiceOptions
 from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import Cluster

@@ -13,7 +13,7 @@ import pytest
 
 from cloudprovider import Interface
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
-from controllers.app.host import Host
+from controllers.app.standalone import Host
 from controllers.cloudcalls import CloudCallOptions
 from controllers.runtime.metrics import Metrics
 from controllers.service import ServiceController, ServiceOptions, pacing

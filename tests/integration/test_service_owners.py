@@ -18,7 +18,7 @@ import pytest
 
 from cloudprovider import Interface, LoadBalancer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
-from controllers.app.host import Host
+from controllers.app.standalone import Host
 from controllers.runtime.metrics import Metrics
 from controllers.service import ServiceController, ServiceOptions
 from tests.integration.conftest import Cluster

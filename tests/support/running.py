@@ -13,7 +13,7 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import Interface
 from controllers.app import hosting
 from controllers.app.entry import Controller
-from controllers.app.host import Host
+from controllers.app.standalone import Host
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.node import CloudNodeController, CloudNodeOptions
 from controllers.runtime.api import ClientBuilder

@@ -1,6 +1,6 @@
 """Health, metrics and what else the manager tells about itself, over HTTP.
 
-Comes in: connections (`reception.py`, with their TLS, which speaks `http1.py`), the checks of the manager's parts
+Comes in: connections (`server.py`, with their TLS, which speaks `http1.py`), the checks of the manager's parts
 (`health.py`), the metrics registry. Goes out: answers to kubelets, scrapers and people (`endpoints.py`, `pages.py`),
 over plain HTTP (`plain.py`) and over HTTPS to those who may (`secure.py`, `authentication.py`, `authorization.py`), as
 the Go manager gives them. `setup.py` builds it all from the options.

@@ -1,6 +1,6 @@
 """Threads that make answers: a few, which come with work and end when there is none.
 
-Stage: beside all of them. `reception.py` has two such crews: one for what is answered at once, and one for what waits
+Stage: beside all of them. `server.py` has two such crews: one for what is answered at once, and one for what waits
 for another machine (who is this, may they?), so that a probe never queues behind a question to an API server that
 hangs. No peer can have all of a crew's places.
 """

@@ -1,6 +1,6 @@
 """One client's socket: how far its handshake, its request or its answer has come.
 
-Stage: beside all of them. `reception.py` says when the socket can go on; nothing here waits. With TLS the handshake is
+Stage: beside all of them. `server.py` says when the socket can go on; nothing here waits. With TLS the handshake is
 one more phase before the first request, under the same deadline, and each step may have to wait for the socket to be
 readable or writable, whatever the phase: what it waits for is `wanted`.
 """
@@ -26,7 +26,7 @@ _PLAIN_TEXT = (
 
 
 class Connection:
-    """Only the reception's thread touches it. `shake`, `receive` and `send` raise OSError when it is broken.
+    """Only the server's thread touches it. `shake`, `receive` and `send` raise OSError when it is broken.
 
     `deadline` is in seconds of the monotonic clock.
     """

@@ -1,4 +1,4 @@
-"""Heads of HTTP/1 requests in, bytes of answers out. Pure; what `reception.py` speaks.
+"""Heads of HTTP/1 requests in, bytes of answers out. Pure; what `server.py` speaks.
 
 Stage: beside all of them. Only what kubelets, load balancers, scrapers and people with curl send: a request line and
 headers. Bodies are not read: a request with one is answered, and its connection closed.

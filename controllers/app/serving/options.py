@@ -1,8 +1,8 @@
 """What can be set of HTTPS serving, in the flags of the Go cloud-controller-manager.
 
-Stage: before the first one, no I/O. Data comes from argv by way of `controllers/app/config.py`; it goes to `setup.py`.
-Names, sections and defaults are those of k8s.io/apiserver's SecureServingOptions, DelegatingAuthenticationOptions and
-DelegatingAuthorizationOptions.
+Stage: before the first one, no I/O. Data comes from argv by way of `controllers/app/flags/parse.py` and goes to
+`setup.py`. Names, sections and defaults are those of k8s.io/apiserver's SecureServingOptions,
+DelegatingAuthenticationOptions and DelegatingAuthorizationOptions.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from controllers.app.serving.checks import Checks
 from controllers.app.serving.endpoints import Endpoints, Page
 from controllers.app.serving.http1 import Request, Response
 from controllers.app.serving.pages import metrics_page
-from controllers.app.serving.reception import Reception
+from controllers.app.serving.server import Server
 
 __all__ = ["HealthServer", "MaySee", "from_this_machine"]
 
@@ -35,7 +35,7 @@ class HealthServer:
     """Serves until stopped. `start()` binds and raises OSError when it cannot; `stop()` may be called twice.
 
     `may_see` decides who gets the details of checks; the names, and what is well, everybody may know. What clients can
-    do to each other is bounded by `reception.py`.
+    do to each other is bounded by `server.py`.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class HealthServer:
         """`endpoints`: the checks of "healthz" and its like; `metrics` the text of /metrics; `pages` further paths."""
         self._endpoints = Endpoints(endpoints, {"/metrics": metrics_page(metrics), **(pages or {})})
         self._may_see = may_see
-        self._reception = Reception(address, self._answer, name="health")
+        self._server = Server(address, self._answer, name="health")
 
     @property
     def address(self) -> tuple[str, int]:
         """Host and port bound; the asked-for ones before `start()`."""
-        return self._reception.address
+        return self._server.address
 
     @property
     def url(self) -> str:
@@ -65,12 +65,12 @@ class HealthServer:
 
     def start(self) -> None:
         """Bind and serve in the background."""
-        self._reception.start()
+        self._server.start()
         log.info("serving health and metrics on %s", self.url)
 
     def stop(self, timeout: float = 5.0) -> bool:
         """Close the listener and all connections; True when its thread has ended within `timeout`."""
-        return self._reception.stop(timeout)
+        return self._server.stop(timeout)
 
     def _answer(self, request: Request) -> Response:
         asked = self._endpoints.find(request)

@@ -1,6 +1,6 @@
 """HTTPS with authentication and authorization: --secure-port.
 
-Stage: beside all of them. A request comes from `reception.py`; who it is says `authentication.py`, whether they may
+Stage: beside all of them. A request comes from `server.py`; who it is says `authentication.py`, whether they may
 `authorization.py`, and what they get `endpoints.py`. Those who may not get the answers of k8s.io/apiserver: 401 for
 wrong credentials, 403 for missing rights, 500 when the API server does not say. What is known here is answered at once;
 where the API server must be asked, another crew of threads waits for it, so that probes never do.
@@ -15,8 +15,8 @@ from controllers.app.serving.authentication import ANONYMOUS, Authentication, Un
 from controllers.app.serving.authorization import Authorization, CannotTell
 from controllers.app.serving.endpoints import Asked, Endpoints
 from controllers.app.serving.http1 import Request, Response
-from controllers.app.serving.reception import Later, Reception
 from controllers.app.serving.reviews import AskFirst
+from controllers.app.serving.server import Later, Server
 from controllers.app.serving.tls import ServerTLS
 from controllers.runtime.cleaning import one_line
 
@@ -45,22 +45,22 @@ class SecureServer:
         self._authentication = authentication
         self._authorization = authorization
         prepare = tls.load if load else _nothing
-        self._reception = Reception(address, self._answer, name="https", tls=tls.context, prepare=prepare)
+        self._server = Server(address, self._answer, name="https", tls=tls.context, prepare=prepare)
 
     @property
     def address(self) -> tuple[str, int]:
         """Host and port bound; the asked-for ones before `start()`."""
-        return self._reception.address
+        return self._server.address
 
     def start(self) -> None:
         """Bind and serve in the background."""
-        self._reception.start()
+        self._server.start()
         host, port = self.address
         log.info("serving HTTPS on %s:%d", f"[{host}]" if ":" in host else host, port)
 
     def stop(self, timeout: float = 5.0) -> bool:
         """Close the listener and all connections; True when its thread has ended within `timeout`."""
-        return self._reception.stop(timeout)
+        return self._server.stop(timeout)
 
     def _answer(self, request: Request) -> Response | Later:
         asked = self._endpoints.find(request)

@@ -1,7 +1,7 @@
 """The TLS context that new connections get: it follows the certificate's files and the CA of client certificates.
 
 Stage: beside all of them. Data comes from `certificates.py` and `clientca.py`, asked every few seconds by a thread of
-the manager; the present context goes to `reception.py`. Connections that are there keep theirs. What cannot be used is
+the manager; the present context goes to `server.py`. Connections that are there keep theirs. What cannot be used is
 told once, and the context before it stays.
 """
 

@@ -11,7 +11,7 @@ from cloudprovider.interface import Interface
 from controllers.app import cli
 from controllers.app.catalog import CATALOG
 from controllers.app.cli import help_text, main
-from controllers.app.config import table
+from controllers.app.flags.parse import table
 
 
 def ran(capsys: pytest.CaptureFixture[str], *argv: str, **more: str) -> tuple[int, str, str]:

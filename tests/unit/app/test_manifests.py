@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from controllers.app.catalog import CATALOG
-from controllers.app.config import parse
+from controllers.app.flags.parse import parse
 
 MANIFESTS = {
     "AWS, Helm chart": "--v=2 --cloud-provider=aws --configure-cloud-routes=false",

@@ -10,11 +10,11 @@ import attrs
 import pytest
 import yaml
 
-from controllers.app.accounts import asked_rights
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry, Rule
 from controllers.app.options import LeaderElectionOptions
-from controllers.app.permissions import common_rules
+from controllers.app.permissions.accounts import asked_rights
+from controllers.app.permissions.own import common_rules
 from controllers.app.rbac import COMMON_RULES, Grant, chart_permissions, grants, main, manifest
 from tests.support.rights import RBAC
 

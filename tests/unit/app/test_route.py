@@ -10,8 +10,8 @@ import pytest
 from cloudprovider import Interface
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from controllers.app.catalog import CATALOG
-from controllers.app.config import parse
 from controllers.app.entry import Context
+from controllers.app.flags.parse import parse
 from controllers.app.route import ENTRY
 from controllers.cloudcalls import CloudCalls
 from controllers.route import RouteController, RouteOptions

@@ -13,7 +13,7 @@ def test_reading_every_flag_imports_no_controller_and_nothing_heavy() -> None:
         "import sys\n"
         "from controllers.app.cli import help_text\n"
         "from controllers.app.catalog import CATALOG\n"
-        "from controllers.app.config import table\n"
+        "from controllers.app.flags.parse import table\n"
         "assert '--load-balancer-node-window' in help_text('x', table(CATALOG))\n"
         "print(*sys.modules)"
     )

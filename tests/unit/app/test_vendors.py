@@ -10,9 +10,9 @@ import pytest
 from cloudprovider import CloudConfig, Interface, register_cloud_provider
 from controllers.app.catalog import CATALOG
 from controllers.app.cli import help_text, main
-from controllers.app.config import parse, table
+from controllers.app.flags.parse import parse, table
 from controllers.app.options import ManagerOptions
-from controllers.app.reference import page
+from controllers.app.pages.reference import page
 from controllers.app.startup import load_provider
 from controllers.nodelifecycle.options import NodeLifecycleOptions
 from controllers.options import BOOL, DURATION, INT, STRING, between, cluster_name_option, option

@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from controllers.app.catalog import CATALOG
-from controllers.app.config import option_classes, table
 from controllers.app.entry import Context, Controller, ControllerEntry
+from controllers.app.flags.parse import option_classes, table
 from controllers.options import BOOL, DURATION, INT, between, fill, flags_of, group, option, positive
 
 DECLARED = [(kind, flag) for kind in option_classes(CATALOG) for flag in flags_of(kind)]

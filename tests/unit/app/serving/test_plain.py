@@ -10,7 +10,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from controllers.app.serving import Check, HealthServer, reception, report
+from controllers.app.serving import Check, HealthServer, report
+from controllers.app.serving import server as serving
 from controllers.app.serving.http1 import Request, Response
 from controllers.app.serving.plain import from_this_machine
 
@@ -100,7 +101,7 @@ def test_one_connection_serves_many_requests(server: HealthServer) -> None:
 
 @pytest.mark.row("N5")
 def test_silent_clients_hold_up_nobody_and_are_bounded(server: HealthServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reception, "MAX_PER_PEER", 8)
+    monkeypatch.setattr(serving, "MAX_PER_PEER", 8)
     with ExitStack() as ends:
         silent = [ends.enter_context(socket.create_connection(server.address, timeout=20)) for _ in range(9)]
         assert ask(server, "/livez")[0] == 200

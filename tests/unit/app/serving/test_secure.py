@@ -145,7 +145,7 @@ def test_nothing_can_be_changed(bench: Bench, method: str) -> None:
 @pytest.mark.row("X1")
 def test_an_api_server_that_hangs_costs_the_askers_and_no_probe(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is timed but by order: the probes are answered while everybody else still waits."""
-    monkeypatch.setattr("controllers.app.serving.reception.ANSWER_SECONDS", 300.0)
+    monkeypatch.setattr("controllers.app.serving.server.ANSWER_SECONDS", 300.0)
     free = threading.Event()
 
     def hang(_spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -236,7 +236,7 @@ def test_plain_http_is_told_that_this_is_https(bench: Bench) -> None:
 
 @pytest.mark.row("X1")
 def test_a_handshake_has_the_deadline_of_the_request(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controllers.app.serving.reception.REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr("controllers.app.serving.server.REQUEST_SECONDS", 0.5)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with pytest.raises(ssl.SSLWantReadError):
         context().wrap_bio(incoming, outgoing).do_handshake()

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controllers.app import gomanager
 from controllers.app.catalog import CATALOG
-from controllers.app.config import table
-from controllers.app.reference import page
+from controllers.app.flags.parse import table
+from controllers.app.pages import gomanager
+from controllers.app.pages.reference import page
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 PAGE = DOCS / "reference.md"
 
 
 def test_the_page_is_current() -> None:
-    assert PAGE.read_text() == page(CATALOG), "run: python -m controllers.app.reference > docs/reference.md"
+    assert PAGE.read_text() == page(CATALOG), "run: make generate"
 
 
 def test_the_page_of_the_go_managers_flags_is_current_and_complete() -> None:
     text = gomanager.page(CATALOG)
-    assert (DOCS / "go-flags.md").read_text() == text, "run: python -m controllers.app.gomanager > docs/go-flags.md"
+    assert (DOCS / "go-flags.md").read_text() == text, "run: make generate"
     for name in gomanager.GO_FLAGS:
         assert text.count(f"| `--{name}` |") == 1
     assert "| `--node-monitor-period` | `5s` | works |" in text

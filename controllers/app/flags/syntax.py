@@ -1,8 +1,8 @@
 """Go's command-line syntax: from argv to raw values, with every problem collected.
 
-Stage: before the first one, no I/O. Data comes from `sys.argv` by way of `config.py`, which makes the table of
+Stage: before the first one, no I/O. Data comes from `sys.argv` by way of `parse.py`, which makes the table of
 flags; it goes back there as one `Parsed`. argparse is not used for parsing because it stops at the first problem
-and reads `--controllers -route` as two flags; `cli.py` uses it for the help text.
+and reads `--controllers -route` as two flags; `controllers/app/cli.py` uses it for the help text.
 
 The syntax is that of spf13/pflag, which every Kubernetes component uses: `--flag=value` and `--flag value`;
 booleans `--flag` and `--flag=false`; one-letter shorthands `-v2`, `-v=2`, `-v 2`; underscores equal dashes in

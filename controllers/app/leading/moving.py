@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from controllers.app.groups import Part
-from controllers.app.leadership import Leadership
+from controllers.app.leading.leadership import Leadership
 from controllers.app.runner import Built
 from controllers.runtime.clock import Clock
 

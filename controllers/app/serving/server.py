@@ -27,7 +27,7 @@ from controllers.app.serving.answerers import Answerers
 from controllers.app.serving.connection import CHUNK, Connection, group_of
 from controllers.app.serving.http1 import BadRequest, Request, Response, encode, head_end, parse
 
-__all__ = ["Handler", "Later", "Reception"]
+__all__ = ["Handler", "Later", "Server"]
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ Handler = Callable[[Request], Response | Later]
 ContextSource = Callable[[], ssl.SSLContext]
 
 
-class Reception:
+class Server:
     """Answers requests until stopped. `start` binds, and raises OSError when it cannot; `stop` may be called twice.
 
     `answer` is called in one of a few threads, several at once; what it raises becomes a 500, and a log line. What it
@@ -69,7 +69,7 @@ class Reception:
         address: tuple[str, int],
         answer: Handler,
         *,
-        name: str = "reception",
+        name: str = "server",
         tls: ContextSource | None = None,
         prepare: Callable[[], None] = lambda: None,
     ) -> None:

@@ -1,7 +1,8 @@
 """Leader election in a program: what the flags say becomes a candidate, with its rights, Events and health check.
 
-Stage: around all of them. Data comes from `options.py` and the Lease (`controllers/runtime/election`); it goes to the
-manager and to `hosting`, which start work when this process leads, and to every write, which asks the fence.
+Stage: around all of them. Data comes from `controllers/app/options.py` and the Lease (`controllers/runtime/election`);
+it goes to the manager and to `hosting`, which start work when this process leads, and to every write, which asks the
+fence.
 
 All writes of ours and of vendors' clients are fenced, Events too, but for those of the election itself: the Lease must
 be written without holding it, and the Events about it say that it is not held. Access reviews change nothing.

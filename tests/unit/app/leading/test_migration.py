@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controllers.app.catalog import CATALOG
-from controllers.app.migration import ANY, DEFAULT, LeaderMigration, MigrationProblems, parse, read, share
+from controllers.app.leading.migration import ANY, DEFAULT, LeaderMigration, MigrationProblems, parse, read, share
 
 GOOD = """
 apiVersion: controllermanager.config.k8s.io/v1

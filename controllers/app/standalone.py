@@ -15,7 +15,7 @@ from attrs import frozen
 
 from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.app.entry import Controller
-from controllers.app.leadership import Leadership
+from controllers.app.leading.leadership import Leadership
 from controllers.app.startup import NeverLed, ProviderHost
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.runtime.api import ClientBuilder

@@ -8,11 +8,10 @@ import attrs
 import pytest
 
 from controllers.app.catalog import CATALOG
-from controllers.app.config import Outcome, option_classes, parse, table
 from controllers.app.entry import Context, Controller, ControllerEntry, enabled
-from controllers.app.gates import GATES
-from controllers.app.gomanager import GO_FLAGS
-from controllers.app.ignored import IGNORED, Ignored
+from controllers.app.flags.gates import GATES
+from controllers.app.flags.ignored import IGNORED, Ignored
+from controllers.app.flags.parse import Outcome, option_classes, parse, table
 from controllers.app.options import (
     SECTIONS,
     LeaderElectionOptions,
@@ -21,6 +20,7 @@ from controllers.app.options import (
     Options,
     split_address,
 )
+from controllers.app.pages.gomanager import GO_FLAGS
 from controllers.app.route import RouteSwitches
 from controllers.cloudcalls import CloudCallOptions
 from controllers.node import CloudNodeOptions

@@ -1,8 +1,8 @@
 """The permissions of the manager itself, whichever controllers run: for the manifest and for the check at the start.
 
-Stage: before the first one, no I/O. Data comes from the options; it goes to `rbac.py` and `reference.py`, which write
-down what should be granted, and to `access.py`, which looks for what must be. The controllers' rules are in their
-entries; who needs which of them with service accounts says `accounts.py`.
+Stage: before the first one, no I/O. Data comes from the options; it goes to `controllers/app/rbac.py` and
+`controllers/app/pages/reference.py`, which write down what should be granted, and to `check.py`, which looks for what
+must be. The controllers' rules are in their entries; who needs which of them with service accounts says `accounts.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Flags of the Go cloud-controller-manager that have no meaning here: taken, checked, and without effect.
 
-Stage: before the first one, pure data. `config.py` adds these rows to the table of flags, so that a manifest written
+Stage: before the first one, pure data. `parse.py` adds these rows to the table of flags, so that a manifest written
 for the Go program starts this one. Each given flag that asks for something else than what is done anyway is told in one
 warning at the start, with the reason that docs/reference.md lists. A setting that could matter for what is deleted,
 written or allowed never belongs here.
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from controllers.app import gates
+from controllers.app.flags import gates
 from controllers.options import (
     BOOL,
     DURATION,
@@ -122,4 +122,4 @@ IGNORED: tuple[Ignored, ...] = (
         _GATES,
     ),
 )
-"""In Go's order of sections; the table of all of Go's flags is `gomanager.py`."""
+"""In Go's order of sections; the table of all of Go's flags is `controllers/app/pages/gomanager.py`."""

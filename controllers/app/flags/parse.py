@@ -1,7 +1,8 @@
 """From argv to checked options: the table of flags of one run, and everything that is wrong with what was given.
 
 Stage: before the first one, no I/O. Data comes from argv and from the classes of options of the manager and of the
-catalog; it goes to `cli.py`, which prints the problems and ends with 2, or hands the options to the manager.
+catalog; it goes to `controllers/app/cli.py`, which prints the problems and ends with 2, or hands the options to the
+manager.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import Any
 
 import attrs
 
-from controllers.app import goflags
 from controllers.app.entry import ControllerEntry, problems_of
-from controllers.app.goflags import Parsed
-from controllers.app.ignored import IGNORED
+from controllers.app.flags import syntax
+from controllers.app.flags.ignored import IGNORED
+from controllers.app.flags.syntax import Parsed
 from controllers.app.options import SECTIONS, ManagerOptions, Options
 from controllers.app.serving.options import ServingOptions, pair_problem
 from controllers.cloudcalls.options import CloudCallOptions
@@ -78,7 +79,7 @@ def table(
             problems.append(f"a default for --{name}: there is no such flag, or none that has an effect")
             continue
         try:
-            rows[name] = attrs.evolve(rows[name], default=goflags.read(rows[name], raw))
+            rows[name] = attrs.evolve(rows[name], default=syntax.read(rows[name], raw))
         except ValueError as error:
             problems.append(f"a default for --{name}: {error}")
     if problems:
@@ -118,7 +119,7 @@ def parse(
 
     The other arguments are the program's, as `table` takes them, and raise as it says.
     """
-    parsed = goflags.parse(table(catalog, default_provider, flags, defaults), argv)
+    parsed = syntax.parse(table(catalog, default_provider, flags, defaults), argv)
     values = parsed.values
     problems = (*parsed.problems, *_across(parsed, catalog))
     options: Options | None = None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controllers.app.goflags import Parsed, parse
+from controllers.app.flags.syntax import Parsed, parse
 from controllers.options import (
     BOOL,
     DURATION,

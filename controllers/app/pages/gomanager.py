@@ -4,7 +4,7 @@ Stage: before the first one, no I/O. The names and defaults are those of the Go 
 0.37.2 (its --help, and the deprecated flags that it hides); what each means here comes from the table of flags. A test
 compares what leaves with the page in the repository:
 
-    python -m controllers.app.gomanager > docs/go-flags.md
+    python -m controllers.app.pages.gomanager > docs/go-flags.md
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from controllers.app.catalog import CATALOG
-from controllers.app.config import table
 from controllers.app.entry import ControllerEntry
-from controllers.app.ignored import IGNORED
-from controllers.app.markdown import rows_of
+from controllers.app.flags.ignored import IGNORED
+from controllers.app.flags.parse import table
+from controllers.app.pages.markdown import rows_of
 
 _ABOUT = """# The Go manager's flags
 
-This page is generated from the code; do not edit it, run `python -m controllers.app.gomanager > docs/go-flags.md`.
+This page is generated from the code; do not edit it, run `make generate`.
 
 Every flag of the Go cloud-controller-manager (k8s.io/cloud-provider 0.37) in Go's order, with Go's default, and what it
 does here. Flags that only this program has are in [reference.md](reference.md), with what each default is for. A flag

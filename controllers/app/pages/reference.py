@@ -1,9 +1,10 @@
 """The reference page, docs/reference.md: every flag and every permission, written from their declarations.
 
-Stage: before the first one, no I/O. Data comes from the table of flags (`config.py`), the flags that are not supported
-and the rules of the controllers' entries; a test compares what leaves with the page in the repository:
+Stage: before the first one, no I/O. Data comes from the table of flags (`controllers/app/flags/parse.py`), the flags
+that are not supported and the rules of the controllers' entries; a test compares what leaves with the page in the
+repository:
 
-    python -m controllers.app.reference > docs/reference.md
+    python -m controllers.app.pages.reference > docs/reference.md
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controllers.app.accounts import token_rule
 from controllers.app.catalog import CATALOG
-from controllers.app.config import by_section, table
 from controllers.app.entry import ControllerEntry
-from controllers.app.gates import GATES
-from controllers.app.markdown import rows_of
+from controllers.app.flags.gates import GATES
+from controllers.app.flags.parse import by_section, table
+from controllers.app.pages.markdown import rows_of
+from controllers.app.permissions.accounts import token_rule
 from controllers.app.rbac import COMMON_RULES
 
 _ABOUT = """# Reference: flags and permissions
 
-This page is generated from the code; do not edit it, run `python -m controllers.app.reference > docs/reference.md`.
+This page is generated from the code; do not edit it, run `make generate`.
 [operations.md](operations.md) explains what the settings are for; [go-flags.md](go-flags.md) compares them with the Go
 manager's.
 """

@@ -9,12 +9,12 @@ import attrs
 import pytest
 
 from controllers.app.catalog import CATALOG
-from controllers.app.config import option_classes, parse, table
-from controllers.app.effective import GROUP, OWN, changed, configz, flagz
 from controllers.app.entry import Context, Controller, ControllerEntry
-from controllers.app.gomanager import GO_FLAGS
-from controllers.app.ignored import IGNORED
+from controllers.app.flags.effective import GROUP, OWN, changed, configz, flagz
+from controllers.app.flags.ignored import IGNORED
+from controllers.app.flags.parse import option_classes, parse, table
 from controllers.app.options import Options
+from controllers.app.pages.gomanager import GO_FLAGS
 from controllers.options import DURATION, STRING, URL, option
 
 

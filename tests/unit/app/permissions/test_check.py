@@ -9,9 +9,9 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from controllers.app.access import AGAIN_SECONDS, AccessCheck
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import Rule
+from controllers.app.permissions.check import AGAIN_SECONDS, AccessCheck
 from controllers.runtime.api import ApiError, CredentialsUnavailable, Forbidden, Response, RestClient, Unreachable
 from controllers.runtime.clock import ClockEvent
 from tests.support.clock import FakeClock

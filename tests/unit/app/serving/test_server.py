@@ -12,10 +12,11 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from controllers.app.serving import http1, reception
+from controllers.app.serving import http1
+from controllers.app.serving import server as serving
 from controllers.app.serving.connection import group_of
 from controllers.app.serving.http1 import Request, Response
-from controllers.app.serving.reception import Reception
+from controllers.app.serving.server import Server
 
 LIMIT = 20.0  # for what takes milliseconds, on a machine with other things to do
 PROBES = 10
@@ -30,8 +31,8 @@ def answer(request: Request) -> Response:
 
 
 @pytest.fixture
-def server() -> Iterator[Reception]:
-    made = Reception(("127.0.0.1", 0), answer)
+def server() -> Iterator[Server]:
+    made = Server(("127.0.0.1", 0), answer)
     made.start()
     yield made
     assert made.stop(LIMIT)
@@ -39,7 +40,7 @@ def server() -> Iterator[Reception]:
 
 
 @pytest.fixture
-def sockets(server: Reception) -> Iterator[Callable[..., socket.socket]]:
+def sockets(server: Server) -> Iterator[Callable[..., socket.socket]]:
     """Opens connections to the server, which are closed at the end of the test."""
     with ExitStack() as ends:
 
@@ -52,7 +53,7 @@ def sockets(server: Reception) -> Iterator[Callable[..., socket.socket]]:
         yield connect
 
 
-def probe(server: Reception, path: str = "/livez") -> tuple[int, bytes]:
+def probe(server: Server, path: str = "/livez") -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(*server.address, timeout=LIMIT)
     try:
         connection.request("GET", path)
@@ -97,9 +98,9 @@ def in_background(work: Callable[[], None]) -> Iterator[None]:
 
 
 @pytest.mark.row("X1")
-def test_clients_that_trickle_keep_no_probe_out(server: Reception, sockets: Callable[..., socket.socket]) -> None:
+def test_clients_that_trickle_keep_no_probe_out(server: Server, sockets: Callable[..., socket.socket]) -> None:
     """More of them than connections are allowed, a byte each now and then."""
-    tricklers = [sockets(b"GET /livez HTTP/1.1\r\nX-Slow: ") for _ in range(reception.MAX_CONNECTIONS + 40)]
+    tricklers = [sockets(b"GET /livez HTTP/1.1\r\nX-Slow: ") for _ in range(serving.MAX_CONNECTIONS + 40)]
 
     def trickle() -> None:
         for sock in tricklers:
@@ -116,9 +117,9 @@ def test_clients_that_trickle_keep_no_probe_out(server: Reception, sockets: Call
 
 @pytest.mark.row("X1")
 def test_a_request_has_one_deadline_that_no_byte_puts_off(
-    server: Reception, sockets: Callable[..., socket.socket], monkeypatch: pytest.MonkeyPatch
+    server: Server, sockets: Callable[..., socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reception, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(serving, "REQUEST_SECONDS", 0.5)
     sock = sockets(b"GET /livez HTTP/1.1\r\nX-Slow: ")
 
     def trickle() -> None:
@@ -134,9 +135,9 @@ def test_a_request_has_one_deadline_that_no_byte_puts_off(
 
 @pytest.mark.row("X1")
 def test_an_answer_that_nobody_reads_has_a_deadline_too(
-    server: Reception, sockets: Callable[..., socket.socket], monkeypatch: pytest.MonkeyPatch
+    server: Server, sockets: Callable[..., socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reception, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(serving, "ANSWER_SECONDS", 0.5)
     lazy = sockets(b"GET /large HTTP/1.1\r\n\r\n")
     select.select([lazy], [], [], LIMIT)
     time.sleep(1.0)  # longer than the deadline, and than the look at it
@@ -146,9 +147,9 @@ def test_an_answer_that_nobody_reads_has_a_deadline_too(
 
 @pytest.mark.row("X1")
 def test_clients_that_do_not_read_keep_no_probe_out(
-    server: Reception, sockets: Callable[..., socket.socket], monkeypatch: pytest.MonkeyPatch
+    server: Server, sockets: Callable[..., socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reception, "MAX_PER_PEER", 8)
+    monkeypatch.setattr(serving, "MAX_PER_PEER", 8)
     lazy = [sockets(b"GET /large HTTP/1.1\r\n\r\n") for _ in range(8)]
     for sock in lazy:
         assert select.select([sock], [], [], LIMIT)[0]
@@ -157,12 +158,12 @@ def test_clients_that_do_not_read_keep_no_probe_out(
 
 
 @pytest.mark.row("X1")
-def test_a_flood_of_connections_keeps_no_probe_out(server: Reception) -> None:
+def test_a_flood_of_connections_keeps_no_probe_out(server: Server) -> None:
     held: list[socket.socket] = []
 
     def flood() -> None:
         held.append(socket.create_connection(server.address, timeout=LIMIT))
-        if len(held) > 2 * reception.MAX_PER_PEER:
+        if len(held) > 2 * serving.MAX_PER_PEER:
             held.pop(0).close()
 
     try:
@@ -176,9 +177,9 @@ def test_a_flood_of_connections_keeps_no_probe_out(server: Reception) -> None:
 
 @pytest.mark.row("X1")
 def test_the_oldest_of_a_peer_with_too_many_gives_way(
-    server: Reception, sockets: Callable[..., socket.socket], monkeypatch: pytest.MonkeyPatch
+    server: Server, sockets: Callable[..., socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reception, "MAX_PER_PEER", 4)
+    monkeypatch.setattr(serving, "MAX_PER_PEER", 4)
     first, second, third, fourth = (sockets() for _ in range(4))
     probe(server)  # the fifth; gone by now
     assert read_all(first) == b""
@@ -187,9 +188,9 @@ def test_the_oldest_of_a_peer_with_too_many_gives_way(
 
 @pytest.mark.row("X1")
 def test_the_peer_with_the_most_connections_gives_way(
-    server: Reception, sockets: Callable[..., socket.socket], monkeypatch: pytest.MonkeyPatch
+    server: Server, sockets: Callable[..., socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reception, "MAX_CONNECTIONS", 4)
+    monkeypatch.setattr(serving, "MAX_CONNECTIONS", 4)
     with ExitStack() as ends:
 
         def connect(peer: str) -> socket.socket:
@@ -209,14 +210,14 @@ def test_one_peer_is_an_address_or_an_ipv6_network() -> None:
 
 
 def test_a_connection_ends_after_a_while(
-    server: Reception, sockets: Callable[..., socket.socket], monkeypatch: pytest.MonkeyPatch
+    server: Server, sockets: Callable[..., socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reception, "CONNECTION_SECONDS", -1.0)
+    monkeypatch.setattr(serving, "CONNECTION_SECONDS", -1.0)
     assert b"\r\nConnection: close\r\n" in read_all(sockets(b"GET /livez HTTP/1.1\r\n\r\n"))
 
 
 def test_requests_behind_each_other_are_answered_in_order(
-    server: Reception, sockets: Callable[..., socket.socket]
+    server: Server, sockets: Callable[..., socket.socket]
 ) -> None:
     sock = sockets(
         b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\nHEAD /2 HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\nConnection: close\r\n\r\n"
@@ -243,13 +244,13 @@ def test_requests_behind_each_other_are_answered_in_order(
     ],
 )
 def test_what_is_no_plain_request_is_answered_and_the_connection_closed(
-    server: Reception, sockets: Callable[..., socket.socket], sent: bytes, status: bytes
+    server: Server, sockets: Callable[..., socket.socket], sent: bytes, status: bytes
 ) -> None:
     assert read_all(sockets(sent)).startswith(b"HTTP/1.1 " + status)
 
 
 def test_stopping_closes_what_is_open() -> None:
-    made = Reception(("127.0.0.1", 0), answer)
+    made = Server(("127.0.0.1", 0), answer)
     made.start()
     with socket.create_connection(made.address, timeout=LIMIT) as sock:
         assert probe(made)[0] == 200

@@ -1,8 +1,8 @@
 """Who needs which permission with --use-service-account-credentials: the manager, or a controller's service account.
 
 Stage: before the first one, no I/O. Data comes from the rules in the controllers' entries; it goes to the RBAC manifest
-(`rbac.py`) and to the check at the start (`access.py`). The caches are shared and the manager's own, as in Go, so it
-lists and watches; everything else a controller does as the service account of its client's name.
+(`controllers/app/rbac.py`) and to the check at the start (`check.py`). The caches are shared and the manager's own, as
+in Go, so it lists and watches; everything else a controller does as the service account of its client's name.
 """
 
 from __future__ import annotations
