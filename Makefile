@@ -7,7 +7,7 @@ PYTEST_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 export REQUIRE_HELM
-.PHONY: help run test coverage lint format bench mutants envtest generate lock image clean
+.PHONY: help run test coverage lint docs format bench mutants envtest generate lock image clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,11 +29,14 @@ lint: $(READY)  ## check style, types and import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(READY)  ## build the documentation site into build/docs; a warning is an error
+	$(BIN)/python -m sphinx -q -W --keep-going $(SPHINX_ARGS) docs build/docs
+
 format: $(READY)  ## repair the style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) envtest  ## measure beside the Go manager and write the tables of docs/benchmarks.md
+bench: $(READY) envtest  ## measure beside the Go manager and write the tables of docs/reference/benchmarks.md
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 mutants: $(READY)  ## change one thing at a time in the modules that decide, and print what the unit tests miss

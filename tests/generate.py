@@ -15,10 +15,11 @@ import yaml
 
 from controllers.app import rbac
 from controllers.app.catalog import CATALOG
-from controllers.app.pages import reference
+from controllers.app.pages import gomanager, reference
 from tests.envtest.build import AssetsMissing, tool
 
 ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs" / "reference"
 DEPLOY = ROOT / "examples" / "deploy"
 CHART = DEPLOY / "chart"
 BASE = DEPLOY / "kustomize" / "base"
@@ -29,13 +30,13 @@ _RENDERED = "# Rendered from examples/deploy/chart, so do not edit it here: `mak
 
 
 def alerts_page(rules: str) -> str:
-    """docs/alerts.md: each alert with its condition and what to do. Pure."""
+    """docs/reference/alerts.md: each alert with its condition and what to do. Pure."""
     lines = [
         "# Alerts",
         "",
-        "This page is generated from [the alert rules](../examples/deploy/chart/files/alerts.yaml); do not edit it,",
+        "This page is generated from [the alert rules](../../examples/deploy/chart/files/alerts.yaml); do not edit it,",
         "run `make generate`. The rules are an ordinary rule file of Prometheus. With its operator the",
-        "[chart](deploying.md#monitoring) installs them.",
+        "[chart](../guides/deploying.md#monitoring) installs them.",
         "",
     ]
     for group in yaml.safe_load(rules)["groups"]:
@@ -59,8 +60,9 @@ def alerts_page(rules: str) -> str:
 def written_files() -> dict[Path, Callable[[], str]]:
     """Every generated file that needs no tool, and what makes its content."""
     return {
-        ROOT / "docs" / "reference.md": lambda: reference.page(CATALOG),
-        ROOT / "docs" / "alerts.md": lambda: alerts_page(ALERTS.read_text()),
+        REFERENCE / "flags.md": lambda: reference.page(CATALOG),
+        REFERENCE / "go-flags.md": lambda: gomanager.page(CATALOG),
+        REFERENCE / "alerts.md": lambda: alerts_page(ALERTS.read_text()),
         BASE / "rbac.yaml": lambda: rbac.manifest(CATALOG),
         CHART / "files" / "permissions.yaml": lambda: rbac.chart_permissions(CATALOG),
     }

@@ -17,11 +17,12 @@ READING_SECONDS = 1.5
 """Before an act's first deed, and after its last check; only where a person watches."""
 
 NEXT = (
-    "examples/main.py           the ten lines of a vendor's own manager",
-    "examples/samplecloud/      a provider to copy, in a package of its own",
-    "docs/architecture.md       how a watch event becomes a patch, file by file",
-    "make test                  all tests, also over a real kube-apiserver",
-    "make run KUBECONFIG=PATH   initialises the nodes of your own cluster, with a fake cloud",
+    "examples/main.py                   the ten lines of a vendor's own manager",
+    "examples/samplecloud/              a provider to copy, in a package of its own",
+    "docs/explanation/architecture.md   how a watch event becomes a patch, file by file",
+    "make docs                          builds the documentation site",
+    "make test                          all tests, also over a real kube-apiserver",
+    "make run KUBECONFIG=PATH           initialises the nodes of your own cluster, with a fake cloud",
 )
 
 

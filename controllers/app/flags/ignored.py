@@ -2,8 +2,8 @@
 
 Stage: before the first one, pure data. `parse.py` adds these rows to the table of flags, so that a manifest written
 for the Go program starts this one. Each given flag that asks for something else than what is done anyway is told in one
-warning at the start, with the reason that docs/reference.md lists. A setting that could matter for what is deleted,
-written or allowed never belongs here.
+warning at the start, with the reason that docs/reference/flags.md lists. A setting that could matter for what is
+deleted, written or allowed never belongs here.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The flags of the Go cloud-controller-manager, and what each does here: the page docs/go-flags.md.
+"""The flags of the Go cloud-controller-manager, and what each does here: the page docs/reference/go-flags.md.
 
 Stage: before the first one, no I/O. The names and defaults are those of the Go program built on k8s.io/cloud-provider
 0.37.2 (its --help, and the deprecated flags that it hides); what each means here comes from the table of flags. A test
 compares what leaves with the page in the repository:
 
-    python -m controllers.app.pages.gomanager > docs/go-flags.md
+    python -m controllers.app.pages.gomanager > docs/reference/go-flags.md
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ABOUT = """# The Go manager's flags
 This page is generated from the code; do not edit it, run `make generate`.
 
 Every flag of the Go cloud-controller-manager (k8s.io/cloud-provider 0.37) in Go's order, with Go's default, and what it
-does here. Flags that only this program has are in [reference.md](reference.md), with what each default is for. A flag
-"without effect" is taken, and its value is checked. If it asks for something else than what is done anyway, there is
-one warning at the start.
+does here. Flags that only this program has are in [Flags and permissions](flags.md), with what each default is for.
+A flag "without effect" is taken, and its value is checked. If it asks for something else than what is done anyway,
+there is one warning at the start.
 """
 
 _DEFAULTS = """

@@ -1,10 +1,10 @@
-"""The reference page, docs/reference.md: every flag and every permission, written from their declarations.
+"""The reference page, docs/reference/flags.md: every flag and every permission, written from their declarations.
 
 Stage: before the first one, no I/O. Data comes from the table of flags (`controllers/app/flags/parse.py`), the flags
 that are not supported and the rules of the controllers' entries; a test compares what leaves with the page in the
 repository:
 
-    python -m controllers.app.pages.reference > docs/reference.md
+    python -m controllers.app.pages.reference > docs/reference/flags.md
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from controllers.app.pages.markdown import rows_of
 from controllers.app.permissions.accounts import token_rule
 from controllers.app.rbac import COMMON_RULES
 
-_ABOUT = """# Reference: flags and permissions
+_ABOUT = """# Flags and permissions
 
 This page is generated from the code; do not edit it, run `make generate`.
-[operations.md](operations.md) explains what the settings are for; [go-flags.md](go-flags.md) compares them with the Go
-manager's.
+[Operations](../guides/operations.md) explains what the settings are for; [the Go manager's flags](go-flags.md) compares
+them with Go's.
 """
 _GATES = """Names for --feature-gates. No gate changes anything: a warning at the start lists those that ask for
 something else than what is done.

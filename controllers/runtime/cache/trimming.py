@@ -13,7 +13,7 @@ Nothing is lost on the server by this, as objects are only ever patched, never w
 Measured (a node of 11.6 KB with 50 images; Python 3.11): 20.6 KB per cached node after trimming alone, 8.4 KB once
 compacted, so 42 MB for 5,000 nodes. Cutting the images out of the bytes before `json.loads` was tried too: the search
 cost what the decoder saved (29 us against 28). So was a second set of models that leave these fields out while they
-parse a watch line: 75 us a line instead of 137, and no difference in whole runs (docs/benchmarks.md).
+parse a watch line: 75 us a line instead of 137, and no difference in whole runs (docs/reference/benchmarks.md).
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from controllers.app.flags.parse import table
 from controllers.app.pages import gomanager
 from controllers.app.pages.reference import page
 
-DOCS = Path(__file__).parents[4] / "docs"
-PAGE = DOCS / "reference.md"
+DOCS = Path(__file__).parents[4] / "docs" / "reference"
+PAGE = DOCS / "flags.md"
 
 
 def test_the_page_is_current() -> None:

@@ -1,0 +1,63 @@
+"""Links inside the repository lead somewhere: to a file, a folder, or a heading of a page."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import ROOT, anchors, pages, without_code
+
+LINK = re.compile(r"(?<!`)\[[^]]*\]\(([^)\s]+)\)")
+DOCS = ROOT / "docs"
+
+
+def broken(page: Path) -> list[str]:
+    found = []
+    for number, line in enumerate(without_code(page.read_text()).splitlines(), 1):
+        for link in LINK.findall(line):
+            if re.match(r"[a-z]+:", link):
+                continue
+            target, _, anchor = link.partition("#")
+            path = Path(os.path.normpath(page.parent / target)) if target else page
+            if not path.exists():
+                found.append(f"{number}: {link}: no such file")
+            elif anchor and anchor not in anchors(path.read_text()):
+                found.append(f"{number}: {link}: no such heading")
+    return found
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken(page) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# Two `code` words\n## Same\n## Same\n```\n# no heading\n```\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](other.md#two-code-words) [b](other.md#same-1) [c](#here) [d](https://example.com/x.md)\n"
+        "# Here\n[e](gone.md) [f](other.md#no-heading)\n```\n[g](gone.md)\n```\n"
+    )
+    assert broken(page) == ["3: gone.md: no such file", "3: other.md#no-heading: no such heading"]
+
+
+def test_every_page_of_the_site_is_in_its_index() -> None:
+    text = (DOCS / "index.md").read_text()
+    linked = {DOCS / link for link in LINK.findall(text)}
+    assert [
+        str(page) for page in pages() if page.is_relative_to(DOCS) and page not in linked | {DOCS / "index.md"}
+    ] == []
+
+
+def test_pages_name_no_page_by_its_file() -> None:
+    """A reader sees titles: `[the flags](flags.md)`, not `[flags.md](flags.md)`."""
+    named = [
+        f"{page.relative_to(ROOT)}: {text}"
+        for page in pages()
+        if page.is_relative_to(DOCS)
+        for text in re.findall(r"\[([a-z-]+\.md)\]\(", page.read_text())
+    ]
+    assert named == []
