@@ -23,7 +23,7 @@ from tests.support.failover.audit import AuditLog, Request
 from tests.support.failover.fencing import holds
 from tests.support.nodes import big_node
 
-STANDBY_SECONDS = 5.0
+STANDBY_SECONDS = 15.0
 JOIN_SECONDS = 0.05
 
 
