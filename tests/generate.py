@@ -49,8 +49,10 @@ def alerts_page(rules: str) -> str:
                 "",
                 f"**What to do:** {notes['runbook']}",
                 "",
-                "```",
-                " ".join(rule["expr"].split()) + (f"    for {rule['for']}" if "for" in rule else ""),
+                f"When this holds{' for ' + rule['for'] if 'for' in rule else ''}:",
+                "",
+                "```promql",
+                " ".join(rule["expr"].split()),
                 "```",
                 "",
             ]

@@ -53,7 +53,7 @@ def test_every_page_of_the_site_is_in_its_index() -> None:
 
 
 def test_pages_name_no_page_by_its_file() -> None:
-    """A reader sees titles: `[the flags](flags.md)`, not `[flags.md](flags.md)`."""
+    """A reader sees a title, not the name of a file."""
     named = [
         f"{page.relative_to(ROOT)}: {text}"
         for page in pages()

@@ -1,0 +1,229 @@
+"""The commands of a `console` block, and what is wrong with them. Nothing is run but our own parsers.
+
+A command begins with "$ " and goes on while a line ends with a backslash, or until the end of a here-document; all
+other lines are output. Programs that are not checked here are named in `OTHERS`, so that a misspelt one is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from controllers.app import rbac
+from controllers.app.catalog import CATALOG
+from controllers.app.flags.parse import parse
+
+__all__ = ["commands", "problems", "syntax"]
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "examples" / "deploy" / "chart"
+_OPERATORS = {"|", "||", "&&", ";", "&"}
+_HEREDOC = re.compile(r"<<-?'?(\w+)'?")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_SUBSTITUTION = re.compile(r"\$\(([^()]*)\)")
+
+OTHERS = {"cat", "cd", "curl", "export", "git", "mkdir", "cp", "docker", "source", "."}
+"""Programs of which only the files of this repository that they are given are checked."""
+
+
+def commands(text: str) -> list[str]:
+    """The commands of a block, each as one string without the prompt. Pure."""
+    found: list[str] = []
+    until = ""
+    for line in text.splitlines():
+        if until:
+            found[-1] += f"\n{line}"
+            until = "" if line == until else until
+        elif found and found[-1].endswith("\\"):
+            found[-1] += f"\n{line}"
+        elif line.startswith("$ "):
+            found.append(line[2:])
+        else:
+            continue
+        if not until and (heredoc := _HEREDOC.search(line)):
+            until = heredoc[1]
+    return found
+
+
+def syntax(script: str) -> str:
+    """What bash says about it without running it; "" when it can be read."""
+    return subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False).stderr
+
+
+def problems(command: str) -> list[str]:
+    """What is wrong with one command: unknown programs, targets, flags, modules; files that are not there."""
+    line = re.sub(_HEREDOC.pattern + r".*", "", command, flags=re.S) if _HEREDOC.search(command) else command
+    found = [problem for inner in _SUBSTITUTION.findall(line) for problem in problems(inner)]
+    lexer = shlex.shlex(line.replace("\\\n", " "), posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    lexer.commenters = "#"
+    words: list[str] = []
+    for word in [*lexer, ";"]:
+        if word in _OPERATORS:
+            if words:
+                found += _of_one(words)
+            words = []
+        else:
+            words.append(word)
+    return found
+
+
+def _of_one(words: Sequence[str]) -> list[str]:
+    for sign in (">", ">>", "<"):  # what it reads or writes is not its business
+        if sign in words:
+            words = [*words[: words.index(sign)], *words[words.index(sign) + 2 :]]
+    start = next((index for index, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
+    if start == len(words):
+        return []
+    program, arguments = words[start].rpartition("/")[2], words[start + 1 :]
+    found = [f"{word}: no such file" for word in words if _ours(word) and not (ROOT / word).exists()]
+    if program in OTHERS or program in _example_programs():
+        return found
+    check = _CHECKS.get(program)
+    return [*found, *(check(arguments) if check else [f"unknown program {program}"])]
+
+
+def _ours(word: str) -> bool:
+    return re.match(r"(?:\./)?(?:cloudprovider|controllers|docs|examples|tests)/[\w./-]+$", word) is not None
+
+
+def _example_programs() -> set[str]:
+    projects = [tomllib.loads(path.read_text())["project"] for path in (ROOT / "examples").glob("*/pyproject.toml")]
+    return {program for project in projects for program in project.get("scripts", {})}
+
+
+def _make(arguments: Sequence[str]) -> list[str]:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.M))
+    found = []
+    for word in arguments:
+        name, is_variable, value = word.partition("=")
+        if not is_variable:
+            found += [f"make has no target {word}"] if word not in targets and word != "..." else []
+            continue
+        if f"$({name})" not in makefile:
+            found.append(f"make has no variable {name}")
+        paths = [part for part in value.split() if "/" in part and name == "PYTEST_ARGS"]
+        found += [f"{path}: no such file" for path in paths if not (ROOT / path).exists()]
+    return found
+
+
+def _manager(arguments: Sequence[str]) -> list[str]:
+    return list(parse([word for word in arguments if word != "..."], CATALOG).problems)
+
+
+def _python(arguments: Sequence[str]) -> list[str]:
+    match list(arguments):
+        case ["-c", code, *_]:
+            compile(code, "-c", "exec")
+            return []
+        case ["-m", "controllers.app.rbac", *rest]:
+            return _quietly(lambda: rbac.main(rest))
+        case ["-m", module, *_]:
+            return [] if importlib.util.find_spec(module) else [f"no module {module}"]
+        case [script, *_]:
+            return [] if (ROOT / script).is_file() else [f"{script}: no such file"]
+    return ["python with nothing to run"]
+
+
+def _quietly(run: Callable[[], int]) -> list[str]:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            code = run()
+        except SystemExit as ended:  # argparse refuses
+            code = 1 if ended.code else 0
+    return [out.getvalue()] if code else []
+
+
+def _pip(arguments: Sequence[str]) -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = []
+    for word in arguments[1:]:
+        name, _, extras = word.partition("[")
+        if name == project["name"]:
+            wanted = [extra.strip() for extra in extras.rstrip("]").split(",") if extra]
+            found += [f"no extra {extra}" for extra in wanted if extra not in project["optional-dependencies"]]
+        elif not word.startswith(("-", ".")):
+            found.append(f"pip installs {word}, which is not ours")
+    return found if arguments[:1] == ["install"] else [f"pip {' '.join(arguments[:1])}"]
+
+
+def _pytest(arguments: Sequence[str]) -> list[str]:
+    return []
+
+
+# 1: a value follows, after a "=" or as the next word
+_KUBECTL_FLAGS = {
+    "-n": 1, "--namespace": 1, "-f": 1, "-k": 1, "-o": 1, "-A": 0, "--all-namespaces": 0, "--field-selector": 1,
+    "--clusterrole": 1, "--serviceaccount": 1, "--replicas": 1, "-l": 1, "-w": 0, "--watch": 0, "--for": 1,
+    "--timeout": 1,
+}  # fmt: skip
+_KUBECTL_VERBS = {
+    "get", "apply", "create", "delete", "describe", "exec", "logs", "rollout", "scale", "taint", "label", "annotate",
+    "wait", "patch", "port-forward",
+}  # fmt: skip
+_HELM_FLAGS = {"--namespace": 1, "-n": 1, "--set": 1, "--set-file": 1, "--values": 1, "-f": 1}
+_HELM_VERBS = {"install", "upgrade", "template", "rollback"}
+
+
+def _kubectl(arguments: Sequence[str]) -> list[str]:
+    rest, _, found = _flags(_until_dashes(arguments), _KUBECTL_FLAGS)
+    inside = arguments[len(_until_dashes(arguments)) + 1 :]
+    found += _of_one(inside) if inside else []
+    return [*found, *([] if rest[:1] and rest[0] in _KUBECTL_VERBS else [f"kubectl {' '.join(rest[:1])}"])]
+
+
+def _helm(arguments: Sequence[str]) -> list[str]:
+    rest, given, found = _flags(arguments, _HELM_FLAGS)
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    for flag in ("--set", "--set-file"):
+        for assignment in given.get(flag, ()):
+            at: object = values
+            for part in assignment.partition("=")[0].split("."):
+                at = at.get(part, KeyError) if isinstance(at, Mapping) else KeyError
+            found += [f"the chart has no value {assignment.partition('=')[0]}"] if at is KeyError else []
+    return [*found, *([] if rest[:1] and rest[0] in _HELM_VERBS else [f"helm {' '.join(rest[:1])}"])]
+
+
+def _until_dashes(arguments: Sequence[str]) -> Sequence[str]:
+    return arguments[: list(arguments).index("--")] if "--" in arguments else arguments
+
+
+def _flags(arguments: Sequence[str], known: Mapping[str, int]) -> tuple[list[str], dict[str, list[str]], list[str]]:
+    """What is no flag, the values by flag, and what is unknown."""
+    rest: list[str] = []
+    given: dict[str, list[str]] = {}
+    found: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "-" or not word.startswith("-"):
+            rest.append(word)
+            continue
+        name, joined, value = word.partition("=")
+        if name not in known:
+            found.append(f"unknown flag {name}")
+        elif known[name]:
+            given.setdefault(name, []).append(value if joined else next(words, ""))
+    return rest, given, found
+
+
+_CHECKS: dict[str, Callable[[Sequence[str]], list[str]]] = {
+    "make": _make,
+    "cloud-controller-manager": _manager,
+    "python": _python,
+    "python3": _python,
+    "pip": _pip,
+    "pytest": _pytest,
+    "kubectl": _kubectl,
+    "helm": _helm,
+}
