@@ -1,8 +1,9 @@
 """The one gate of the fake cloud (stage 5): every capability method passes here, and only here do faults happen.
 
 In turn: the call is counted, its faults are chosen and, if it changes something, it is logged, all in one transaction;
-latency passes; faults "before" strike; the method's own work runs in a second transaction; faults "after" strike; wrong
-answers are made; the end is logged. So whatever the method does either happened as a whole or not at all.
+a call that the host has given up ends here, unless a hard hang is to come; latency passes; faults "before" strike; the
+method's own work runs in a second transaction; faults "after" strike; wrong answers are made; the end is logged. So
+whatever the method does either happened as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from attrs import define, field, frozen
 
+from cloudprovider.call import current_call
 from cloudprovider.errors import CloudProviderError
 from cloudprovider.testing.fake.calls import CallBook, CallRecord
 from cloudprovider.testing.fake.faultbook import FaultBook, Key, Plan
@@ -161,6 +163,8 @@ class Gate:
 
     def _carry_out(self, request: _Request, plan: Plan, run: Callable[[_Request, Plan], R]) -> R:
         method = request.method
+        if not any(isinstance(fault, Hang) and fault.mode == "hard" for fault in plan.before):
+            current_call().check()  # it is logged already: what a host begins too late is seen there
         latency = self._latency.draw(method.name, self._numbers)
         if latency > 0:
             self._waiting.latency(latency)

@@ -19,6 +19,10 @@ from typing import Any, Self
 
 from attrs import asdict, define, evolve, field, fields, frozen, validators
 
+from cloudprovider import CallInterrupted, current_call
+
+_LOOK = 0.01  # seconds between two looks at whether a lock is free and the host still waits
+
 
 class NoSuchThing(LookupError):
     """The cloud answered: there is no such machine."""
@@ -141,9 +145,10 @@ class Cloud:
     def document(self) -> Iterator[Document]:
         """The document, to be read or changed in the body of a with statement; an exception changes nothing.
 
-        Raises `CloudBroken` when the file cannot be read or written.
+        Raises `CloudBroken` when the file cannot be read or written, and what `current_call().check` raises when
+        the host gives up while others hold the document.
         """
-        with self._lock, self._file_lock():
+        with _held(self._lock), self._file_lock():
             before = self._read()
             document = Document.from_json(before)
             yield document
@@ -236,6 +241,25 @@ class Cloud:
             raise CloudBroken(f"the cloud's state cannot be written: {exc}") from exc
 
 
+@contextmanager
+def _held(lock: threading.Lock) -> Iterator[None]:
+    """Hold the lock; wait for it no longer than the host waits for this call."""
+    while not lock.acquire(timeout=_LOOK):
+        current_call().check()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 class _FileLock:
     """Keeps other processes out, by a file beside the state."""
 
@@ -248,10 +272,16 @@ class _FileLock:
             return
         try:
             self._descriptor = os.open(self._path.with_name(f"{self._path.name}.lock"), os.O_CREAT | os.O_RDWR, 0o600)
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            while not _locked(self._descriptor):
+                current_call().pause(_LOOK)
         except OSError as exc:
+            self.__exit__()
             raise CloudBroken(f"the cloud's state cannot be locked: {exc}") from exc
+        except CallInterrupted:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
+            self._descriptor = -1

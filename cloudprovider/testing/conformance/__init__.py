@@ -1,0 +1,29 @@
+"""The conformance suite: proves that a provider keeps the contract of `cloudprovider`, scenario by scenario.
+
+A vendor writes one test file: a `Lab` (what can be done to the test cloud), a fixture `lab`, and a subclass of
+`ProviderConformance` that declares its features. `pytest --conformance-report=DIR` then says in JSON and Markdown
+what passed, what was skipped and why, and what failed. docs/conformance.md lists every scenario.
+"""
+
+from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.features import Feature
+from cloudprovider.testing.conformance.lab import BalancerFacts, Lab, new_node, new_service
+from cloudprovider.testing.conformance.registry import SCENARIOS, Scenario, scenario
+from cloudprovider.testing.conformance.suite import ProviderConformance
+from cloudprovider.testing.conformance.trial import Trial
+
+__all__ = [
+    # what a vendor writes a test file with
+    "ProviderConformance",
+    "Feature",
+    "Lab",
+    "BalancerFacts",
+    "new_node",
+    "new_service",
+    # what scenarios are written with
+    "ConformanceBase",
+    "scenario",
+    "Trial",
+    "Scenario",
+    "SCENARIOS",
+]

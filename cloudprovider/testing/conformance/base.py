@@ -1,0 +1,60 @@
+"""The base of every conformance class: the class attributes that a vendor sets, and the fixture `trial`.
+
+A scenario's method takes `trial`; the fixture skips it by name when a feature is not declared or the lab lacks a hook,
+and removes what the scenario made. The vendor's fixture `lab` (scope "module") stands beside the class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cloudprovider.interface import Interface
+from cloudprovider.registry import get_cloud_provider
+from cloudprovider.testing.conformance.features import Feature
+from cloudprovider.testing.conformance.lab import Lab
+from cloudprovider.testing.conformance.registry import missing, scenario_of
+from cloudprovider.testing.conformance.trial import Bench, Trial
+
+__all__ = ["BENCH", "ConformanceBase"]
+
+BENCH: pytest.StashKey[Bench] = pytest.StashKey()
+"""Where the bench of a test class is kept, on its pytest node."""
+
+
+class ConformanceBase:
+    """Set `provider_name` and `features` in a subclass, and write the fixture `lab`."""
+
+    provider_name: str = ""
+    """As in --cloud-provider: the name of the entry point."""
+    features: Feature = Feature.NONE
+    """What the provider can do; scenarios of other features are skipped."""
+
+    def make_provider(self, lab: Lab) -> Interface:
+        """The provider, as the manager makes it: by name, with the lab's configuration.
+
+        Called once for the class, and again where a scenario needs a second provider over the same cloud.
+        """
+        return get_cloud_provider(self.provider_name, lab.config())
+
+    @pytest.fixture
+    def trial(self, request: pytest.FixtureRequest, lab: Lab) -> Iterator[Trial]:
+        """One scenario's hold on the provider and its cloud."""
+        assert isinstance(lab, Lab), f"the fixture lab must return a Lab, not {type(lab).__name__}"
+        found = scenario_of(request.function)
+        reason = missing(found, self.features, lab) if found is not None else ""
+        if reason:
+            pytest.skip(reason)
+        with Trial(self._bench(request, lab)) as trial:
+            yield trial
+
+    def _bench(self, request: pytest.FixtureRequest, lab: Lab) -> Bench:
+        node = request.node.getparent(pytest.Class)
+        bench: Bench | None = node.stash.get(BENCH, None)
+        if bench is None:
+            bench = Bench(lab, self.features, lambda: self.make_provider(lab), self.provider_name)
+            node.stash[BENCH] = bench
+            node.addfinalizer(bench.close)
+        assert bench.lab is lab, 'the fixture lab was made twice for one class: give it scope="module"'
+        return bench

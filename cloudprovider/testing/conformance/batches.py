@@ -1,0 +1,220 @@
+"""Scenarios B: many nodes' instances in one call, as `InstancesBatch` answers for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+import pytest
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider.errors import CloudProviderError, InstanceNotFound
+from cloudprovider.helpers.providerid import provider_id_of
+from cloudprovider.instances import InstanceMetadata, InstancesBatch, InstanceState
+from cloudprovider.testing.conformance.answers import metadata_problems, told
+from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.calls import Outcome, at_once, attempt, limited
+from cloudprovider.testing.conformance.features import Feature
+from cloudprovider.testing.conformance.lab import new_node
+from cloudprovider.testing.conformance.registry import scenario
+from cloudprovider.testing.conformance.trial import Trial, name_of
+
+__all__ = ["BatchScenarios"]
+
+_BATCH = Feature.INSTANCES_BATCH
+_MACHINES = ("create_machine",)
+
+
+def _batch(trial: Trial) -> InstancesBatch:
+    found = trial.provider.instances_batch()
+    assert found is not None, "instances_batch() returns None, although the feature is declared"
+    return found
+
+
+def _both(batch: InstancesBatch) -> tuple[Callable[[Sequence[V1Node]], Mapping[str, Any]], ...]:
+    return batch.instances_metadata, batch.instances_state
+
+
+def _is_gone(answer: object) -> bool:
+    return answer is InstanceState.GONE or isinstance(answer, InstanceNotFound)
+
+
+def _never_gone(outcome: Outcome[Mapping[str, Any]], node: V1Node, why: str) -> None:
+    """Raises AssertionError when the outcome says that the node's instance is gone."""
+    assert not isinstance(outcome.error, InstanceNotFound), f"the batch {outcome} {why}"
+    gone = outcome.value is not None and _is_gone(outcome.value.get(name_of(node)))
+    assert not gone, f"the batch says that {name_of(node)} is gone {why}: the node would be deleted"
+
+
+class BatchScenarios(ConformanceBase):
+    """`InstancesBatch`."""
+
+    @scenario("B1", _BATCH, hooks=_MACHINES)
+    def test_b1_every_node_is_answered(self, trial: Trial) -> None:
+        """A batch has an answer for every node that was asked about, under the node's name."""
+        nodes = trial.machines(2)
+        for method in _both(_batch(trial)):
+            answer = method(nodes)
+            assert isinstance(answer, Mapping), f"{method.__name__} answered {answer!r}, not a mapping"
+            lacking = [name_of(node) for node in nodes if name_of(node) not in answer]
+            assert not lacking, f"{method.__name__} says nothing about {', '.join(lacking)}; it has {sorted(answer)}"
+
+    @scenario("B2", _BATCH, hooks=_MACHINES)
+    def test_b2_metadata_is_fit_to_be_written(self, trial: Trial) -> None:
+        """Metadata has a provider ID of this provider, valid addresses, and label values that the API server takes."""
+        node = trial.registered()
+        answer = _batch(trial).instances_metadata([node]).get(name_of(node))
+        problems = metadata_problems(answer, trial.provider.provider_id_prefixes())
+        assert not problems, f"instances_metadata of {name_of(node)}:{told(problems)}"
+
+    @scenario("B3", _BATCH, hooks=("create_machine", "stop_machine"))
+    def test_b3_running_and_stopped(self, trial: Trial) -> None:
+        """A machine that runs is RUNNING, one that was switched off is SHUTDOWN and has metadata still."""
+        batch, running, stopped = _batch(trial), trial.machine(), trial.stopped()
+
+        def look() -> None:
+            states = batch.instances_state([running, stopped])
+            found = {state: states.get(name_of(node)) for state, node in (("run", running), ("stop", stopped))}
+            assert found["run"] is InstanceState.RUNNING, f"instances_state: {found['run']!r} for a machine that runs"
+            assert found["stop"] is InstanceState.SHUTDOWN, f"instances_state: {found['stop']!r} for a stopped machine"
+            kept = batch.instances_metadata([stopped]).get(name_of(stopped))
+            assert isinstance(kept, InstanceMetadata), f"instances_metadata: {kept!r} for a stopped machine"
+
+        trial.eventually(look)
+
+    @scenario("B4", _BATCH, hooks=("create_machine", "delete_machine"))
+    def test_b4_a_deleted_machine_is_gone_alone(self, trial: Trial) -> None:
+        """A deleted machine is GONE, or an InstanceNotFound as its value; the others in the batch are answered."""
+        batch, running, deleted = _batch(trial), trial.machine(), trial.deleted()
+
+        def look() -> None:
+            states = batch.instances_state([deleted, running])
+            assert _is_gone(states.get(name_of(deleted))), (
+                f"instances_state: {states.get(name_of(deleted))!r} for a deleted machine; GONE is due"
+            )
+            assert states.get(name_of(running)) is InstanceState.RUNNING, (
+                f"beside a deleted machine, instances_state answers {states.get(name_of(running))!r} for a running one"
+            )
+            found = batch.instances_metadata([deleted, running])
+            assert isinstance(found.get(name_of(deleted)), InstanceNotFound), (
+                f"instances_metadata: {found.get(name_of(deleted))!r} for a deleted machine; InstanceNotFound is due"
+            )
+            assert isinstance(found.get(name_of(running)), InstanceMetadata), (
+                f"beside a deleted machine, instances_metadata has {found.get(name_of(running))!r} for a running one"
+            )
+
+        trial.eventually(look)
+
+    @scenario("B5", _BATCH, hooks=_MACHINES)
+    def test_b5_the_provider_id_finds_the_machine(self, trial: Trial) -> None:
+        """A machine is found by the node's provider ID, whatever the node is called; the answer has the node's name."""
+        _needs_ids(trial)
+        provider_id = provider_id_of(trial.machine())
+        renamed = new_node(trial.bench.name("renamed"), provider_id=provider_id)
+        answer = _batch(trial).instances_metadata([renamed]).get(name_of(renamed))
+        assert isinstance(answer, InstanceMetadata), (
+            f"instances_metadata: {answer!r} for a node with the provider ID {provider_id} and another name"
+        )
+        assert trial.provider.same_provider_id(provider_id, answer.provider_id), (
+            f"asked for {provider_id}, instances_metadata answered for {answer.provider_id}"
+        )
+
+    @scenario("B6", _BATCH, hooks=_MACHINES)
+    def test_b6_a_batch_equals_single_calls(self, trial: Trial) -> None:
+        """What a batch of many says about a node is what a batch of one says, and what `InstancesV2` says."""
+        batch, one, nodes = _batch(trial), trial.provider.instances_v2(), trial.machines(2)
+        together = batch.instances_metadata(nodes)
+        for node in nodes:
+            found = together.get(name_of(node))
+            alone = batch.instances_metadata([node]).get(name_of(node))
+            assert found == alone, f"for {name_of(node)} a batch of many has {found!r}, a batch of one {alone!r}"
+            if one is not None and Feature.INSTANCES_V2 in trial.features:
+                single = one.instance_metadata(node)
+                assert found == single, f"for {name_of(node)} a batch has {found!r}, InstancesV2 {single!r}"
+
+    @scenario("B7", _BATCH, hooks=_MACHINES)
+    def test_b7_max_batch_is_served(self, trial: Trial) -> None:
+        """`max_batch` is a number, at least 1, and a batch of that many nodes is answered."""
+        batch, node = _batch(trial), trial.machine()
+        size = batch.max_batch
+        assert isinstance(size, int), f"max_batch is {size!r}, not a number: is @property missing?"
+        assert size >= 1, f"max_batch is {size}"
+        others = [new_node(trial.bench.name("never")) for _ in range(min(size, 5000) - 1)]
+        for method in _both(batch):
+            outcome = attempt(partial(method, [*others, node]))
+            assert outcome.error is None, f"{method.__name__} of max_batch = {size} nodes {outcome}"
+            answer = outcome.get().get(name_of(node))
+            assert isinstance(answer, InstanceMetadata | InstanceState), (
+                f"{method.__name__} of max_batch = {size} nodes has {answer!r} for the last of them"
+            )
+
+    @scenario("B8", _BATCH)
+    def test_b8_another_providers_machine_is_unknown(self, trial: Trial) -> None:
+        """A node with another provider's ID is unknown, never gone."""
+        _needs_ids(trial)
+        node = new_node(trial.bench.name("foreign"), provider_id="another-cloud://i-1")
+        for method in _both(_batch(trial)):
+            _never_gone(attempt(partial(method, [node])), node, f"although it is another cloud's ({method.__name__})")
+
+    @scenario("B9", _BATCH, hooks=("create_machine", "outage"))
+    def test_b9_an_outage_is_unknown(self, trial: Trial) -> None:
+        """While the cloud cannot answer, a batch raises or has errors as values; none says that an instance is gone."""
+        batch, node = _batch(trial), trial.machine()
+        with trial.lab.outage():
+            for method in _both(batch):
+                outcome = attempt(partial(method, [node]))
+                _never_gone(outcome, node, f"while the cloud could not answer ({method.__name__})")
+                answer = (outcome.value or {}).get(name_of(node))
+                assert not isinstance(answer, InstanceMetadata | InstanceState), (
+                    f"{method.__name__} answered {answer!r} while the cloud could not answer"
+                )
+
+    @scenario("B10", _BATCH, hooks=_MACHINES)
+    def test_b10_values_are_of_the_contract(self, trial: Trial) -> None:
+        """Values are InstanceMetadata or InstanceState, or a CloudProviderError for the node that it is about."""
+        nodes = [*trial.machines(1), new_node(trial.bench.name("never"))]
+        kinds: tuple[type[Any], ...] = (InstanceMetadata, InstanceState)
+        for method, kind in zip(_both(_batch(trial)), kinds, strict=True):
+            for name, value in method(nodes).items():
+                assert isinstance(value, kind | CloudProviderError), (
+                    f"{method.__name__} has {value!r} for {name}, which is no {kind.__name__} and no CloudProviderError"
+                )
+
+    @scenario("B11", _BATCH, hooks=_MACHINES)
+    def test_b11_the_nodes_are_read_only(self, trial: Trial) -> None:
+        """Neither the Nodes that are handed over nor their list are changed."""
+        nodes = deepcopy(trial.machines(2))
+        before = deepcopy(nodes)
+        for method in _both(_batch(trial)):
+            method(nodes)
+            assert nodes == before, f"{method.__name__} changed the Nodes that it was given, or their list"
+
+    @scenario("B12", _BATCH, hooks=_MACHINES)
+    def test_b12_many_threads_ask(self, trial: Trial) -> None:
+        """Batches from many threads at once get the answers that single calls get."""
+        batch, nodes = _batch(trial), trial.machines(2)
+        asked = [[node] for node in nodes] * 4
+        alone = [batch.instances_metadata(each) for each in asked]
+        together = at_once([partial(batch.instances_metadata, each) for each in asked])
+        for each, expected, outcome in zip(asked, alone, together, strict=True):
+            name = name_of(each[0])
+            assert outcome.error is None, f"of {len(asked)} batches at once, that about {name} {outcome}"
+            found = outcome.get().get(name)
+            assert found == expected.get(name), (
+                f"of {len(asked)} batches at once, that about {name} has {found!r}; alone it has {expected.get(name)!r}"
+            )
+
+    @scenario("B13", _BATCH, hooks=("create_machine", "hang"))
+    def test_b13_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
+        """While the cloud hangs, a batch ends soon after its deadline, and does not say that an instance is gone."""
+        batch, node, lab = _batch(trial), trial.machine(), trial.lab
+        with lab.hang():
+            outcome = limited(partial(batch.instances_state, [node]), deadline=lab.deadline, grace=lab.grace)
+        _never_gone(outcome, node, "while the cloud hangs")
+
+
+def _needs_ids(trial: Trial) -> None:
+    if not trial.provider.provider_id_prefixes():
+        pytest.skip("the provider has no provider IDs")

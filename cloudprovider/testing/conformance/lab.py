@@ -1,0 +1,158 @@
+"""The lab: what a vendor's tests can do to the test cloud behind the provider's back.
+
+A vendor subclasses `Lab` and overrides what its cloud, simulator or emulator can do; each scenario names the hooks that
+it needs and is skipped, with that name, where the lab has not overridden them. Objects of the cluster that scenarios
+hand to the provider are made here too: `new_node`, `new_service`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
+
+from attrs import field, frozen
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_node_spec import V1NodeSpec
+from kubernetes.client.models.v1_object_meta import V1ObjectMeta
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+from kubernetes.client.models.v1_service import V1Service
+from kubernetes.client.models.v1_service_port import V1ServicePort
+from kubernetes.client.models.v1_service_spec import V1ServiceSpec
+
+from cloudprovider.registry import CloudConfig
+
+__all__ = ["BalancerFacts", "Lab", "can", "new_node", "new_service"]
+
+
+def _ports(value: Iterable[tuple[int, str, int]]) -> frozenset[tuple[int, str, int]]:
+    return frozenset(value)
+
+
+def _texts(value: Iterable[str]) -> frozenset[str]:
+    return frozenset(value)
+
+
+@frozen
+class BalancerFacts:
+    """A load balancer as the cloud itself shows it, not as the provider reports it."""
+
+    ports: frozenset[tuple[int, str, int]] = field(default=(), converter=_ports)
+    """(port, protocol, node port), for example (80, "TCP", 30080)."""
+    targets: frozenset[str] = field(default=(), converter=_texts)
+    """The provider IDs of the nodes that get the traffic."""
+    source_ranges: frozenset[str] = field(default=(), converter=_texts)
+    """CIDRs that may connect."""
+
+
+class Lab:
+    """Override what the test cloud can do; nothing is required. Hooks are called from one thread at a time."""
+
+    cluster_name: str = "conformance"
+    """The cluster that the scenarios work for. A second one is named the same with "-2" at its end."""
+    pod_network: str = "10.251.0.0/16"
+    """Where the destinations of routes come from."""
+    service_annotations: Mapping[str, str] = {}
+    """On every Service that is made, where a load balancer needs them in the test cloud."""
+    secrets: tuple[str, ...] = ()
+    """Texts of the configuration that must never be shown: in a repr, a log or an error."""
+
+    settle: float = 0.0
+    """Seconds after a change until the cloud's answers show it. 0: at once, and nothing is ever asked twice."""
+    poll: float = 1.0
+    """Seconds between two looks at a cloud that settles or builds."""
+    patience: float = 300.0
+    """Seconds that building or deleting a load balancer may take: `RetryError` is obeyed for so long."""
+    deadline: float = 0.3
+    """Seconds that the host waits for a call while the cloud hangs."""
+    grace: float = 1.0
+    """Seconds after a call's deadline at which it must have ended."""
+
+    def config(self) -> CloudConfig | None:
+        """What the provider's factory gets. Called again for a second provider over the same cloud."""
+        return None
+
+    def create_machine(self, name: str) -> V1Node:
+        """Start a machine and return its Node as the kubelet registers it: see `new_node`.
+
+        The cloud may give the machine another name; the Node's counts. The Node may carry a provider ID already, and
+        must where the provider has no instances.
+        """
+        raise NotImplementedError
+
+    def stop_machine(self, node: V1Node) -> None:
+        """Switch the node's machine off; it goes on existing. Return when the cloud has done it."""
+        raise NotImplementedError
+
+    def delete_machine(self, node: V1Node) -> None:
+        """Delete the node's machine for good. Also called in the end for every machine that was made."""
+        raise NotImplementedError
+
+    def outage(self, after: int = 0) -> AbstractContextManager[object]:
+        """Break the cloud for the body of a with statement: it answers `after` more requests, then fails each one."""
+        raise NotImplementedError
+
+    def hang(self) -> AbstractContextManager[object]:
+        """Let the cloud answer nothing for the body of a with statement; its end lets go of what hangs."""
+        raise NotImplementedError
+
+    def resources(self) -> Collection[str]:
+        """Names of everything in the test cloud that a provider could have built for a load balancer, parts included.
+
+        What stood there before a scenario does not matter; what is left after it does.
+        """
+        raise NotImplementedError
+
+    def load_balancer(self, name: str) -> BalancerFacts | None:
+        """What the cloud knows of the load balancer of this name; None when it has none."""
+        raise NotImplementedError
+
+    def create_volume(self) -> V1PersistentVolume:
+        """Create a disk that lies in a zone, and return the PersistentVolume of it, without labels."""
+        raise NotImplementedError
+
+    def delete_volume(self, volume: V1PersistentVolume) -> None:
+        """Delete the disk."""
+        raise NotImplementedError
+
+
+def can(lab: Lab, hook: str) -> bool:
+    """Whether this lab overrides a hook or an attribute."""
+    return getattr(type(lab), hook) is not getattr(Lab, hook) or hook in vars(lab)
+
+
+def new_node(name: str, provider_id: str = "", *, labels: Mapping[str, str] | None = None) -> V1Node:
+    """A Node as a kubelet registers it; with a provider ID, as it is once it was initialised."""
+    return V1Node(
+        metadata=V1ObjectMeta(name=name, labels={"kubernetes.io/hostname": name, **(labels or {})}),
+        spec=V1NodeSpec(provider_id=provider_id or None),
+    )
+
+
+def new_service(
+    name: str,
+    uid: str,
+    *,
+    namespace: str = "default",
+    ports: Collection[tuple[int, int]] = ((80, 30080),),
+    annotations: Mapping[str, str] | None = None,
+    source_ranges: Collection[str] = (),
+) -> V1Service:
+    """A Service of type LoadBalancer; `ports` are (port, node port) over TCP."""
+    return V1Service(
+        metadata=V1ObjectMeta(name=name, namespace=namespace, uid=uid, annotations=dict(annotations or {})),
+        spec=V1ServiceSpec(
+            type="LoadBalancer",
+            ports=[
+                V1ServicePort(name=f"port-{port}", port=port, node_port=node_port, protocol="TCP", target_port=8080)
+                for port, node_port in ports
+            ],
+            selector={"app": name},
+            cluster_ip="10.96.0.10",
+            cluster_ips=["10.96.0.10"],
+            ip_families=["IPv4"],
+            ip_family_policy="SingleStack",
+            external_traffic_policy="Cluster",
+            session_affinity="None",
+            load_balancer_source_ranges=list(source_ranges) or None,
+        ),
+    )

@@ -1,0 +1,97 @@
+"""Scenarios O: the load balancers of a cluster are listed, each with the Service that it was made for."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from kubernetes.client.models.v1_service import V1Service
+
+from cloudprovider.loadbalancer import OwnedLoadBalancer, OwnedLoadBalancers
+from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.calls import attempt, unwell
+from cloudprovider.testing.conformance.features import Feature
+from cloudprovider.testing.conformance.registry import scenario
+from cloudprovider.testing.conformance.trial import Trial
+
+__all__ = ["OwnedLoadBalancerScenarios"]
+
+_OWNED = Feature.LOAD_BALANCER | Feature.OWNED_LOAD_BALANCERS
+
+
+def _owned(trial: Trial) -> OwnedLoadBalancers:
+    found: object = trial.provider.load_balancer()
+    assert isinstance(found, OwnedLoadBalancers), f"load_balancer() returns {found!r}, which is no OwnedLoadBalancers"
+    return found
+
+
+def _listed(trial: Trial, service: V1Service, cluster_name: str = "") -> list[OwnedLoadBalancer]:
+    """The entries of this Service, in the list of the cluster."""
+    answer: Any = _owned(trial).owned_load_balancers(cluster_name or trial.cluster_name)
+    wrong = [one for one in answer if not isinstance(one, OwnedLoadBalancer)]
+    assert not wrong, f"owned_load_balancers has {wrong!r}, which are no OwnedLoadBalancer"
+    assert service.metadata is not None
+    name = trial.balancers().get_load_balancer_name(cluster_name or trial.cluster_name, service)
+    return [one for one in answer if one.name == name or one.service_uid == service.metadata.uid]
+
+
+class OwnedLoadBalancerScenarios(ConformanceBase):
+    """`OwnedLoadBalancers`."""
+
+    @scenario("O1", _OWNED)
+    def test_o1_it_is_listed_with_its_service(self, trial: Trial) -> None:
+        """A load balancer is listed once, with its name and the name or UID of its Service as recorded."""
+        service, _ = trial.standing()
+        metadata = service.metadata
+        assert metadata is not None
+
+        def look() -> None:
+            found = _listed(trial, service)
+            assert len(found) == 1, f"owned_load_balancers has {found!r} for one Service"
+            name = trial.balancers().get_load_balancer_name(trial.cluster_name, service)
+            assert found[0].name == name, f"owned_load_balancers names it {found[0].name!r}; its name is {name!r}"
+            assert found[0].service or found[0].service_uid, f"nothing tells whose {found[0]!r} is"
+            assert found[0].service in ("", f"{metadata.namespace}/{metadata.name}"), f"{found[0]!r}: another Service"
+            assert found[0].service_uid in ("", metadata.uid), f"{found[0]!r}: the Service's UID is {metadata.uid}"
+
+        trial.eventually(look)
+
+    @scenario("O2", _OWNED)
+    def test_o2_a_deleted_one_is_not_listed(self, trial: Trial) -> None:
+        """A load balancer that was deleted is no longer listed."""
+        service = trial.service()
+        trial.ensure(service, trial.machines(1))
+        trial.remove(service)
+
+        def look() -> None:
+            found = _listed(trial, service)
+            assert not found, f"owned_load_balancers still has {found!r} after the deletion"
+
+        trial.eventually(look)
+
+    @scenario("O3", _OWNED)
+    def test_o3_another_clusters_are_not_listed(self, trial: Trial) -> None:
+        """A load balancer of this cluster is not listed for another cluster of the account."""
+        service, _ = trial.standing()
+        found = _listed(trial, service, f"{trial.cluster_name}-2")
+        assert not found, f"owned_load_balancers of another cluster has {found!r}"
+
+    @scenario("O4", _OWNED, hooks=("outage",))
+    def test_o4_an_outage_is_no_empty_list(self, trial: Trial) -> None:
+        """While the cloud cannot answer, `owned_load_balancers` raises."""
+        with trial.lab.outage():
+            unwell("owned_load_balancers", partial(_owned(trial).owned_load_balancers, trial.cluster_name))
+
+    @scenario("O5", _OWNED, hooks=("outage", "resources"))
+    def test_o5_half_built_ones_are_listed(self, trial: Trial) -> None:
+        """Where building was interrupted and left something in the cloud, the load balancer is listed."""
+        before, service, nodes = trial.resources(), trial.service(), trial.machines(1)
+        build = partial(trial.balancers().ensure_load_balancer, trial.cluster_name, service, nodes)
+        for after in range(2):
+            with trial.lab.outage(after):
+                attempt(build)
+            left = trial.resources() - before
+            name = trial.balancers().get_load_balancer_name(trial.cluster_name, service)
+            if name in left:
+                found = _listed(trial, service)
+                assert found, f"{sorted(left)} stand in the cloud, half-built, and owned_load_balancers has none of it"

@@ -1,0 +1,150 @@
+"""The pytest plugin of the conformance suite: the option `--conformance-report=DIR`, and what it collects.
+
+Installed as an entry point in the group `pytest11`, so that the option is there wherever this distribution is. It must
+stay cheap to import: it loads the suite only when a test that is a scenario has run. Results travel in the reports'
+user properties, so that pytest-xdist's workers hand them to the process that writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from cloudprovider.testing.conformance.report import ProviderFacts, Result
+
+__all__ = ["Collector"]
+
+_PROPERTY = "conformance"
+_OPTION = "--conformance-report"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance", "conformance of cloud providers")
+    group.addoption(
+        _OPTION,
+        metavar="DIR",
+        default=None,
+        help="write conformance-PROVIDER.json and .md into this folder: each scenario with its result",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Collector(config.getoption(_OPTION)), "cloudprovider-conformance-collector")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    marked = getattr(getattr(item, "function", None), "__conformance__", None)
+    if marked is not None:
+        report.user_properties.append((_PROPERTY, json.dumps(_facts(item, marked.id, report))))
+    return report
+
+
+def _facts(item: pytest.Item, scenario: str, report: pytest.TestReport) -> dict[str, Any]:
+    """What one phase (setup, call, teardown) of a scenario tells."""
+    from cloudprovider.testing.conformance.base import BENCH
+    from cloudprovider.testing.conformance.features import feature_names
+
+    cls = getattr(item, "cls", None)
+    node = item.getparent(pytest.Class)
+    bench = node.stash.get(BENCH, None) if node is not None else None
+    kind = type(bench.provider) if bench is not None else None
+    return {
+        "scenario": scenario,
+        "provider": getattr(cls, "provider_name", ""),
+        "features": feature_names(cls.features) if cls is not None else (),
+        "class": f"{kind.__module__}.{kind.__qualname__}" if kind is not None else "",
+        "left_behind": list(bench.left_behind) if bench is not None else [],
+        "reason": _reason(report),
+    }
+
+
+def _reason(report: pytest.TestReport) -> str:
+    if report.passed:
+        return ""
+    if isinstance(report.longrepr, tuple):  # skipped: file, line, "Skipped: reason"
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = str(crash.message if crash is not None else report.longrepr)
+    return text.partition("\nassert ")[0].removeprefix("AssertionError: ")
+
+
+class Collector:
+    """Gathers results by provider as the reports come in, and writes the files at the end of the run."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+        self._results: dict[str, dict[str, Result]] = {}
+        self._facts: dict[str, dict[str, Any]] = {}
+        self._left: dict[str, list[str]] = {}
+        self._lines: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if name == _PROPERTY:
+                self._add(json.loads(str(value)), report)
+
+    def _add(self, facts: dict[str, Any], report: pytest.TestReport) -> None:
+        from cloudprovider.testing.conformance.report import Result
+
+        provider = str(facts["provider"])
+        known = self._facts.setdefault(provider, facts)
+        known["class"] = facts["class"] or known["class"]
+        left = self._left.setdefault(provider, [])
+        left += [one for one in facts["left_behind"] if one not in left]
+        results = self._results.setdefault(provider, {})
+        before = results.get(facts["scenario"])
+        seconds = round(report.duration + (before.seconds if before is not None else 0.0), 3)
+        if before is not None and before.outcome == "failed":
+            results[before.id] = Result(before.id, "failed", before.reason, seconds)
+        elif report.when == "call" or not report.passed:
+            results[facts["scenario"]] = Result(facts["scenario"], report.outcome, facts["reason"], seconds)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(session.config, "workerinput") or not self._results:
+            return  # a worker of pytest-xdist: its results went to the process that started it
+        from datetime import UTC, datetime
+
+        from cloudprovider.testing.conformance import report
+
+        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        for name, results in sorted(self._results.items()):
+            found = report.as_json(
+                _provider(name, self._facts[name]),
+                results,
+                sdk=_sdk(),
+                finished=finished,
+                left_behind=self._left[name],
+            )
+            self._lines.append(f"conformance of {report.summary_line(found)}")
+            self._lines += [f"conformance of {name}: left behind: {one}" for one in found["left_behind"]]
+            if self._folder is not None:
+                self._lines += [f"conformance of {name}: {path}" for path in report.write(Path(self._folder), found)]
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in self._lines:
+            terminalreporter.write_line(line)
+
+
+def _provider(name: str, facts: dict[str, Any]) -> ProviderFacts:
+    from cloudprovider.plugins import find_plugins
+    from cloudprovider.testing.conformance.report import ProviderFacts
+
+    offers = find_plugins().named(name)
+    distribution = offers[0].distribution if offers else ""
+    return ProviderFacts(name, distribution, str(facts["class"]), tuple(facts["features"]))
+
+
+def _sdk() -> str:
+    from importlib import metadata
+
+    try:
+        return f"kubernetes-cloud-provider {metadata.version('kubernetes-cloud-provider')}"
+    except metadata.PackageNotFoundError:
+        return "kubernetes-cloud-provider, not installed"

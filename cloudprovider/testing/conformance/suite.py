@@ -1,0 +1,31 @@
+"""What a vendor subclasses: every scenario of the provider level in one class."""
+
+from __future__ import annotations
+
+from cloudprovider.testing.conformance.batches import BatchScenarios
+from cloudprovider.testing.conformance.instances import InstanceScenarios
+from cloudprovider.testing.conformance.loadbalancerfailures import LoadBalancerFailureScenarios
+from cloudprovider.testing.conformance.loadbalancers import LoadBalancerScenarios
+from cloudprovider.testing.conformance.olderinstances import OlderInstanceScenarios, ZoneScenarios
+from cloudprovider.testing.conformance.ownedloadbalancers import OwnedLoadBalancerScenarios
+from cloudprovider.testing.conformance.routes import RouteScenarios
+from cloudprovider.testing.conformance.volumes import ClusterScenarios, VolumeScenarios
+from cloudprovider.testing.conformance.whole import WholeScenarios
+
+__all__ = ["ProviderConformance"]
+
+
+class ProviderConformance(
+    WholeScenarios,
+    InstanceScenarios,
+    BatchScenarios,
+    OlderInstanceScenarios,
+    ZoneScenarios,
+    LoadBalancerScenarios,
+    LoadBalancerFailureScenarios,
+    OwnedLoadBalancerScenarios,
+    RouteScenarios,
+    VolumeScenarios,
+    ClusterScenarios,
+):
+    """The provider alone, without a cluster. Set `provider_name` and `features`, and write the fixture `lab`."""

@@ -1,0 +1,102 @@
+"""Scenarios V and C: labels of volumes, and the clusters of an account."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from functools import partial
+from typing import Any
+
+from cloudprovider.errors import DiskNotFound
+from cloudprovider.interface import Clusters
+from cloudprovider.testing.conformance.answers import labels_problems, told
+from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.calls import attempt, unwell
+from cloudprovider.testing.conformance.features import Feature
+from cloudprovider.testing.conformance.registry import scenario
+from cloudprovider.testing.conformance.trial import Trial
+from cloudprovider.volumes import PVLabeler
+from cloudprovider.wellknown import LABEL_TOPOLOGY_ZONE
+
+__all__ = ["ClusterScenarios", "VolumeScenarios"]
+
+_LABELER, _CLUSTERS = Feature.PV_LABELER, Feature.CLUSTERS
+
+
+def _labeler(trial: Trial) -> PVLabeler:
+    found = trial.provider.pv_labeler()
+    assert found is not None, "pv_labeler() returns None, although the feature is declared"
+    return found
+
+
+def _clusters(trial: Trial) -> Clusters:
+    found = trial.provider.clusters()
+    assert found is not None, "clusters() returns None, although the feature is declared"
+    return found
+
+
+class VolumeScenarios(ConformanceBase):
+    """`PVLabeler`."""
+
+    @scenario("V1", _LABELER, hooks=("create_volume",))
+    def test_v1_a_volume_has_its_zone(self, trial: Trial) -> None:
+        """A volume has labels that the API server takes, its zone among them, the same every time."""
+        labeler, volume = _labeler(trial), trial.lab.create_volume()
+
+        def look() -> None:
+            labels = labeler.get_labels_for_volume(volume)
+            problems = labels_problems(labels)
+            assert not problems, f"get_labels_for_volume:{told(problems)}"
+            assert labels.get(LABEL_TOPOLOGY_ZONE), f"get_labels_for_volume answered {labels!r}, without a zone"
+            again = labeler.get_labels_for_volume(volume)
+            assert again == labels, f"get_labels_for_volume answered {labels!r}, and then {again!r}"
+
+        trial.eventually(look)
+
+    @scenario("V2", _LABELER, hooks=("create_volume",))
+    def test_v2_the_volume_is_read_only(self, trial: Trial) -> None:
+        """The PersistentVolume that is handed over is not changed."""
+        volume = trial.lab.create_volume()
+        before = deepcopy(volume)
+        trial.eventually(partial(_labeler(trial).get_labels_for_volume, volume), retry=DiskNotFound)
+        assert volume == before, "get_labels_for_volume changed the PersistentVolume that it was given"
+
+    @scenario("V3", _LABELER, hooks=("create_volume", "delete_volume"))
+    def test_v3_a_deleted_volume_is_not_found(self, trial: Trial) -> None:
+        """For a volume that was deleted, DiskNotFound is raised."""
+        volume = trial.lab.create_volume()
+        trial.lab.delete_volume(volume)
+
+        def look() -> None:
+            outcome = attempt(partial(_labeler(trial).get_labels_for_volume, volume))
+            assert isinstance(outcome.error, DiskNotFound), f"get_labels_for_volume {outcome} for a deleted volume"
+
+        trial.eventually(look)
+
+    @scenario("V4", _LABELER, hooks=("create_volume", "outage"))
+    def test_v4_an_outage_is_no_absence(self, trial: Trial) -> None:
+        """While the cloud cannot answer, labels are not empty and the volume is not gone: an error is raised."""
+        volume = trial.lab.create_volume()
+        with trial.lab.outage():
+            error = unwell("get_labels_for_volume", partial(_labeler(trial).get_labels_for_volume, volume))
+        assert not isinstance(error, DiskNotFound), "get_labels_for_volume raised DiskNotFound in an outage"
+
+
+class ClusterScenarios(ConformanceBase):
+    """`Clusters`."""
+
+    @scenario("C1", _CLUSTERS)
+    def test_c1_clusters_have_masters(self, trial: Trial) -> None:
+        """`list_clusters` answers names, and `master` an address for each of them."""
+        clusters = _clusters(trial)
+        names: Any = clusters.list_clusters()
+        assert not isinstance(names, str), f"list_clusters answered the text {names!r}; a sequence of texts is due"
+        assert all(isinstance(name, str) and name for name in names), f"list_clusters answered {names!r}"
+        for name in names:
+            address: object = clusters.master(name)
+            assert isinstance(address, str), f"master({name!r}) answered {address!r}, not a text"
+
+    @scenario("C2", _CLUSTERS, hooks=("outage",))
+    def test_c2_an_outage_is_no_empty_account(self, trial: Trial) -> None:
+        """While the cloud cannot answer, `list_clusters` raises."""
+        with trial.lab.outage():
+            unwell("list_clusters", _clusters(trial).list_clusters)

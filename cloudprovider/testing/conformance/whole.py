@@ -1,0 +1,211 @@
+"""Scenarios G: the provider as a whole, before any capability is asked for anything."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from cloudprovider.errors import CloudProviderError
+from cloudprovider.interface import Interface
+from cloudprovider.registry import cloud_providers
+from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.calls import Outcome, at_once, attempt, shown
+from cloudprovider.testing.conformance.features import CAPABILITIES, Feature, feature_names, offered
+from cloudprovider.testing.conformance.lab import Lab, new_node
+from cloudprovider.testing.conformance.registry import scenario
+from cloudprovider.testing.conformance.trial import Trial
+
+__all__ = ["WholeScenarios"]
+
+_CAPABILITIES = Feature.NONE
+for _feature in CAPABILITIES:
+    _CAPABILITIES |= _feature
+
+
+class WholeScenarios(ConformanceBase):
+    """`Interface`: the provider's name, its accessors, and what it shows."""
+
+    @scenario("G1")
+    def test_g1_one_name(self, trial: Trial) -> None:
+        """`provider_name()` is the name under which the provider is installed, and the same every time."""
+        wanted = trial.bench.provider_name
+        answers = {trial.provider.provider_name() for _ in range(2)}
+        assert answers == {wanted}, (
+            f"provider_name() answers {' and '.join(map(repr, sorted(answers)))}; the entry point is named {wanted!r}"
+        )
+        assert wanted in cloud_providers(), (
+            f"no provider {wanted!r} is installed. There are: {', '.join(cloud_providers())}"
+        )
+
+    @scenario("G2")
+    def test_g2_declared_is_offered(self, trial: Trial) -> None:
+        """The features that the test class declares are those that the provider's accessors offer."""
+        found, declared = offered(trial.provider), trial.features & _CAPABILITIES
+        problems = [f"{name}: offered, and not declared" for name in feature_names(found & ~declared)]
+        problems += [f"{name}: declared, and not offered" for name in feature_names(declared & ~found)]
+        assert not problems, "features of the test class and of the provider differ:\n  " + "\n  ".join(problems)
+
+    @scenario("G3")
+    def test_g3_accessors_return_capabilities(self, trial: Trial) -> None:
+        """Each accessor returns an instance of its capability, with plain methods: no class, no coroutine function."""
+        problems = []
+        for feature, (accessor, kind) in CAPABILITIES.items():
+            answer: object = getattr(trial.provider, accessor)()
+            if answer is None or feature is Feature.OWNED_LOAD_BALANCERS:
+                continue
+            if isinstance(answer, type):
+                problems.append(f"{accessor}() returns the class {answer.__name__}, not an instance of it")
+            elif not isinstance(answer, kind):
+                problems.append(f"{accessor}() returns a {type(answer).__name__}, which is no {kind.__name__}")
+            else:
+                asynchronous = [name for name in kind.__abstractmethods__ if _is_async(getattr(answer, name))]
+                problems += [f"{accessor}().{name} is async: methods are plain functions" for name in asynchronous]
+        assert not problems, "accessors:\n  " + "\n  ".join(problems)
+
+    @scenario("G4")
+    def test_g4_accessors_return_one_object(self, trial: Trial) -> None:
+        """An accessor returns the same object every time, also to many threads at once."""
+        for accessor in sorted({accessor for accessor, _ in CAPABILITIES.values()}):
+            ask: Callable[[], object] = getattr(trial.provider, accessor)
+            first = ask()
+            answers = [outcome.get() for outcome in at_once([ask] * 4)]
+            assert all(answer is first for answer in answers), f"{accessor}() makes a new object at each call"
+
+    @scenario("G5")
+    def test_g5_provider_id_prefixes(self, trial: Trial) -> None:
+        """`provider_id_prefixes()` is a sequence of texts, the same every time; no prefix is empty."""
+        answer: object = trial.provider.provider_id_prefixes()
+        assert not isinstance(answer, str | bytes), (
+            f"provider_id_prefixes() answers the text {answer!r}, which falls apart into characters; a tuple is due"
+        )
+        assert isinstance(answer, list | tuple), f"provider_id_prefixes() answers {answer!r}, not a sequence of texts"
+        wrong = [prefix for prefix in answer if not isinstance(prefix, str) or not prefix.strip()]
+        assert not wrong, f"provider_id_prefixes() has {wrong!r}: every node would count as this provider's"
+        again = trial.provider.provider_id_prefixes()
+        assert list(again) == list(answer), f"provider_id_prefixes() answers {answer!r}, and then {again!r}"
+
+    @scenario("G6")
+    def test_g6_same_provider_id(self, trial: Trial) -> None:
+        """`same_provider_id` says that an ID is itself, and that IDs of two machines are different."""
+        for prefix in trial.provider.provider_id_prefixes():
+            one, two = f"{prefix}conformance-1", f"{prefix}conformance-2"
+            same = trial.provider.same_provider_id
+            assert same(one, one) is True, f"same_provider_id({one!r}, {one!r}) is not True"
+            assert same(one, two) is False, (
+                f"same_provider_id({one!r}, {two!r}) is not False: a node could get another machine's addresses"
+            )
+
+    @scenario("G7", hooks=("secrets",))
+    def test_g7_no_secret_in_a_repr(self, trial: Trial) -> None:
+        """No secret of the configuration is in the repr of the provider, its capabilities or the configuration."""
+        shown_objects: list[object] = [trial.provider, trial.lab.config()]
+        shown_objects += [getattr(trial.provider, accessor)() for accessor, _ in CAPABILITIES.values()]
+        for one in shown_objects:
+            for text in (repr(one), str(one)):
+                _check_secrets(trial.lab, text, f"the repr of {type(one).__name__}")
+
+    @scenario("G8", hooks=("secrets",))
+    def test_g8_no_secret_in_a_log(self, trial: Trial) -> None:
+        """No secret of the configuration is logged at any level, as the provider starts and is asked."""
+        with _Log() as log:
+            provider = trial.bench.another_provider()
+            for outcome in _questions(trial, provider):
+                if outcome.error is not None:
+                    log.lines.append(shown(outcome.error))
+        for line in log.lines:
+            _check_secrets(trial.lab, line, "a log line or an error")
+
+    @scenario("G9", hooks=("outage",))
+    def test_g9_errors_are_of_the_contract(self, trial: Trial) -> None:
+        """What goes wrong in the cloud is raised as a CloudProviderError, and shows no secret."""
+        with trial.lab.outage():
+            outcomes = _questions(trial, trial.provider)
+        for outcome in outcomes:
+            if outcome.error is not None:
+                assert isinstance(outcome.error, CloudProviderError), (
+                    f"in an outage a call {outcome}. Turn your client's errors into CloudProviderError"
+                )
+                _check_secrets(trial.lab, shown(outcome.error), "an error")
+
+    @scenario("G10")
+    def test_g10_has_cluster_id(self, trial: Trial) -> None:
+        """`has_cluster_id()` answers True: with this configuration the manager would start."""
+        answer = trial.provider.has_cluster_id()
+        assert answer is True, f"has_cluster_id() answers {answer!r}: the manager would not start"
+
+    @scenario("G11")
+    def test_g11_threads_end(self, trial: Trial) -> None:
+        """Threads that the provider starts are daemons, or end when the stop signal is set."""
+        before = set(threading.enumerate())
+        stop = threading.Event()
+        provider = trial.bench.another_provider(stop)
+        stop.set()
+        began = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
+        for thread in began:
+            thread.join(trial.lab.grace)
+        alive = [thread.name for thread in began if thread.is_alive()]
+        assert not alive, (
+            f"{type(provider).__name__} started the threads {', '.join(alive)}, which outlive the stop signal: the "
+            "process would never end. Make them daemons, or let them wait for stop"
+        )
+
+
+def _is_async(method: Any) -> bool:
+    return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
+
+
+def _questions(trial: Trial, provider: Interface) -> list[Outcome[Any]]:
+    """Ask each capability one thing that changes nothing."""
+    node = new_node("conformance-asked")
+    calls: list[Callable[[], Any]] = []
+    one, batch = provider.instances_v2(), provider.instances_batch()
+    older, zones = provider.instances(), provider.zones()
+    if one is not None:
+        calls += [partial(one.instance_exists, node), partial(one.instance_metadata, node)]
+    if batch is not None:
+        calls.append(partial(batch.instances_state, [node]))
+    if older is not None:
+        calls.append(partial(older.node_addresses, "conformance-asked"))
+    if zones is not None:
+        calls.append(partial(zones.get_zone_by_node_name, "conformance-asked"))
+    balancers, routes, clusters = provider.load_balancer(), provider.routes(), provider.clusters()
+    if balancers is not None:
+        calls.append(partial(balancers.get_load_balancer, trial.cluster_name, trial.unbuilt()))
+    if routes is not None:
+        calls.append(partial(routes.list_routes, trial.cluster_name))
+    if clusters is not None:
+        calls.append(clusters.list_clusters)
+    return [attempt(call) for call in calls]
+
+
+def _check_secrets(lab: Lab, text: str, where: str) -> None:
+    # the secret itself stays out of the message, which ends up in a report
+    found = [index for index, secret in enumerate(lab.secrets) if secret in text]
+    assert not found, f"{where} shows secret number {found[0] + 1} of the lab"
+
+
+class _Log(logging.Handler):
+    """Every record of every logger while the with statement lasts, as text."""
+
+    def __init__(self) -> None:
+        super().__init__(level=0)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+    def __enter__(self) -> _Log:
+        root = logging.getLogger()
+        self._level = root.level
+        root.setLevel(logging.DEBUG)
+        root.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        root = logging.getLogger()
+        root.removeHandler(self)
+        root.setLevel(self._level)

@@ -1,0 +1,85 @@
+"""The lab over a fake cloud: its console makes and stops machines, its faults break it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+
+from cloudprovider import CloudConfig
+from cloudprovider.testing.conformance import BalancerFacts, Lab, new_node
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from tests.unit.fake.objects import volume
+
+SECRET = "hunter2-hunter2"
+
+
+class FakeLab(Lab):
+    """Over a cloud in a file, so that a second provider reaches it as well."""
+
+    secrets = (SECRET,)
+    deadline = 0.05
+
+    def __init__(self, state: str) -> None:
+        self._state = state
+        self.cloud = FakeCloud(FakeConfig(state=state))
+
+    def config(self) -> CloudConfig:
+        text = f"# token: {SECRET}\nstate: {self._state}\ncapabilities: [{', '.join(self.capabilities)}]\n"
+        return CloudConfig(path="", data=text.encode())
+
+    capabilities: tuple[str, ...] = ("instances_v2", "instances_batch", "instances", "zones", "load_balancer",
+        "owned_load_balancers", "routes", "pv_labeler", "clusters")  # fmt: skip
+
+    def create_machine(self, name: str) -> V1Node:
+        self.cloud.console.add_instance(name, addresses=[("InternalIP", "10.0.0.1")])
+        return new_node(name)
+
+    def stop_machine(self, node: V1Node) -> None:
+        self.cloud.console.set_shutdown(_name(node))
+
+    def delete_machine(self, node: V1Node) -> None:
+        self.cloud.console.remove_instance(_name(node))
+
+    @contextmanager
+    def _faults(self, *faults: dict[str, Any]) -> Iterator[None]:
+        names = [self.cloud.faults.add(fault) for fault in faults]
+        yield
+        for name in names:
+            self.cloud.faults.remove(name)
+
+    def outage(self, after: int = 0) -> Any:
+        # one call is one request; building is two, and the second may fail: it leaves a half-built load balancer
+        others = ("[!e]*", "ensure_*_deleted", "external_id")
+        return self._faults(
+            {"action": "raise", "method": others, "skip": after}, {"action": "half-built", "skip": after}
+        )
+
+    def hang(self) -> Any:
+        return self._faults({"action": "hang", "mode": "soft"})
+
+    def resources(self) -> Collection[str]:
+        return [balancer.name for balancer in self.cloud.console.load_balancers()]
+
+    def load_balancer(self, name: str) -> BalancerFacts | None:
+        found = next((one for one in self.cloud.console.load_balancers() if one.name == name), None)
+        if found is None:
+            return None
+        ports = frozenset((port.port, port.protocol, port.node_port) for port in found.ports)
+        return BalancerFacts(ports, frozenset(found.backends), frozenset(found.source_ranges))
+
+    def create_volume(self) -> V1PersistentVolume:
+        self.cloud.console.add_volume("disk-1", zones=["zone-a", "zone-b"], region="region-1")
+        return volume("pv-1", "disk-1")
+
+    def delete_volume(self, volume: V1PersistentVolume) -> None:
+        self.cloud.console.remove_volume("disk-1")
+
+
+def _name(node: V1Node) -> str:
+    assert node.metadata is not None
+    assert node.metadata.name is not None
+    return node.metadata.name
