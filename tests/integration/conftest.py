@@ -97,7 +97,7 @@ def real_api_server() -> Iterator[RealAPIServer]:
 def api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """An empty cluster, on the embedded API server and on the real one."""
     if request.param == "embedded":
-        with EmbeddedAPIServer() as embedded:
+        with EmbeddedAPIServer(bookmark_interval=5.0) as embedded:  # a minute is long for a test
             cluster = Cluster(embedded, Path(embedded.write_kubeconfig(tmp_path / "kubeconfig")), None)
             yield cluster
             cluster.close()

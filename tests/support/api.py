@@ -101,6 +101,11 @@ class API:
 
     def clear(self) -> None:
         """Remove every node, event, volume, service and namespace of a test: a clean cluster for the next one."""
+        for collection in (NODES, "/api/v1/persistentvolumes"):
+            for item in self.items(collection):
+                if item["metadata"].get("finalizers"):
+                    self.patch(f"{collection}/{item['metadata']['name']}", {"metadata": {"finalizers": None}})
+            self._must("DELETE", collection)
         for path in self._leftovers():
             obj = self.find(path)
             if obj is not None and obj["metadata"].get("finalizers"):
@@ -123,8 +128,6 @@ class API:
             self._must("PUT", f"{path}/finalize", {**left, "spec": {"finalizers": []}})
 
     def _leftovers(self) -> Iterator[str]:
-        for collection in (NODES, "/api/v1/persistentvolumes"):
-            yield from (f"{collection}/{item['metadata']['name']}" for item in self.items(collection))
         yield LEASE
         for item in self.items("/api/v1/services"):
             meta = item["metadata"]
