@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
@@ -121,11 +121,10 @@ class InstancesBatch(ABC):
     docstring.
     """
 
-    @property
-    def max_batch(self) -> int:
-        """The largest number of nodes that one call may carry, at least 1: the cloud's page size is a good value.
-        Override it with a class attribute (`max_batch = 250`) or a property. Default: 100."""
-        return 100
+    max_batch: Any = 100
+    """The largest number of nodes that one call may carry, an int of at least 1: the cloud's page size is a good value.
+    Set it in the class (`max_batch = 250`), in `__init__`, or write a property; the host reads it once. Typed as Any,
+    because type checkers allow no other type to be overridden in all of these ways."""
 
     @abstractmethod
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:

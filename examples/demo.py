@@ -13,7 +13,7 @@ import logging
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -26,7 +26,7 @@ from controllers.runtime.api import ApiError
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
+def _terminated_as_interrupted() -> Generator[None]:
     """SIGTERM ends the demo as Ctrl-C does, so that the managers are stopped in any case."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

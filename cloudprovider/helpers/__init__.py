@@ -1,8 +1,8 @@
 """Helpers for providers and controllers: pure functions over the official client's objects, under flat names.
 
 Node addresses, taints and labels (`addresses`, `taints`, `labels`), provider IDs (`providerid`), Services
-(`service`), volumes (`volumes`), IP addresses (`ips`). None of them changes an argument; all may be called
-from many threads.
+(`service`), volumes (`volumes`), IP addresses (`ips`), and what is read of every object (`objects`). None of them
+changes an argument; all may be called from many threads.
 """
 
 from __future__ import annotations
@@ -31,6 +31,20 @@ from cloudprovider.helpers.labels import (
     node_zone,
     split_additional_labels,
     zone_key,
+)
+from cloudprovider.helpers.objects import (
+    HasMetadata,
+    ServicePort,
+    addresses_of,
+    annotations_of,
+    external_ips,
+    internal_ips,
+    key_of,
+    labels_of,
+    node_name,
+    pod_cidrs_of,
+    ports_of,
+    uid_of,
 )
 from cloudprovider.helpers.providerid import (
     Ownership,
@@ -92,6 +106,19 @@ from cloudprovider.helpers.volumes import (
 )
 
 __all__ = [
+    # what is read of every object
+    "HasMetadata",
+    "ServicePort",
+    "addresses_of",
+    "annotations_of",
+    "external_ips",
+    "internal_ips",
+    "key_of",
+    "labels_of",
+    "node_name",
+    "pod_cidrs_of",
+    "ports_of",
+    "uid_of",
     # node addresses
     "NodeIPError",
     "InvalidNodeIP",

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.ips import IPAddress, parse_ip
+from cloudprovider.helpers.objects import annotations_of
 from cloudprovider.wellknown import (
     ANNOTATION_PROVIDED_NODE_IP,
     NODE_ADDRESS_EXTERNAL_IP,
@@ -65,8 +66,7 @@ class NodeIPMismatch(NodeIPError):
 
 def provided_node_ip(node: V1Node) -> str | None:
     """The value of a node's provided-node-ip annotation, None when it carries none."""
-    annotations = node.metadata.annotations if node.metadata is not None else None
-    return (annotations or {}).get(ANNOTATION_PROVIDED_NODE_IP)
+    return annotations_of(node).get(ANNOTATION_PROVIDED_NODE_IP)
 
 
 def parse_provided_node_ip(value: str) -> tuple[IPAddress, ...]:

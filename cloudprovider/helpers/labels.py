@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from cloudprovider.helpers.objects import labels_of
 from cloudprovider.wellknown import (
     LABEL_INSTANCE_TYPE,
     LABEL_INSTANCE_TYPE_BETA,
@@ -147,7 +148,7 @@ def split_additional_labels(labels: Mapping[str, str]) -> tuple[dict[str, str], 
 def node_zone(node: V1Node) -> Zone:
     """Zone and region from a node's labels, the stable key before its deprecated twin; empty where it carries
     none."""
-    labels = (node.metadata.labels if node.metadata is not None else None) or {}
+    labels = labels_of(node)
     return Zone(
         failure_domain=labels.get(LABEL_TOPOLOGY_ZONE, labels.get(LABEL_ZONE_BETA, "")),
         region=labels.get(LABEL_TOPOLOGY_REGION, labels.get(LABEL_REGION_BETA, "")),

@@ -13,6 +13,7 @@ from ipaddress import IPv4Network
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.ips import IPNetwork, parse_network
+from cloudprovider.helpers.objects import annotations_of, uid_of
 from cloudprovider.wellknown import (
     ANNOTATION_LOAD_BALANCER_SOURCE_RANGES,
     LOAD_BALANCER_CLEANUP_FINALIZER,
@@ -50,7 +51,7 @@ def default_load_balancer_name(service: V1Service) -> str:
 
     Follows: DefaultLoadBalancerName in k8s.io/cloud-provider cloud.go.
     """
-    uid = service.metadata.uid if service.metadata is not None else None
+    uid = uid_of(service)
     if not uid:
         raise ValueError("a load balancer's default name needs the Service's metadata.uid, which is empty")
     return f"a{uid}".replace("-", "")[:_DEFAULT_NAME_LENGTH]
@@ -117,9 +118,9 @@ def load_balancer_source_ranges(service: V1Service) -> tuple[IPNetwork, ...]:
     if field:
         place, texts = "spec.loadBalancerSourceRanges", list(field)
     else:
-        annotations = (service.metadata.annotations if service.metadata is not None else None) or {}
         place = f"the annotation {ANNOTATION_LOAD_BALANCER_SOURCE_RANGES}"
-        texts = (annotations.get(ANNOTATION_LOAD_BALANCER_SOURCE_RANGES, "").strip() or _EVERYONE).split(",")
+        value = annotations_of(service).get(ANNOTATION_LOAD_BALANCER_SOURCE_RANGES, "")
+        texts = (value.strip() or _EVERYONE).split(",")
     try:
         return tuple(dict.fromkeys(parse_network(text.strip()) for text in texts))
     except ValueError as exc:

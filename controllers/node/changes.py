@@ -29,6 +29,7 @@ from attrs import evolve, frozen
 from cloudprovider.helpers.addresses import describe_addresses, preferred_addresses, provided_node_ip
 from cloudprovider.helpers.ips import parse_ip
 from cloudprovider.helpers.labels import LABEL_PAIRS, instance_labels, is_kubernetes_label, missing_twins
+from cloudprovider.helpers.objects import addresses_of, annotations_of, labels_of
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import needs_initialization, node_taints
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
@@ -184,7 +185,7 @@ def wanted_labels(metadata: InstanceMetadata) -> tuple[dict[str, str], tuple[str
 
 def recorded_labels(node: V1Node) -> dict[str, str]:
     """The labels that we wrote on this node, from its annotation; {} where that is missing or spoilt."""
-    raw = _annotations(node).get(APPLIED_LABELS)
+    raw = annotations_of(node).get(APPLIED_LABELS)
     try:
         record = json.loads(raw) if raw else {}
     except ValueError:
@@ -244,7 +245,7 @@ def _addresses_patch(node: V1Node, metadata: InstanceMetadata) -> Patch:
     asked = provided_node_ip(node)
     if not metadata.node_addresses and (asked is None or not needs_initialization(node)):
         return Patch()  # an empty answer erases nothing; only a new node that wishes for an IP has to wait for it
-    current = (node.status.addresses if node.status else None) or ()
+    current = addresses_of(node)
     wanted = preferred_addresses(
         metadata.node_addresses,
         current=current,
@@ -269,12 +270,3 @@ def _pair_up(labels: Mapping[str, str], changed: dict[str, str | None]) -> None:
     """Add to `changed` what makes the twins of every pair agree once it is written."""
     after = {key: value for key, value in {**labels, **changed}.items() if value is not None}
     changed.update(missing_twins(after))
-
-
-def labels_of(node: V1Node) -> Mapping[str, str]:
-    """The node's labels."""
-    return (node.metadata.labels if node.metadata else None) or {}
-
-
-def _annotations(node: V1Node) -> Mapping[str, str]:
-    return (node.metadata.annotations if node.metadata else None) or {}

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.addresses import provided_node_ip
+from cloudprovider.helpers.objects import labels_of
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
-from controllers.node.changes import PAIRED, labels_of, pairing
+from controllers.node.changes import PAIRED, pairing
 from controllers.runtime.cache import key_of
 
 if TYPE_CHECKING:

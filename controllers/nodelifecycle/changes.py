@@ -15,6 +15,7 @@ import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from cloudprovider.helpers.objects import labels_of
 from cloudprovider.helpers.providerid import is_owned, provider_id_of
 from cloudprovider.helpers.taints import find_taint, is_ready, needs_initialization, node_taints
 from cloudprovider.wellknown import (
@@ -120,7 +121,7 @@ def can_witness(node: V1Node, prefixes: Sequence[str]) -> bool:
 
 def zone_of(node: V1Node) -> str:
     """The node's zone by its labels, the GA one first; "" without one."""
-    labels = (node.metadata.labels if node.metadata is not None else None) or {}
+    labels = labels_of(node)
     return labels.get(LABEL_TOPOLOGY_ZONE) or labels.get(LABEL_ZONE_BETA) or ""
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import field, frozen
 
 from cloudprovider.helpers.ips import IPNetwork, parse_network
+from cloudprovider.helpers.objects import pod_cidrs_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -150,10 +151,7 @@ def is_leftover(net: IPNetwork, entry: Entry, scope: Scope, long_since: float) -
 
 def pod_cidrs(node: V1Node) -> dict[IPNetwork, str]:
     """A node's pod CIDRs by network. Raises ValueError for one that is no IP range."""
-    spec = node.spec
-    if spec is None:
-        return {}
-    return {network(cidr): cidr for cidr in spec.pod_cidrs or ([spec.pod_cidr] if spec.pod_cidr else [])}
+    return {network(cidr): cidr for cidr in pod_cidrs_of(node)}
 
 
 def valid_pod_cidrs(node: V1Node) -> dict[IPNetwork, str]:

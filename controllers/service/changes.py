@@ -21,7 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal, wants_load_balancer
+from cloudprovider.helpers import (
+    annotations_of,
+    has_load_balancer_finalizer,
+    load_balancer_status_equal,
+    wants_load_balancer,
+)
 from cloudprovider.wellknown import LOAD_BALANCER_CLEANUP_FINALIZER, SERVICE_TYPE_LOAD_BALANCER
 from controllers.runtime.api import STRATEGIC_PATCH
 from controllers.runtime.cache import uid_of
@@ -103,12 +108,11 @@ def claim(service: V1Service) -> Claim:
 def fingerprint(service: V1Service, scope: Scope) -> str:
     """A digest of everything of the Service that its load balancer depends on."""
     spec = service.spec
-    annotations = (service.metadata.annotations if service.metadata is not None else None) or {}
     content = {
         "uid": uid_of(service),
         "scope": [scope.cluster_name, scope.cluster_identity, scope.revision],
         "spec": {name: _plain(getattr(spec, name)) for name in _SPEC},
-        "annotations": {key: value for key, value in annotations.items() if key != APPLIED},
+        "annotations": {key: value for key, value in annotations_of(service).items() if key != APPLIED},
     }
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -133,8 +137,7 @@ def relevant(service: V1Service) -> tuple[object, ...]:
 
 def note_of(service: V1Service) -> Note | None:
     """What the annotation says was applied; None without one, and for one that cannot be read."""
-    annotations = (service.metadata.annotations if service.metadata is not None else None) or {}
-    found = _NOTE.fullmatch(annotations.get(APPLIED, ""))
+    found = _NOTE.fullmatch(annotations_of(service).get(APPLIED, ""))
     return None if found is None else Note(found[1], found[2], found[3])
 
 

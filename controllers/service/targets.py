@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, frozen
 
-from cloudprovider.helpers import is_ready, provider_id_of
+from cloudprovider.helpers import is_ready, node_taints, provider_id_of
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED
 from controllers.runtime.cache import key_of
 
@@ -136,8 +136,7 @@ def is_eligible(node: V1Node) -> bool:
 
 def is_leaving(node: V1Node) -> bool:
     """Whether the cluster autoscaler is about to remove a node."""
-    taints = (node.spec.taints if node.spec is not None else None) or ()
-    return any(taint.key == TAINT_TO_BE_DELETED for taint in taints)
+    return any(taint.key == TAINT_TO_BE_DELETED for taint in node_taints(node))
 
 
 def is_target(node: V1Node) -> bool:

@@ -97,9 +97,8 @@ class AcmeInstances(InstancesV2, InstancesBatch):
     def _machine(self, node: V1Node) -> Machine:
         call = current_call()
         call.check()
-        name = node.metadata.name if node.metadata and node.metadata.name else ""
-        if node.spec is not None and node.spec.provider_id:
-            name = helpers.parse_provider_id(node.spec.provider_id).name
+        provider_id = helpers.provider_id_of(node)
+        name = helpers.parse_provider_id(provider_id).name if provider_id else helpers.node_name(node)
         return self._session.machine(name, timeout=call.remaining() or 30.0)
 
     @override
@@ -127,17 +126,16 @@ class AcmeInstances(InstancesV2, InstancesBatch):
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
         answers: dict[str, InstanceMetadata | CloudProviderError] = {}
         for node in nodes:
-            assert node.metadata is not None
-            assert node.metadata.name is not None
+            name = helpers.node_name(node)
             try:
-                answers[node.metadata.name] = self.instance_metadata(node)
+                answers[name] = self.instance_metadata(node)
             except CloudProviderError as exc:
-                answers[node.metadata.name] = exc
+                answers[name] = exc
         return answers
 
     @override
     def instances_state(self, nodes: Sequence[V1Node]) -> dict[str, InstanceState]:
-        return {node.metadata.name or "": InstanceState.RUNNING for node in nodes if node.metadata}
+        return {helpers.node_name(node): InstanceState.RUNNING for node in nodes}
 
 
 class AcmeBatchOnly(InstancesBatch):
@@ -152,6 +150,25 @@ class AcmeBatchOnly(InstancesBatch):
 
     def instances_state(self, nodes: Sequence[V1Node]) -> dict[str, InstanceState | CloudProviderError]:
         return {"a": InstanceState.GONE, "b": Throttled(retry_after=3)}
+
+
+class AcmeAnnotated(AcmeInstances):
+    """The page size with its type."""
+
+    max_batch: int = 20
+
+
+class AcmeConfigured(InstancesBatch):
+    """The page size as the configuration says."""
+
+    def __init__(self, page_size: int) -> None:
+        self.max_batch = page_size
+
+    def instances_metadata(self, nodes: Sequence[V1Node]) -> dict[str, InstanceMetadata]:
+        return {}
+
+    def instances_state(self, nodes: Sequence[V1Node]) -> dict[str, InstanceState]:
+        return {}
 
 
 class AcmeLegacy(Instances, Zones):
@@ -207,6 +224,12 @@ class AcmeLoadBalancer(LoadBalancer):
         name = self.get_load_balancer_name(cluster_name, service)
         if not helpers.wants_load_balancer(service):
             raise ImplementedElsewhere(f"{name} is looked after by another controller")
+        listeners = [(one.protocol, one.port, one.node_port) for one in helpers.ports_of(service)]
+        assert_type(listeners, list[tuple[str, int, int]])
+        targets = {name: ips for node in nodes for name, ips in [(helpers.node_name(node), helpers.internal_ips(node))]}
+        assert_type(targets, dict[str, tuple[str, ...]])
+        tags = {"service": helpers.key_of(service), "uid": helpers.uid_of(service), **helpers.annotations_of(service)}
+        assert_type(tags, dict[str, str])
         health = helpers.health_check_path_port(service)
         assert_type(health, tuple[str, int] | None)
         for network in helpers.load_balancer_source_ranges(service):

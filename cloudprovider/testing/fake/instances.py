@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from cloudprovider.errors import CloudProviderError, InstanceNotFound, NotImplementedByProvider
+from cloudprovider.helpers.objects import node_name
 from cloudprovider.instances import InstanceMetadata, Instances, InstancesBatch, InstanceState, InstancesV2
 from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.gate import Gate, Work
-from cloudprovider.testing.fake.machines import Machines, node_addresses, node_key, node_name
+from cloudprovider.testing.fake.machines import Machines, node_addresses, node_key
 from cloudprovider.testing.fake.records import SSH_KEYS, Instance, Mark
 from cloudprovider.testing.fake.store import Transaction, View
 

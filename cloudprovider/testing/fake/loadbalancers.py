@@ -16,6 +16,7 @@ from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngr
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 
 from cloudprovider.errors import CloudProviderError, RetryError
+from cloudprovider.helpers.objects import key_of, ports_of, uid_of
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.testing.fake.errors import BadRequest, QuotaExceeded
 from cloudprovider.testing.fake.faultbook import Key
@@ -124,22 +125,22 @@ class FakeLoadBalancers(LoadBalancer):
     def _name(self, cluster_name: str, service: V1Service) -> str:
         if self._settings.names == "uid":
             return super().get_load_balancer_name(cluster_name, service)
-        return f"{cluster_name}-{_service_name(service).replace('/', '-')}"[:63]
+        return f"{cluster_name}-{key_of(service).replace('/', '-')}"[:63]
 
     def _base(
         self, tx: Transaction, name: str, cluster_name: str, service: V1Service, present: LoadBalancerRecord | None
     ) -> LoadBalancerRecord:
         """The load balancer before anything is attached to it."""
-        uid = (service.metadata.uid if service.metadata is not None else None) or ""
+        uid = uid_of(service)
         if present is not None:
-            return evolve(present, cluster=cluster_name, service=_service_name(service), service_uid=uid)
+            return evolve(present, cluster=cluster_name, service=key_of(service), service_uid=uid)
         quota = self._settings.quota
         if quota is not None and len(tx.scan(LOAD_BALANCERS)) >= quota:
             raise QuotaExceeded(f"the quota of {quota} load balancers is used up")
         return LoadBalancerRecord(
             name=name,
             cluster=cluster_name,
-            service=_service_name(service),
+            service=key_of(service),
             service_uid=uid,
             state=LoadBalancerState.HALF_BUILT,
             created=self._now(),
@@ -150,8 +151,8 @@ class FakeLoadBalancers(LoadBalancer):
     ) -> LoadBalancerRecord:
         spec = service.spec
         ports = [
-            Port(port=port.port, node_port=port.node_port or 0, protocol=port.protocol or "TCP", name=port.name or "")
-            for port in (spec.ports if spec is not None else None) or ()
+            Port(port=port.port, node_port=port.node_port, protocol=port.protocol, name=port.name)
+            for port in ports_of(service)
         ]
         building = self._now() < base.created + self._settings.provisioning
         return evolve(
@@ -224,14 +225,8 @@ def remove_load_balancer(tx: Transaction, name: str) -> bool:
     return tx.delete(LOAD_BALANCERS, name)
 
 
-def _service_name(service: V1Service) -> str:
-    metadata = service.metadata
-    assert metadata is not None, "a Service of the cluster has metadata"
-    return f"{metadata.namespace or 'default'}/{metadata.name}"
-
-
 def _key(name: str, service: V1Service) -> Key:
-    return name, _service_name(service)
+    return name, key_of(service)
 
 
 def _family(address: str) -> str:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider.errors import CloudProviderError, InstanceNotFound, NotImplementedByProvider
+from cloudprovider.helpers.addresses import provided_node_ip
 from cloudprovider.helpers.ips import parse_ip
+from cloudprovider.helpers.objects import addresses_of, node_name
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.testing.fake.config import FakeConfig
 from cloudprovider.testing.fake.errors import BadRequest
@@ -22,19 +24,13 @@ from cloudprovider.testing.fake.methods import matches
 from cloudprovider.testing.fake.model import as_patterns
 from cloudprovider.testing.fake.records import INSTANCES, REMOVED_INSTANCES, Address, Instance
 from cloudprovider.testing.fake.store import Transaction, View
-from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-__all__ = ["Machines", "node_addresses", "node_key", "node_name"]
+__all__ = ["Machines", "node_addresses", "node_key"]
 
 R = TypeVar("R")
-
-
-def node_name(node: V1Node) -> str:
-    """The node's name."""
-    return (node.metadata.name if node.metadata is not None else None) or ""
 
 
 def node_key(node: V1Node) -> Key:
@@ -175,10 +171,7 @@ def _foreign(provider_id: str) -> CloudProviderError:
 
 def _brought(node: V1Node) -> tuple[Address, ...]:
     """The IPs that a node brings along: those that its kubelet was told, or else those that it has."""
-    provided = ((node.metadata.annotations if node.metadata is not None else None) or {}).get(
-        ANNOTATION_PROVIDED_NODE_IP, ""
-    )
+    provided = provided_node_ip(node)
     if provided:
         return tuple(("InternalIP", text.strip()) for text in provided.split(",") if parse_ip(text.strip()) is not None)
-    addresses = (node.status.addresses if node.status is not None else None) or ()
-    return tuple((one.type, one.address) for one in addresses if one.type.endswith("IP"))
+    return tuple((one.type, one.address) for one in addresses_of(node) if one.type.endswith("IP"))

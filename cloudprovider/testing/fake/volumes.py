@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cloudprovider.errors import DiskNotFound
+from cloudprovider.helpers.objects import key_of
 from cloudprovider.helpers.volumes import zones_to_label_value
 from cloudprovider.testing.fake.gate import Gate
 from cloudprovider.testing.fake.records import VOLUMES
@@ -26,7 +27,7 @@ class FakePVLabeler(PVLabeler):
         self._gate = gate
 
     def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
-        name = (pv.metadata.name if pv.metadata is not None else None) or ""
+        name = key_of(pv)
         csi = pv.spec.csi if pv.spec is not None else None
         volume_id = csi.volume_handle if csi is not None else name
 

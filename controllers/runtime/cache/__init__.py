@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cloudprovider.helpers.objects import key_of, uid_of
 from controllers.runtime.cache import resources
 from controllers.runtime.cache.informer import InformerFactory, Registration
 from controllers.runtime.cache.resources import (
@@ -18,9 +19,7 @@ from controllers.runtime.cache.resources import (
     Resource,
     T,
     is_newer,
-    key_of,
     split_key,
-    uid_of,
     version_of,
 )
 from controllers.runtime.cache.store import Lister

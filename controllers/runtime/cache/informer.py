@@ -20,9 +20,10 @@ from typing import Any, Final, Generic, cast
 
 from attrs import frozen
 
+from cloudprovider.helpers.objects import key_of
 from cloudprovider.host import StopSignal
 from controllers.runtime.cache.handlers import Delivery, Handlers
-from controllers.runtime.cache.resources import Resource, T, key_of
+from controllers.runtime.cache.resources import Resource, T
 from controllers.runtime.cache.store import Cache, Change, ChangeKind, Lister
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.cache.watchtypes import Bookmark, Listed, Rest, Update, Watched, WatchOptions

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EVENTS", "LEASES", "NAMESPACES", "NODES", "PERSISTENT_VOLUMES", "SERVICES",
     "ApiObject", "MalformedObject", "Raw", "Resource", "T",
-    "is_newer", "key_of", "split_key", "uid_of", "version_of",
+    "is_newer", "split_key", "version_of",
 ]  # fmt: skip
 
 Raw = dict[str, Any]
@@ -129,26 +129,12 @@ class Resource(Generic[T]):
         return parsed
 
 
-def key_of(obj: ApiObject) -> str:
-    """The key of an object: "namespace/name", or "name" for kinds without namespaces. ValueError without a name."""
-    meta = obj.metadata
-    if meta is None or not meta.name:
-        raise ValueError(f"{type(obj).__name__} without a name has no key")
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
-
-
 def split_key(key: str) -> tuple[str, str]:
     """Split a key into (namespace, name); the namespace is "" for kinds without. ValueError for anything else."""
     namespace, slash, name = key.rpartition("/")
     if not name or (slash and not namespace) or "/" in namespace:
         raise ValueError(f'not a key, which is "name" or "namespace/name": {key!r}')
     return namespace, name
-
-
-def uid_of(obj: ApiObject) -> str:
-    """The object's UID, "" where it has none."""
-    meta = obj.metadata
-    return (meta.uid or "") if meta is not None else ""
 
 
 def version_of(obj: ApiObject) -> str:

@@ -23,16 +23,8 @@ from typing import Any, Final, Generic
 
 from attrs import frozen
 
-from controllers.runtime.cache.resources import (
-    ApiObject,
-    MalformedObject,
-    Resource,
-    T,
-    is_newer,
-    key_of,
-    uid_of,
-    version_of,
-)
+from cloudprovider.helpers.objects import key_of, uid_of
+from controllers.runtime.cache.resources import ApiObject, MalformedObject, Resource, T, is_newer, version_of
 from controllers.runtime.cache.trimming import Compactor
 from controllers.runtime.metrics import Metrics
 

@@ -12,7 +12,7 @@ import ipaddress
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -40,10 +40,12 @@ class RangeExhausted(Exception):
     """Every address for load balancers is taken."""
 
 
-def _strings(values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
+def _strings(values: Sequence[str]) -> tuple[str, ...]:
+    given: tuple[object, ...] = tuple(values) if isinstance(values, list | tuple) else (None,)  # JSON holds anything
+    texts = tuple(one for one in given if isinstance(one, str))
+    if len(texts) < len(given):
         raise TypeError("must be a list of strings")
-    return tuple(values)
+    return texts
 
 
 _text = validators.instance_of(str)
@@ -142,7 +144,7 @@ class Cloud:
         self._memory = Document({instance.id: instance for instance in instances}).to_json()
 
     @contextmanager
-    def document(self) -> Iterator[Document]:
+    def document(self) -> Generator[Document]:
         """The document, to be read or changed in the body of a with statement; an exception changes nothing.
 
         Raises `CloudBroken` when the file cannot be read or written, and what `current_call().check` raises when

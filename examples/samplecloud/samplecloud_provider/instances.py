@@ -5,7 +5,7 @@ The foreign errors of the cloud become the contract's in one place, `answered`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from kubernetes.client.models.v1_node import V1Node
@@ -22,7 +22,7 @@ from cloudprovider import (
     Zones,
     current_call,
 )
-from cloudprovider.helpers import format_provider_id, parse_provider_id
+from cloudprovider.helpers import format_provider_id, node_name, parse_provider_id, provider_id_of
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_IP
 from samplecloud_provider.cloud import Cloud, CloudBroken, Instance, NoSuchBalancer, NoSuchThing, RangeExhausted
 
@@ -31,7 +31,7 @@ PROVIDER = "samplecloud"
 
 
 @contextmanager
-def answered() -> Iterator[None]:
+def answered() -> Generator[None]:
     """Turns what the cloud raises into what the contract knows. Only a clear "no such machine" means gone."""
     current_call().check()
     try:
@@ -86,10 +86,10 @@ class SampleInstances(InstancesV2, Zones):
             return _zone(self._cloud.instance_named(node_name))
 
     def _instance(self, node: V1Node) -> Instance:
-        if node.spec is not None and node.spec.provider_id:
-            return self._by_id(node.spec.provider_id)
+        if provider_id := provider_id_of(node):
+            return self._by_id(provider_id)
         with answered():
-            return self._cloud.instance_named((node.metadata.name if node.metadata is not None else None) or "")
+            return self._cloud.instance_named(node_name(node))
 
     def _by_id(self, provider_id: str) -> Instance:
         try:

@@ -12,12 +12,19 @@ from collections.abc import Callable, Sequence
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node import V1Node
-from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 from kubernetes.client.models.v1_service import V1Service
 from typing_extensions import override
 
 from cloudprovider import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers, RetryError
-from cloudprovider.helpers import health_check_path_port, load_balancer_source_ranges, parse_provider_id, provider_id_of
+from cloudprovider.helpers import (
+    health_check_path_port,
+    key_of,
+    load_balancer_source_ranges,
+    parse_provider_id,
+    ports_of,
+    provider_id_of,
+    uid_of,
+)
 from samplecloud_provider.cloud import Balancer, Cloud
 from samplecloud_provider.config import Config
 from samplecloud_provider.instances import PROVIDER, answered
@@ -42,13 +49,12 @@ class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
         health = health_check_path_port(service)
-        metadata = service.metadata or V1ObjectMeta()
         wanted = Balancer(
             name=self.get_load_balancer_name(cluster_name, service),
             address="",
             cluster=cluster_name,
-            service=f"{metadata.namespace}/{metadata.name}",
-            uid=metadata.uid or "",
+            service=key_of(service),
+            uid=uid_of(service),
             vpc=self._config.vpc,
             subnet=self._config.subnet,
             ports=_ports(service),
@@ -82,8 +88,7 @@ class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
 
 
 def _ports(service: V1Service) -> list[str]:
-    ports = (service.spec.ports if service.spec is not None else None) or ()
-    return [f"{port.port}/{port.protocol or 'TCP'}->{port.node_port or 0}" for port in ports]
+    return [f"{port.port}/{port.protocol}->{port.node_port}" for port in ports_of(service)]
 
 
 def _targets(nodes: Sequence[V1Node]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from cloudprovider import StopSignal
+from cloudprovider.helpers import labels_of
 from controllers.app import Context, Controller, ControllerEntry, Rule
 from controllers.cloudcalls import CloudCalls
 from controllers.runtime.api import ClientBuilder
@@ -48,8 +49,7 @@ class PoolController:
         return [("pools", True, f"{len(self._pools)} pools")]
 
     def _count(self) -> None:
-        labels = [(node.metadata and node.metadata.labels) or {} for node in self._nodes.lister.list()]
-        found = Counter(one.get(self._options.label, "") for one in labels)
+        found = Counter(labels_of(node).get(self._options.label, "") for node in self._nodes.lister.list())
         self._pools |= found.keys()
         for pool in self._pools:  # those that lost their last node go to 0
             self._counted.labels(pool=pool).set(found[pool])

@@ -1,0 +1,132 @@
+"""What providers read of every object again and again: names, labels, addresses, ports (stage 5). Pure.
+
+The official client types nearly every field as optional. These readers give the plain value, empty where the object has
+none, so that code which uses them needs no `None` checks under `mypy --strict` or pyright. They return what the object
+holds, not copies: arguments of a provider's methods are read-only, and so is what comes from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from attrs import frozen
+
+from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_INTERNAL_IP
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+    from kubernetes.client.models.v1_node_address import V1NodeAddress
+    from kubernetes.client.models.v1_object_meta import V1ObjectMeta
+    from kubernetes.client.models.v1_service import V1Service
+
+__all__ = [
+    "HasMetadata",
+    "ServicePort",
+    "addresses_of",
+    "annotations_of",
+    "external_ips",
+    "internal_ips",
+    "key_of",
+    "labels_of",
+    "node_name",
+    "pod_cidrs_of",
+    "ports_of",
+    "uid_of",
+]
+
+
+class HasMetadata(Protocol):
+    """Any object of the API: every model of the official client that stands for one fits."""
+
+    @property
+    def metadata(self) -> V1ObjectMeta | None:
+        """Name, namespace, labels and the like."""
+        ...
+
+
+@frozen
+class ServicePort:
+    """One port of a Service, with the API's defaults in place of what is not set."""
+
+    port: int
+    """The port that the load balancer listens on."""
+
+    protocol: str = "TCP"
+    """TCP, UDP or SCTP."""
+
+    node_port: int = 0
+    """The port on every node to send the traffic to. 0: none is allocated (`allocateLoadBalancerNodePorts: false`)."""
+
+    name: str = ""
+    """The port's name, empty where the Service has only this one."""
+
+    app_protocol: str = ""
+    """The application's protocol (`appProtocol`), such as "http"; empty where the Service does not say."""
+
+
+def node_name(node: V1Node) -> str:
+    """The node's name. Raises ValueError without one: an empty name must never be taken for an instance's that is
+    gone."""
+    name = node.metadata.name if node.metadata is not None else None
+    if not name:
+        raise ValueError("a Node without metadata.name")
+    return name
+
+
+def key_of(obj: HasMetadata) -> str:
+    """The key of an object: "namespace/name", or "name" for kinds without namespaces. ValueError without a name."""
+    meta = obj.metadata
+    if meta is None or not meta.name:
+        raise ValueError(f"{type(obj).__name__} without a name has no key")
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def uid_of(obj: HasMetadata) -> str:
+    """The object's UID, "" where it has none."""
+    meta = obj.metadata
+    return (meta.uid or "") if meta is not None else ""
+
+
+def labels_of(obj: HasMetadata) -> Mapping[str, str]:
+    """The object's labels."""
+    meta = obj.metadata
+    return (meta.labels or {}) if meta is not None else {}
+
+
+def annotations_of(obj: HasMetadata) -> Mapping[str, str]:
+    """The object's annotations. For those that users set on Services see `ServiceAnnotations`."""
+    meta = obj.metadata
+    return (meta.annotations or {}) if meta is not None else {}
+
+
+def addresses_of(node: V1Node) -> tuple[V1NodeAddress, ...]:
+    """The addresses in the node's status, of every type, in their order."""
+    return tuple(node.status.addresses or ()) if node.status is not None else ()
+
+
+def internal_ips(node: V1Node) -> tuple[str, ...]:
+    """The node's addresses of type InternalIP."""
+    return tuple(one.address for one in addresses_of(node) if one.type == NODE_ADDRESS_INTERNAL_IP)
+
+
+def external_ips(node: V1Node) -> tuple[str, ...]:
+    """The node's addresses of type ExternalIP."""
+    return tuple(one.address for one in addresses_of(node) if one.type == NODE_ADDRESS_EXTERNAL_IP)
+
+
+def pod_cidrs_of(node: V1Node) -> tuple[str, ...]:
+    """The ranges of the node's pods, one for each IP family: `spec.podCIDRs`, else `spec.podCIDR`."""
+    spec = node.spec
+    if spec is None:
+        return ()
+    return tuple(spec.pod_cidrs or ((spec.pod_cidr,) if spec.pod_cidr else ()))
+
+
+def ports_of(service: V1Service) -> tuple[ServicePort, ...]:
+    """The Service's ports, in their order."""
+    ports = (service.spec.ports if service.spec is not None else None) or ()
+    return tuple(
+        ServicePort(one.port, one.protocol or "TCP", one.node_port or 0, one.name or "", one.app_protocol or "")
+        for one in ports
+    )
