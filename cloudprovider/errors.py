@@ -9,6 +9,8 @@ decision. Always matched with `isinstance`, so that subclasses and chained error
         ├── DiskNotFound
         ├── NotImplementedByProvider
         ├── ImplementedElsewhere
+        ├── InvalidService
+        │   └── InvalidAnnotations
         ├── RetryError
         ├── Throttled
         ├── CallInterrupted
@@ -35,6 +37,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Final
 
 __all__ = [
     "CloudProviderError",
@@ -42,6 +45,8 @@ __all__ = [
     "DiskNotFound",
     "NotImplementedByProvider",
     "ImplementedElsewhere",
+    "InvalidService",
+    "InvalidAnnotations",
     "RetryError",
     "Throttled",
     "CallInterrupted",
@@ -91,6 +96,29 @@ class ImplementedElsewhere(CloudProviderError):
 
     Only for `ensure_load_balancer` and `update_load_balancer`; never for `ensure_load_balancer_deleted`.
     """
+
+
+class InvalidService(CloudProviderError):
+    """The Service asks for something that cannot be done, and asking the cloud again does not help: its owner must
+    change it. For `ensure_load_balancer` and `update_load_balancer`.
+
+    `problems` are all that is wrong, each a clause for the Service's owner. The host tells them in one Warning Event.
+    It calls again as soon as the Service changes, otherwise after `retry_after` seconds: an hour. A deletion never
+    depends on what the Service asks for: raised from `ensure_load_balancer_deleted` this is an ordinary failure.
+    """
+
+    retry_after: Final = 3600.0
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = tuple(problems)
+        super().__init__(*problems)
+
+    def __str__(self) -> str:
+        return "; ".join(self.problems)
+
+
+class InvalidAnnotations(InvalidService):
+    """Annotations of the Service cannot be used. Raised by `cloudprovider.helpers.ServiceAnnotations`."""
 
 
 def _checked_delay(retry_after: float) -> float:

@@ -1,8 +1,8 @@
 """Helpers for providers and controllers: pure functions over the official client's objects, under flat names.
 
-Node addresses, taints and labels (`addresses`, `taints`, `labels`), provider IDs (`providerid`), Services
-(`service`), volumes (`volumes`), IP addresses (`ips`), and what is read of every object (`objects`). None of them
-changes an argument; all may be called from many threads.
+Node addresses, taints and labels (`addresses`, `taints`, `labels`), provider IDs (`providerid`), Services (`service`)
+and their annotations (`annotations`, `kinds`), volumes (`volumes`), IP addresses (`ips`), and what is read of every
+object (`objects`). None of them changes an argument; all may be called from many threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,24 @@ from cloudprovider.helpers.addresses import (
     provided_node_ip,
     same_addresses,
 )
+from cloudprovider.helpers.annotations import Annotation, OptionalAnnotation, ServiceAnnotations, annotation
 from cloudprovider.helpers.ips import IPAddress, IPNetwork, parse_ip, parse_network
+from cloudprovider.helpers.kinds import (
+    BOOL,
+    CIDR,
+    JSON_OBJECT,
+    PAIRS,
+    TEXT,
+    Duration,
+    Integer,
+    Kind,
+    ListOf,
+    Member,
+    OneOf,
+    Text,
+    parse_duration,
+    show_duration,
+)
 from cloudprovider.helpers.labels import (
     LABEL_PAIRS,
     instance_labels,
@@ -174,6 +191,25 @@ __all__ = [
     "needs_health_check",
     "requests_only_local_traffic",
     "wants_load_balancer",
+    # annotations of services
+    "Annotation",
+    "OptionalAnnotation",
+    "ServiceAnnotations",
+    "annotation",
+    "BOOL",
+    "CIDR",
+    "JSON_OBJECT",
+    "PAIRS",
+    "TEXT",
+    "Duration",
+    "Integer",
+    "Kind",
+    "ListOf",
+    "Member",
+    "OneOf",
+    "Text",
+    "parse_duration",
+    "show_duration",
     # volumes
     "GB",
     "GiB",

@@ -18,6 +18,7 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 from cloudprovider import (
     ClientBuilder,
     InformerUser,
+    InvalidService,
     Listers,
     OwnedLoadBalancer,
     OwnedLoadBalancers,
@@ -27,6 +28,7 @@ from cloudprovider import (
 )
 from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls import validate
+from controllers.cloudcalls.errors import CallFailed
 from controllers.cloudcalls.gateway import Ask, Gateway
 from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NORMAL, PRIORITY_SWEEP
 from controllers.runtime.cache import key_of
@@ -153,7 +155,11 @@ class LoadBalancerCalls(_Calls):
         """Delete it. Returning means that the cloud confirmed."""
         key, check = _service_key(service), validate.no_answer
         began = self._gateway.clock.monotonic()
-        self._call("ensure_load_balancer_deleted", check, key, cluster_name, service, mutating=True, priority=priority)
+        method = "ensure_load_balancer_deleted"
+        try:
+            self._call(method, check, key, cluster_name, service, mutating=True, priority=priority)
+        except InvalidService as error:  # a deletion never waits for the Service's owner
+            raise CallFailed(f"the provider's {method} failed: {error}") from error
         self._tell("deleted", service, began, "")
 
     def _tell(self, done: str, service: V1Service, began: float, what: str) -> None:

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import evolve
 
-from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
+from cloudprovider import (
+    CloudProviderError,
+    ImplementedElsewhere,
+    InvalidService,
+    NotImplementedByProvider,
+    RetryError,
+    Throttled,
+)
 from controllers.cloudcalls import PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed, CloudCallError
 from controllers.runtime.api import ApiError
 from controllers.runtime.cache import uid_of
@@ -71,10 +78,10 @@ class CloudSide:
 
     @contextmanager
     def delays(self, key: str, record: Record) -> Iterator[None]:
-        """Around a call that changes the cloud: remember when it wants to be asked again."""
+        """Around a call that changes the cloud: remember when it wants to be asked the same again."""
         try:
             yield
-        except (RetryError, Throttled) as error:
+        except (RetryError, Throttled, InvalidService) as error:
             not_before = self._clock.monotonic() + (retry_after_of(error) or 0.0)
             self._records.put(key, evolve(record, not_before=not_before))
             raise

@@ -9,8 +9,9 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
 
-from cloudprovider import RetryError, Route, Zone
-from controllers.cloudcalls import PRIORITY_SWEEP, CallOverdue, CloudCalls, InvalidAnswer
+from cloudprovider import InvalidAnnotations, RetryError, Route, Zone
+from controllers.cloudcalls import PRIORITY_SWEEP, CallFailed, CallOverdue, CloudCalls, InvalidAnswer
+from controllers.runtime.queue import retry_after_of
 from tests.unit.cloudcalls.support import LIMIT, Capability, Hang, Provider, Task, node, nodes, service, world
 
 STATUS = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="1.2.3.4")])
@@ -45,6 +46,22 @@ def test_load_balancers() -> None:
         assert vendors == svc
         assert vendors is not svc, "a copy"
         assert [n.metadata.name for n in vendor_nodes] == ["n1"]
+
+
+def test_a_service_that_its_owner_must_change_is_told_so_but_never_kept_from_being_deleted() -> None:
+    def refuse(*_: Any) -> Any:
+        raise InvalidAnnotations("acme.example/internal: 'yes' cannot be used")
+
+    lb = Capability(ensure_load_balancer=refuse, ensure_load_balancer_deleted=refuse)
+    with world(Provider(load_balancer=lb)) as w:
+        calls = w.calls.load_balancers
+        assert calls is not None
+        with pytest.raises(InvalidAnnotations) as asked:
+            calls.ensure("c", service(), [])
+        assert retry_after_of(asked.value) == 3600
+        with pytest.raises(CallFailed, match="'yes' cannot be used") as caught:
+            calls.ensure_deleted("c", service())
+        assert retry_after_of(caught.value) is None
 
 
 def test_capabilities_that_the_provider_lacks_are_none() -> None:

@@ -8,7 +8,13 @@ from __future__ import annotations
 import pytest
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import CloudProviderError, NotImplementedByProvider, RetryError, Throttled
+from cloudprovider import (
+    CloudProviderError,
+    InvalidAnnotations,
+    NotImplementedByProvider,
+    RetryError,
+    Throttled,
+)
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed
 from controllers.runtime.api import ServerError
 from controllers.runtime.cache import uid_of
@@ -286,3 +292,27 @@ def test_a_stopping_gateway_is_no_failure_of_the_service(bench: Bench) -> None:
 @pytest.fixture
 def bench() -> Bench:
     return Bench("n1")
+
+
+@pytest.mark.parametrize("method", ["ensure", "update"])
+def test_a_service_that_its_owner_must_change_is_told_once_and_not_tried_again_before_that(
+    bench: Bench, method: str
+) -> None:
+    if method == "ensure":
+        bench.server.put(raw_service())
+    else:
+        bench.serve()
+        bench.server.put(raw_node("n2", "10.0.0.2"))
+    bench.recorder.events.clear()
+    bench.cloud.fail[method] = InvalidAnnotations("acme.example/internal: 'yes' cannot be used", "acme.example/x: ...")
+    bench.settle(rounds=30, step=10.0)
+    assert bench.cloud.count(method) == 1
+    bench.settle(rounds=15, step=300.0)
+    assert bench.cloud.count(method) == 2, "again after an hour: the provider's configuration may have changed"
+    told, *_ = [message for kind, _, message in bench.recorder.events if kind == "Warning"]
+    assert told.endswith(": acme.example/internal: 'yes' cannot be used; acme.example/x: ...")
+    bench.cloud.fail.clear()
+    bench.server.edit("default/web", lambda raw: raw["metadata"].setdefault("annotations", {}).update(x="y"))
+    bench.settle(rounds=5, step=1.0)
+    assert bench.cloud.methods()[-1] == "ensure"
+    assert bench.recorder.reasons()[-1] == "EnsuredLoadBalancer"
