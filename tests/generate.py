@@ -1,7 +1,8 @@
 """``python -m tests.generate``: write every generated file of the repository again (`make generate`).
 
-Data comes from the code (flags, rights), from the chart in examples/deploy and its alert rules; the tests compare what
-is in the repository with the same functions. What needs helm is left as it is where helm cannot be had, with a message.
+Data comes from the code (flags, rights, the sample provider's annotations), from the chart in examples/deploy and its
+alert rules; the tests compare what is in the repository with the same functions. What needs helm is left as it is where
+helm cannot be had, with a message.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tests.envtest.build import AssetsMissing, tool
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
 DEPLOY = ROOT / "examples" / "deploy"
+SAMPLECLOUD = ROOT / "examples" / "samplecloud"
 CHART = DEPLOY / "chart"
 BASE = DEPLOY / "kustomize" / "base"
 MONITORING = DEPLOY / "kustomize" / "components" / "monitoring"
@@ -59,12 +61,24 @@ def alerts_page(rules: str) -> str:
     return "\n".join(lines)
 
 
+def samplecloud_readme() -> str:
+    """examples/samplecloud/README.md as it is, with the table of annotations made anew."""
+    if str(SAMPLECLOUD) not in sys.path:
+        sys.path.append(str(SAMPLECLOUD))  # a distribution of its own
+    from samplecloud_provider.annotations import SampleAnnotations
+
+    before, begin, rest = (SAMPLECLOUD / "README.md").read_text().partition("<!-- annotations: begin -->\n")
+    _, end, after = rest.partition("<!-- annotations: end -->\n")
+    return before + begin + SampleAnnotations.markdown_table() + end + after
+
+
 def written_files() -> dict[Path, Callable[[], str]]:
     """Every generated file that needs no tool, and what makes its content."""
     return {
         REFERENCE / "flags.md": lambda: reference.page(CATALOG),
         REFERENCE / "go-flags.md": lambda: gomanager.page(CATALOG),
         REFERENCE / "alerts.md": lambda: alerts_page(ALERTS.read_text()),
+        SAMPLECLOUD / "README.md": samplecloud_readme,
         BASE / "rbac.yaml": lambda: rbac.manifest(CATALOG),
         CHART / "files" / "permissions.yaml": lambda: rbac.chart_permissions(CATALOG),
     }

@@ -94,6 +94,10 @@ class Balancer(_Thing):
     """As in "80/TCP->30080": the port outside, and the one on the machines."""
     allowed: tuple[str, ...] = field(default=(), converter=_strings)
     health_check: str = field(default="", validator=_text)
+    internal: bool = field(default=False, validator=validators.instance_of(bool))
+    algorithm: str = field(default="round-robin", validator=_text)
+    idle_timeout: float = field(default=60.0, converter=float)
+    """Seconds."""
     targets: tuple[str, ...] = field(default=(), converter=_strings)
     """IDs of instances."""
     ready_at: float = field(default=0.0, converter=float)
@@ -244,7 +248,7 @@ class Cloud:
 
 
 @contextmanager
-def _held(lock: threading.Lock) -> Iterator[None]:
+def _held(lock: threading.Lock) -> Generator[None]:
     """Hold the lock; wait for it no longer than the host waits for this call."""
     while not lock.acquire(timeout=_LOOK):
         current_call().check()

@@ -21,6 +21,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "vpc": (str,),
     "subnet": (str,),
     "load_balancer_range": (str,),
+    "idle_timeout": (int, float),
     "build_seconds": (int, float),
     "instances": (list,),
 }
@@ -48,6 +49,9 @@ class Config:
 
     load_balancer_range: str = "198.51.100.0/24"
     """Where load balancers get their addresses from."""
+
+    idle_timeout: float = 60.0
+    """After how many seconds load balancers close a quiet connection, where the Service's annotation says nothing."""
 
     build_seconds: float = 0.0
     """How long the cloud takes to build a load balancer."""

@@ -25,6 +25,7 @@ from cloudprovider.helpers import (
     provider_id_of,
     uid_of,
 )
+from samplecloud_provider.annotations import SampleAnnotations
 from samplecloud_provider.cloud import Balancer, Cloud
 from samplecloud_provider.config import Config
 from samplecloud_provider.instances import PROVIDER, answered
@@ -48,6 +49,7 @@ class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
+        asked = SampleAnnotations.read(service, defaults={"idle_timeout": self._config.idle_timeout})
         health = health_check_path_port(service)
         wanted = Balancer(
             name=self.get_load_balancer_name(cluster_name, service),
@@ -60,6 +62,9 @@ class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             ports=_ports(service),
             allowed=[str(network) for network in load_balancer_source_ranges(service)],
             health_check=f":{health[1]}{health[0]}" if health is not None else "",
+            internal=asked.internal,
+            algorithm=asked.algorithm,
+            idle_timeout=asked.idle_timeout,
             targets=_targets(nodes),
             ready_at=self._now() + self._config.build_seconds,
         )

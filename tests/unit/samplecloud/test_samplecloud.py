@@ -24,6 +24,7 @@ from cloudprovider import (
     CloudProviderError,
     InstanceNotFound,
     Interface,
+    InvalidAnnotations,
     NotImplementedByProvider,
     OwnedLoadBalancer,
     OwnedLoadBalancers,
@@ -117,6 +118,29 @@ def test_a_call_out_of_time_is_not_begun() -> None:
 
 
 # Load balancers
+
+
+def test_annotations_say_how_the_load_balancer_is_built_and_mistakes_in_them_touch_nothing() -> None:
+    made = provider(idle_timeout=90)
+    web = service()
+    assert web.metadata is not None
+    made.load_balancer().ensure_load_balancer("c", web, [])
+    name = made.load_balancer().get_load_balancer_name("c", web)
+    built = made.cloud.balancer(name)
+    assert built is not None
+    assert (built.internal, built.algorithm, built.idle_timeout) == (False, "round-robin", 90.0)
+    prefix = "samplecloud.example/"
+    web.metadata.annotations = {f"{prefix}internal": "true", f"{prefix}idle-timeout": "2m"}
+    made.load_balancer().ensure_load_balancer("c", web, [])
+    changed = made.cloud.balancer(name)
+    assert changed == evolve(built, internal=True, idle_timeout=120.0)
+    web.metadata.annotations = {f"{prefix}internal": "false", f"{prefix}idle-timout": "5 minutes"}
+    with pytest.raises(InvalidAnnotations) as caught:
+        made.load_balancer().ensure_load_balancer("c", web, [])
+    assert caught.value.problems == (
+        "samplecloud.example/idle-timout: unknown annotation; did you mean samplecloud.example/idle-timeout?",
+    )
+    assert made.cloud.balancer(name) == changed
 
 
 def test_a_load_balancer_from_making_to_deleting() -> None:
@@ -384,7 +408,7 @@ def test_the_example_in_the_readme_is_a_good_config() -> None:
 def test_every_file_in_the_readme_is_there() -> None:
     text = (SOURCE / "README.md").read_text()
     modules = {str(path.relative_to(SOURCE)) for path in SOURCE.glob("samplecloud_provider/[a-z]*.py")}
-    named = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
+    named = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `") and ".example/" not in line}
     assert named == modules | {"pyproject.toml"}
 
 
