@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from cloudprovider import helpers, importnames, wellknown
 from cloudprovider.call import Call, call_scope, current_call
+from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.errors import (
     CallCancelled,
     CallDeadlineExceeded,
@@ -48,7 +49,6 @@ from cloudprovider.interface import Clusters, Interface
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.registry import (
     ENTRY_POINT_GROUP,
-    CloudConfig,
     Factory,
     cloud_providers,
     get_cloud_provider,

@@ -39,6 +39,8 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
+from cloudprovider.problem import sentences
+
 __all__ = [
     "CloudProviderError",
     "InstanceNotFound",
@@ -180,14 +182,28 @@ class RegistryError(CloudProviderError):
     """A provider could not be registered, found or started. The message names the culprit and the fix.
 
     `provider` is the name asked for, `distribution` the installed distribution to blame ("name version",
-    empty when there is none), `known` the names that exist, sorted; the message ends with them.
+    empty when there is none), `known` the names that exist, sorted, where the name is what is wrong; the message
+    ends with them. `what`, `details` and `fix` are the parts of the message, which has a line for each detail.
     """
 
-    def __init__(self, message: str, *, provider: str = "", distribution: str = "", known: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        details: Iterable[str] = (),
+        fix: str = "",
+        provider: str = "",
+        distribution: str = "",
+        known: Iterable[str] = (),
+    ) -> None:
+        self.what = message
+        self.details = tuple(details)
+        self.fix = fix
         self.provider = provider
         self.distribution = distribution
         self.known = tuple(sorted(known))
-        super().__init__(f"{message} Known providers: {', '.join(self.known)}." if self.known else message)
+        names = f" Known providers: {', '.join(self.known)}." if self.known else ""
+        super().__init__(sentences(message, self.details, fix) + names)
 
 
 class InvalidProviderName(RegistryError):
@@ -207,18 +223,21 @@ class ProviderLoadError(RegistryError):
 
 
 class ProviderFactoryError(RegistryError):
-    """The plugin's factory raised. Values of the cloud config are masked in the message."""
+    """The plugin's factory raised. Values of the cloud config are masked in the message.
+
+    An exception of several lines is told line by line: raise one with a line for each mistake of a config file.
+    """
 
 
 class ProviderTypeError(RegistryError):
-    """The plugin's factory returned something other than a `cloudprovider.Interface`."""
+    """The plugin's factory takes no cloud config, or returned something other than a `cloudprovider.Interface`."""
 
 
 class ConfigError(RegistryError):
     """The cloud config file could not be used. `path` names it."""
 
-    def __init__(self, message: str, *, path: str = "", provider: str = "") -> None:
-        super().__init__(message, provider=provider)
+    def __init__(self, message: str, *, fix: str = "", path: str = "", provider: str = "") -> None:
+        super().__init__(message, fix=fix, provider=provider)
         self.path = path
 
 

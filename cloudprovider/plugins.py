@@ -6,10 +6,15 @@ Entry points are read distribution by distribution, so that one with broken meta
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
-from attrs import frozen
+from attrs import field, frozen
 
 if TYPE_CHECKING:
     from importlib_metadata import IDistribution
@@ -22,13 +27,68 @@ ENTRY_POINT_GROUP = "cloudprovider.providers"
 
 @frozen
 class Plugin:
-    """One entry point. `value` is "module:object", `distribution` is "name version"."""
+    """One entry point, as its distribution's metadata has it."""
 
     name: str
     value: str
-    distribution: str
-    load: Callable[[], Any]
-    """Imports the module and returns the object; raises whatever that raises."""
+    """ "module:object"."""
+    project: str
+    """The distribution's name."""
+    version: str
+    _installed: IDistribution = field(repr=False, eq=False)
+
+    @property
+    def distribution(self) -> str:
+        """ "name version"."""
+        return f"{self.project} {self.version}"
+
+    @property
+    def line(self) -> str:
+        """The entry point as a pyproject.toml has it."""
+        return f'{self.name} = "{self.value}"'
+
+    @property
+    def target(self) -> tuple[str, str]:
+        """The module, and the object in it ("" for the module itself). Raises ValueError for a bad `value`."""
+        from importlib_metadata import EntryPoint
+
+        entry = EntryPoint(self.name, self.value, ENTRY_POINT_GROUP)
+        return entry.module, entry.attr or ""
+
+    def load(self) -> Any:
+        """Import the module and return the object; raises whatever that raises, ValueError for a bad `value`."""
+        module, _ = self.target
+        return self.pick(import_module(module))
+
+    def pick(self, module: ModuleType) -> Any:
+        """The object that the entry point names. Raises AttributeError where the module has none."""
+        found: Any = module
+        for part in filter(None, self.target[1].split(".")):
+            found = getattr(found, part)
+        return found
+
+    @property
+    def metadata_file(self) -> str:
+        """The file that the entry point was read from."""
+        return str(Path(_location(self._installed)) / "entry_points.txt")
+
+    @property
+    def source(self) -> Path | None:
+        """The folder that it was installed from, where that was a folder of this machine: of its author, as a rule."""
+        try:
+            url = urlsplit(json.loads(self._installed.read_text("direct_url.json") or "{}").get("url", ""))
+        except (OSError, ValueError, AttributeError):  # no such file, or not of that form
+            return None
+        folder = Path(unquote(url.path))
+        return folder if url.scheme == "file" and folder.is_dir() else None
+
+    def modules(self) -> tuple[str, ...]:
+        """The top-level modules and packages that it brings, sorted; () where its metadata does not say."""
+        files = [str(path).split("/") for path in self._installed.files or ()]
+        names = {path[0] for path in files if path[-1].endswith(".py")} - {".."}
+        if not names and (source := self.source) is not None:
+            names = {init.parent.name for root in (source, source / "src") for init in root.glob("*/__init__.py")}
+        return tuple(sorted(name.removesuffix(".py") for name in names))
 
 
 @frozen
@@ -78,13 +138,13 @@ def _first(distribution: IDistribution, active: Callable[[str], IDistribution]) 
 
 
 def _plugins_of(distribution: IDistribution) -> list[Plugin]:
-    label = f"{distribution.name} {distribution.version}"
+    project, version = distribution.name, distribution.version
     return [
-        Plugin(name=entry.name, value=entry.value, distribution=label, load=entry.load)
+        Plugin(entry.name, entry.value, project, version, distribution)
         for entry in distribution.entry_points.select(group=ENTRY_POINT_GROUP)
     ]
 
 
 def _location(distribution: IDistribution) -> str:
-    """Where a distribution without readable metadata lies."""
+    """Where a distribution's metadata lies."""
     return str(getattr(distribution, "_path", None) or distribution.locate_file(""))

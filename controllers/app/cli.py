@@ -23,7 +23,7 @@ import importlib_metadata
 from controllers.app import logs
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry
-from controllers.app.flags.parse import Outcome, by_section, parse, table
+from controllers.app.flags.parse import NO_PROVIDER, Outcome, by_section, parse, table
 from controllers.app.options import Options
 from controllers.options import BOOL, VERSION, Flag
 
@@ -79,7 +79,7 @@ def main(
     if outcome.version != "false":
         print(_version(outcome.version))
         return 0
-    problems = (*outcome.problems, *_provider_problems(outcome), *_migration_problems(outcome))
+    problems = (*map(_with_names, outcome.problems), *_provider_problems(outcome), *_migration_problems(outcome))
     if problems or outcome.options is None:
         _list_problems(program, problems, sys.stderr)
         return BAD_FLAGS
@@ -164,7 +164,7 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry], flags: Sequen
     from controllers.app.manager import Manager
     from controllers.app.permissions import accounts
     from controllers.app.process import end_at_once
-    from controllers.app.startup import ManagerError, load_provider
+    from controllers.app.startup import ManagerError, load_provider, tell
     from controllers.runtime.api import ClientBuilder, ClientConfigError
     from controllers.runtime.metrics import Metrics
 
@@ -185,7 +185,7 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry], flags: Sequen
         )
         return Manager(options, provider, clients, config=config, catalog=catalog, metrics=metrics, on_lost=end_at_once)
     except (CloudProviderError, ClientConfigError, ManagerError) as error:
-        log.error("%s", error)
+        tell(error)
         return None
 
 
@@ -195,6 +195,15 @@ def _run(manager: Manager, options: Options) -> int:
     # The caches are made of long-lived objects: at the default threshold the collector walks them for nothing.
     gc.set_threshold(_COLLECT_AFTER, 20, 50)
     return run_until_signal(manager.run, drain=options.manager.shutdown_drain_timeout, release=manager.release_held)
+
+
+def _with_names(problem: str) -> str:
+    """A problem of the flags; where the provider is missing, with those that are installed."""
+    if problem != NO_PROVIDER:
+        return problem
+    from cloudprovider import cloud_providers
+
+    return f"{problem}. Installed: {', '.join(cloud_providers()) or 'none'}"
 
 
 def _provider_problems(outcome: Outcome) -> list[str]:

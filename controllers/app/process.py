@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from cloudprovider import CloudProviderError
-from controllers.app.startup import ManagerError, NeverLed
+from controllers.app.startup import ManagerError, NeverLed, tell
 from controllers.runtime.api import ClientConfigError, end_plugins
 
 log = logging.getLogger(__name__)
@@ -140,11 +140,11 @@ def _next(mail: queue.SimpleQueue[int | BaseException | None], seconds: float = 
 def _code(word: int | BaseException | None, asked: bool) -> int:
     if isinstance(word, NeverLed) and asked:
         return 0
-    if isinstance(word, ManagerError):
-        log.error("%s", word, exc_info=word if word.unexpected else None)
+    if isinstance(word, ManagerError) and word.unexpected:
+        log.error("%s", word, exc_info=word)
         return 1
-    if isinstance(word, CloudProviderError | ClientConfigError):
-        log.error("%s", word)
+    if isinstance(word, ManagerError | CloudProviderError | ClientConfigError):
+        tell(word)
         return 1
     if isinstance(word, BaseException):
         log.error("the manager failed; this is a bug", exc_info=word)

@@ -13,10 +13,13 @@ from collections.abc import Callable, Sequence
 
 from attrs import evolve
 
-from cloudprovider import CloudConfig, Interface, StopSignal, get_cloud_provider
+from cloudprovider import CloudConfig, Interface, RegistryError, StopSignal, get_cloud_provider
+from cloudprovider.diagnostics import home_of, raised_at
 from cloudprovider.masking import safe_cause
+from cloudprovider.problem import Problem
+from cloudprovider.providerchecks import capability_problems, interface_problems
 from controllers.app.listers import InformerListers
-from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.cloudcalls import CallFailed, CloudCallOptions, CloudCalls
 from controllers.options import values_of
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
@@ -38,6 +41,10 @@ class ManagerError(Exception):
         self.unexpected = unexpected
 
 
+class ProviderUnusable(ManagerError):
+    """The provider cannot be used. The `__cause__`, where there is one, is what its code raised."""
+
+
 class NeverLed(Exception):
     """It was time to stop before this process led. No failure: a standby that is told to stop just ends."""
 
@@ -52,7 +59,31 @@ def load_provider(name: str, config_path: str, options: Sequence[object] = ()) -
         config = evolve(config or CloudConfig(path="", data=b""), options=tuple(options))
         conceal(value for one in options for flag, value in values_of(one) if flag.secret and isinstance(value, str))
     conceal_config(config.data if config else None)
-    return get_cloud_provider(name, config), config
+    provider = get_cloud_provider(name, config)
+    refuse(name, interface_problems(provider, name))
+    return provider, config
+
+
+def refuse(name: str, problems: Sequence[Problem]) -> None:
+    """Raise ProviderUnusable, with every fatal problem; log the others as warnings."""
+    fatal = [problem for problem in problems if problem.fatal]
+    for problem in problems:
+        if not problem.fatal:
+            log.warning("cloud provider %s: %s", name, problem)
+    if fatal:
+        several = "\n".join(["", *(f"  {problem}" for problem in fatal)])
+        shown = f" {fatal[0]}" if len(fatal) == 1 else several
+        raise ProviderUnusable(f"cloud provider {name} cannot be used:{shown}")
+
+
+def tell(error: Exception) -> None:
+    """Log why nothing starts: a line for each line of the message, and at -v=4 the traceback of the provider's code."""
+    vendors = isinstance(error, RegistryError | ProviderUnusable) and error.__cause__ is not None
+    hint = " -v=4 shows the traceback." if vendors and not log.isEnabledFor(logging.DEBUG) else ""
+    for line in f"{error}{hint}".splitlines():
+        log.error("%s", line)
+    if vendors:
+        log.debug("the provider's own error", exc_info=error.__cause__)
 
 
 class ProviderHost:
@@ -74,6 +105,7 @@ class ProviderHost:
         guard: Callable[[str], None] | None = None,
     ) -> None:
         """`guard(method)` may refuse calls that change the cloud; see CloudCalls."""
+        self._provider = provider
         self._secrets = config.data if config else None
         conceal_config(self._secrets)
         self._allow_untagged_cloud = allow_untagged_cloud
@@ -109,9 +141,7 @@ class ProviderHost:
         for error in errors:
             if isinstance(error, ManagerError):
                 raise error
-            text, cause = safe_cause(error, self._secrets)
-            log.debug("the provider's own error", exc_info=cause)
-            raise ManagerError(f"cloud provider {name} could not be initialised: {text}") from cause
+            raise self._not_initialised(error)
         return True
 
     def ask_to_stop(self) -> None:
@@ -130,8 +160,18 @@ class ProviderHost:
         """Refuse further calls; whether those under way ended in time."""
         return self.cloud.close(min(seconds, _CANCELLED))
 
+    def _not_initialised(self, error: Exception) -> ProviderUnusable:
+        own = error.__cause__ if isinstance(error, CallFailed) and error.__cause__ is not None else error
+        text, cause = safe_cause(own, self._secrets)
+        where = raised_at(own, home_of(type(self._provider).__module__))
+        at = f" ({where})" if where else ""
+        failure = ProviderUnusable(f"cloud provider {self.cloud.provider_name} could not be initialised: {text}{at}.")
+        failure.__cause__ = cause
+        return failure
+
     def _prepare(self, clients: ClientBuilder, informers: InformerFactory) -> None:
         provider, name = self.cloud.provider, self.cloud.provider_name
+        refuse(name, interface_problems(self._provider))
         if not provider.has_cluster_id():
             if not self._allow_untagged_cloud:
                 raise ManagerError(
@@ -141,4 +181,5 @@ class ProviderHost:
                 )
             log.warning("provider %s has no cluster ID; going on because of --allow-untagged-cloud", name)
         provider.initialize(clients, self._stop)
+        refuse(name, capability_problems(self._provider))
         provider.set_informers(InformerListers(informers))

@@ -35,8 +35,8 @@ from cloudprovider.testing.fake.volumes import FakePVLabeler
 from cloudprovider.testing.fake.zones import FakeZones
 
 if TYPE_CHECKING:
+    from cloudprovider.cloudconfig import CloudConfig
     from cloudprovider.host import ClientBuilder, StopSignal
-    from cloudprovider.registry import CloudConfig
 
 __all__ = ["Attached", "FakeCloud", "attach", "new_provider"]
 

@@ -21,6 +21,9 @@ from controllers.app.serving.options import ServingOptions, pair_problem
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.options import BOOL, VERSION, Flag, fill, flags_of, one_of, show_duration
 
+NO_PROVIDER = "--cloud-provider: must be given: the name of an installed provider"
+"""The problem of a missing --cloud-provider; `cli.py`, which may look, adds which ones are installed."""
+
 
 @attrs.frozen
 class Outcome:
@@ -142,7 +145,7 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry]) -> list[str]:
     values, ill = parsed.values, parsed.failed
     problems = []
     if not values["cloud-provider"] and "cloud-provider" not in ill:
-        problems.append("--cloud-provider: must be given: the name of an installed provider")
+        problems.append(NO_PROVIDER)
     problems += _election_problems(values, ill)
     if values["enable-leader-migration"] and not values["leader-elect"]:
         problems.append("--enable-leader-migration: needs --leader-elect, or controllers would run twice")

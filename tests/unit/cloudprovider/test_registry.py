@@ -32,6 +32,7 @@ from cloudprovider import (
 )
 from cloudprovider.plugins import find_plugins
 from cloudprovider.registry import Registry
+from tests.support.plugins import write_distribution
 
 GOOD = """
     from cloudprovider import Interface
@@ -74,13 +75,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     monkeypatch.syspath_prepend(tmp_path)
 
     def install(name: str, *entries: str, version: str = "1.0", metadata: bool = True, **modules: str) -> None:
-        info = tmp_path / f"{name.replace('-', '_')}-{version}.dist-info"
-        info.mkdir()
-        if metadata:
-            info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        info.joinpath("entry_points.txt").write_text("\n".join(["[cloudprovider.providers]", *entries]) + "\n")
-        for module, text in modules.items():
-            tmp_path.joinpath(f"{module}.py").write_text(textwrap.dedent(text))
+        write_distribution(tmp_path, name, *entries, version=version, metadata=metadata, **modules)
+        for module in modules:
             monkeypatch.delitem(sys.modules, module, raising=False)
 
     return install
@@ -193,8 +189,7 @@ def test_a_broken_plugin_is_blamed_by_its_distribution(install: Install) -> None
         registry().get("bad")
     error = caught.value
     assert (error.provider, error.distribution) == ("bad", "bad-cloud 2.3")
-    assert {"good", "bad"} <= set(error.known)
-    for part in ("bad-cloud 2.3", "bad_module:new_provider", "no_such_module_at_all", "Fix: reinstall", "good"):
+    for part in ("bad-cloud 2.3", "there is no module 'no_such_module_at_all'", "bad_module.py:1", "Fix: install what"):
         assert part in str(error)
     assert isinstance(error.__cause__, ModuleNotFoundError)
 
@@ -202,10 +197,10 @@ def test_a_broken_plugin_is_blamed_by_its_distribution(install: Install) -> None
 @pytest.mark.parametrize(
     ("entry", "text", "told"),
     [
-        ("bad = bad_module:nothing", GOOD, "AttributeError"),
+        ("bad = bad_module:nothing", GOOD, "names 'nothing', which .*bad_module.py does not have"),
         ("bad = bad_module", GOOD, "not callable but a builtins.module"),
         ("bad = bad_module:VALUE", "VALUE = 5", "not callable but a builtins.int"),
-        ("bad = not-a-module:x", "", "ValueError"),
+        ("bad = not-a-module:x", "", "does not have the form module:object"),
         ("bad = bad_module:new_provider", "def new_provider(:", "SyntaxError"),
         ("bad = bad_module:new_provider", "import sys; sys.exit(3)", "SystemExit: 3"),
     ],

@@ -1,0 +1,25 @@
+"""Provider packages as pip leaves them: modules beside a .dist-info folder with metadata, entry points and a record.
+
+Written into a folder that the test puts on sys.path: nothing is installed, and what is found is real.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+__all__ = ["write_distribution"]
+
+
+def write_distribution(
+    folder: Path, name: str, *entries: str, version: str = "1.0", metadata: bool = True, **modules: str
+) -> None:
+    """A distribution: its name, its entry points ("name = module:object"), and the text of its modules."""
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    if metadata:
+        info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    info.joinpath("entry_points.txt").write_text("\n".join(["[cloudprovider.providers]", *entries]) + "\n")
+    info.joinpath("RECORD").write_text("".join(f"{module}.py,,\n" for module in modules))
+    for module, text in modules.items():
+        folder.joinpath(f"{module}.py").write_text(textwrap.dedent(text))

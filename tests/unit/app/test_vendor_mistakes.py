@@ -1,0 +1,373 @@
+"""Every mistake that keeps a provider from being found, loaded or started is told: what happened, where, what to do.
+
+The providers are real distributions on sys.path, and the program is the one that an operator starts.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cloudprovider import get_cloud_provider
+from controllers.app import ManagerError, cli, hosting
+from tests.support.plugins import write_distribution
+
+GOOD = """
+from cloudprovider import InstanceMetadata, InstancesV2, Interface
+
+
+class AcmeCloud(Interface, InstancesV2):
+    def provider_name(self):
+        return "acme"
+
+    def instances_v2(self):
+        return self
+
+    def instance_exists(self, node):
+        return True
+
+    def instance_shutdown(self, node):
+        return False
+
+    def instance_metadata(self, node):
+        return InstanceMetadata(provider_id="acme://i-1")
+
+
+def new_provider(config):
+    return AcmeCloud()
+"""
+ACCESSOR = "    def instances_v2(self):\n        return self\n\n"
+LINE = (
+    'Fix: correct the line under [project.entry-points."cloudprovider.providers"] in the pyproject.toml of acme-cloud'
+)
+OPERATOR = "if acme-cloud is not yours, install another version of it."
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Installs acme-cloud 1.0: the text of its module, and its entry point."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def install(text: str, entry: str = "acme = acme_module:new_provider") -> None:
+        monkeypatch.delitem(sys.modules, "acme_module", raising=False)
+        write_distribution(tmp_path, "acme-cloud", entry, acme_module=text)
+
+    return install
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> str:
+    """Of a server that nobody asks."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(
+        '{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}], '
+        '"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}'
+    )
+    return str(path)
+
+
+def started(capsys: pytest.CaptureFixture[str], *flags: str, provider: str = "acme") -> str:
+    """What the manager logs before it ends with 1, without the lines of every start."""
+    given = [f"--cloud-provider={provider}"] if provider else []
+    code = cli.main([*given, "--leader-elect=false", "--secure-port=0", *flags])
+    assert code in (1, 2)
+    lines = capsys.readouterr().err.splitlines()
+    return "\n".join(line for line in lines if " starts with provider " not in line and "flags that differ" not in line)
+
+
+def where(text: str, path: Path) -> str:
+    """ "file:line" of the line of the module that begins with `text`."""
+    lines = (path / "acme_module.py").read_text().splitlines()
+    (number,) = (at for at, line in enumerate(lines, 1) if line.strip().startswith(text))
+    return f"{path / 'acme_module.py'}:{number}"
+
+
+# Finding and importing
+
+
+def test_the_entry_points_module_is_misspelt(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install(GOOD, "acme = acme_modul:new_provider")
+    told = started(capsys)
+    assert "its entry point acme = \"acme_modul:new_provider\" names the module 'acme_modul', which is not inst" in told
+    assert 'Did you mean acme = "acme_module:new_provider"?' in told
+    assert LINE in told
+    assert "acme_cloud-1.0.dist-info/entry_points.txt" in told
+    assert OPERATOR in told
+
+
+def test_the_module_in_its_package_is_misspelt(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = tmp_path / "acme_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "provider.py").write_text(GOOD)
+    install("", "acme = acme_package.provder:new_provider")
+    assert 'Did you mean acme = "acme_package.provider:new_provider"?' in started(capsys)
+
+
+def test_the_authors_own_pyproject_is_named_where_it_was_installed_from(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(GOOD, "acme = acme_module:new_provder")
+    url = {"url": tmp_path.as_uri(), "dir_info": {"editable": True}}
+    (tmp_path / "acme_cloud-1.0.dist-info" / "direct_url.json").write_text(json.dumps(url))
+    assert f'"cloudprovider.providers"] in {tmp_path}/pyproject.toml' in started(capsys)
+
+
+def test_the_entry_points_attribute_is_misspelt(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(GOOD, "acme = acme_module:new_provder")
+    told = started(capsys)
+    assert f"names 'new_provder', which {tmp_path}/acme_module.py does not have. Did you mean 'new_provider'?" in told
+    assert LINE in told
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what", "fix"),
+    [
+        ("import requestz\n", "import requestz", "there is no module 'requestz'", "install what acme-cloud needs"),
+        ("region = {}['region']\n", "region =", "KeyError: 'region'", f"correct that line; {OPERATOR}"),
+        ("def new_provider(config)\n    pass\n", "def new", "SyntaxError: expected ':': def new", "correct that line"),
+        (
+            "from cloudprovider import InstanceV2\n",
+            "from cloudprovider",
+            "ImportError: cannot import name 'InstanceV2' from 'cloudprovider'",
+            "Did you mean 'InstancesV2'? Fix: correct that line",
+        ),
+    ],
+)
+def test_its_import_fails(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, line: str, what: str, fix: str
+) -> None:
+    install(text)
+    told = started(capsys)
+    assert f"cloud provider 'acme' (from acme-cloud 1.0) could not be imported: {what}" in told
+    assert where(line, tmp_path) in told
+    assert fix in told
+
+
+# Starting
+
+
+def test_the_factory_raises(install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install("def new_provider(config):\n    raise ValueError('region is not set')\n")
+    told = started(capsys)
+    assert (
+        f"ValueError: region is not set ({where('raise', tmp_path)}, in new_provider). Fix: give a --cloud-config"
+        in told
+    )
+    assert "correct that line of acme-cloud 1.0. -v=4 shows the traceback." in told
+    assert "Traceback" not in told
+
+
+def test_the_factory_raises_in_a_library_that_it_uses(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("import json\n\ndef new_provider(config):\n    return json.loads('{')\n")
+    assert f"({where('return json', tmp_path)}, in new_provider)" in started(capsys)
+
+
+def test_the_traceback_is_shown_at_v4_in_text_and_json(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("def new_provider(config):\n    raise ValueError('region is not set')\n")
+    told = started(capsys, "-v=4")
+    assert "Traceback (most recent call last):" in told
+    assert "raise ValueError('region is not set')" in told
+    assert "-v=4 shows" not in told
+    last = json.loads(started(capsys, "-v=4", "--logging-format=json").splitlines()[-1])
+    assert last["level"] == "debug"
+    assert "raise ValueError('region is not set')" in last["error"]
+
+
+def test_the_factory_takes_no_argument(install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install(GOOD.replace("new_provider(config)", "new_provider()"))
+    told = started(capsys)
+    assert f"its factory new_provider() ({where('def new_provider', tmp_path)}) must take one argument" in told
+    assert "Fix: write it as def new_provider(config: CloudConfig | None) -> Interface." in told
+
+
+def test_a_type_error_inside_of_the_factory_is_not_about_its_arguments(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("def new_provider(config):\n    return len()\n")
+    assert f"TypeError: len() takes exactly one argument (0 given) ({where('return', tmp_path)}" in started(capsys)
+
+
+def test_an_abstract_method_is_missing(install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install(GOOD.replace("    def instance_shutdown(self, node):\n        return False\n\n", ""))
+    told = started(capsys)
+    assert f"the class AcmeCloud ({where('class AcmeCloud', tmp_path)}) lacks the method InstancesV2.inst" in told
+    assert "InstancesV2.instance_shutdown(node: V1Node) -> bool. Fix: write it; help(cloudprovider.InstancesV2." in told
+    assert "--cloud-config" not in told
+
+
+def test_several_abstract_methods_are_missing(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install(GOOD.replace("def instance_", "def instanze_"))
+    told = started(capsys).splitlines()
+    assert re.search(r"AcmeCloud \(.*\) lacks 3 methods:$", told[0])
+    assert told[1].endswith("]   InstancesV2.instance_exists(node: V1Node) -> bool")
+    assert "Fix: write them; help(cloudprovider.InstancesV2.instance_exists)" in told[4]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "raise ValueError('zone: must be one of a, b\\nregion: must be given\\n\\nretries: 7 is more than 5')",
+        "raise ExceptionGroup('bad', [KeyError('zone'), ValueError('region'), ValueError('retries')])",
+        "error = ValueError(); error.problems = ('zone', 'region', 'retries'); raise error",
+    ],
+)
+def test_each_mistake_of_a_config_file_is_a_line_also_in_json(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    install(f"def new_provider(config):\n    {text}\n")
+    (tmp_path / "acme.yaml").write_text("zone: c\n")
+    told = started(capsys, "--cloud-config=acme.yaml").splitlines()
+    assert len(told) == 5
+    assert all(line.startswith("E") for line in told)
+    for line, name in zip(told[1:4], ("zone", "region", "retries"), strict=True):
+        assert name in line
+    assert "Fix: correct the cloud config 'acme.yaml'; if it is right, correct that line of acme-cloud 1.0." in told[4]
+    assert "\\n" not in "".join(told)
+    lines = started(capsys, "--cloud-config=acme.yaml", "--logging-format=json").splitlines()
+    assert [json.loads(line)["level"] for line in lines] == ["error"] * 5
+
+
+def test_mistakes_that_pydantic_finds_are_a_line_each_without_values(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(
+        "from pydantic import BaseModel\n\nclass Config(BaseModel):\n    region: str\n    retries: int\n\n"
+        "def new_provider(config):\n    Config.model_validate_json(config.data)\n"
+    )
+    (tmp_path / "acme.json").write_text('{"retries": "correct-horse-battery"}')
+    told = started(capsys, "--cloud-config=acme.json")
+    assert re.search(r"\]   region: Field required$", told, re.MULTILINE)
+    assert re.search(r"\]   retries: Input should be a valid integer, unable to parse string", told, re.MULTILINE)
+    assert "correct-horse" not in told
+
+
+def test_the_provider_is_not_given(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install(GOOD)
+    told = started(capsys, provider="")
+    assert "--cloud-provider: must be given: the name of an installed provider. Installed: acme, " in told
+
+
+def test_what_was_told_well_already(install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install("def new_provider(config):\n    return None\n")
+    assert "returned None, which is not a cloudprovider.Interface. Fix: subclass" in started(capsys)
+    assert "unknown cloud provider 'acmee'. Did you mean 'acme'? Fix: correct the name" in started(
+        capsys, provider="acmee"
+    )
+    write_distribution(tmp_path, "twin-cloud", "acme = acme_module:new_provider")
+    told = started(capsys)
+    assert "offered more than once: acme-cloud 1.0 (acme_module:new_provider); twin-cloud 1.0" in told
+    assert "Fix: uninstall all but one." in told
+
+
+# At the start, once it exists
+
+
+def refused(kubeconfig: str) -> str:
+    """What `hosting` says, as the manager does."""
+    with pytest.raises(ManagerError) as caught, hosting(get_cloud_provider("acme"), kubeconfig):
+        pytest.fail("the provider was accepted")
+    return str(caught.value)
+
+
+def test_its_name_differs_from_the_entry_points(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install(GOOD.replace('return "acme"', 'return "acmecloud"'))
+    told = started(capsys, "--kubeconfig=missing")
+    assert "W" in told.splitlines()[0]
+    assert (
+        "AcmeCloud.provider_name() returns 'acmecloud', but the provider is installed or registered as 'acme'" in told
+    )
+    assert "Fix: give both the same name: provider IDs begin with acmecloud://" in told
+
+
+def test_the_accessor_is_forgotten(install: Install, tmp_path: Path, kubeconfig: str) -> None:
+    install(GOOD.replace(ACCESSOR, ""))
+    told = refused(kubeconfig)
+    assert "AcmeCloud implements InstancesV2, but AcmeCloud.instances_v2() returns None. Fix: add to AcmeCloud" in told
+    assert f"({where('class', tmp_path)}): def instances_v2(self) -> InstancesV2: return self." in told
+
+
+def test_the_accessor_lacks_its_return_or_turns_the_capability_off(
+    install: Install, kubeconfig: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(GOOD.replace("        return self\n", "        self\n"))
+    with caplog.at_level(logging.WARNING), hosting(get_cloud_provider("acme"), kubeconfig):
+        pass
+    assert "AcmeCloud implements InstancesV2, but AcmeCloud.instances_v2() returns None (" in caplog.text
+    assert "return the object, if a return statement is missing" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("accessor", "what", "fix"),
+    [
+        ("return AcmeCloud", "returns the class AcmeCloud itself", "return an object of it: AcmeCloud(...)"),
+        ("return 5", "returns a int, which lacks instance_exists", "subclasses cloudprovider.InstancesV2"),
+        ("return 1 // 0", "raised ZeroDivisionError: integer division or modulo by zero (", "correct that line"),
+    ],
+)
+def test_the_accessor_returns_something_else(
+    install: Install, kubeconfig: str, accessor: str, what: str, fix: str
+) -> None:
+    install(GOOD.replace("        return self\n", f"        {accessor}\n"))
+    told = refused(kubeconfig)
+    assert f"cloud provider acme cannot be used: AcmeCloud.instances_v2() {what}" in told
+    assert fix in told
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "fix"),
+    [
+        ("def instance_metadata", "async def instance_metadata", "is async", "plain function"),
+        ("def instances_v2", "async def instances_v2", "is async", "plain function"),
+        ("return False", "yield False", "is a generator", "plain function"),
+        (
+            "def instance_shutdown(self, node)",
+            "def instance_shutdown(self)",
+            "cannot be called with (node)",
+            "give it the parameters of cloudprovider.InstancesV2.instance_shutdown",
+        ),
+        ("    def instances_v2", "    @property\n    def instances_v2", "is not a method but", "without @property"),
+    ],
+)
+def test_a_method_cannot_be_called_as_the_contract_says(
+    install: Install, kubeconfig: str, old: str, new: str, what: str, fix: str
+) -> None:
+    install(GOOD.replace(old, new))
+    told = refused(kubeconfig)
+    assert re.search(r"AcmeCloud\.instance", told)
+    assert what in told
+    assert fix in told
+
+
+def test_all_problems_are_told_together_a_line_each(install: Install, kubeconfig: str) -> None:
+    install(GOOD.replace("def instance_", "async def instance_"))
+    told = refused(kubeconfig).splitlines()
+    assert told[0] == "cloud provider acme cannot be used:"
+    assert [re.findall(r"AcmeCloud\.(\w+)", line) for line in told[1:]] == [
+        ["instance_exists"],
+        ["instance_shutdown"],
+        ["instance_metadata"],
+    ]
+
+
+def test_initialize_raises(install: Install, tmp_path: Path, kubeconfig: str) -> None:
+    code = "    def initialize(self, client_builder, stop):\n        raise RuntimeError('the token is refused')\n\n"
+    install(GOOD.replace(ACCESSOR, code + ACCESSOR))
+    told = refused(kubeconfig)
+    place = f"{where('raise', tmp_path)}, in initialize"
+    assert told == f"cloud provider acme could not be initialised: RuntimeError: the token is refused ({place})."
