@@ -19,7 +19,7 @@ from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_port import V1ServicePort
 from kubernetes.client.models.v1_service_spec import V1ServiceSpec
 
-from cloudprovider.registry import CloudConfig
+from cloudprovider.cloudconfig import CloudConfig
 
 __all__ = ["BalancerFacts", "Lab", "can", "new_node", "new_service"]
 
