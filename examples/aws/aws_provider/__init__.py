@@ -1,0 +1,1 @@
+"""A cloud provider for AWS on boto3. Start reading at `provider`."""

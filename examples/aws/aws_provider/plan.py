@@ -1,0 +1,224 @@
+"""What a Service's load balancer must look like, before AWS is asked for anything. Pure.
+
+In comes the Service, out comes a `Plan` or all problems at once. Names are made here: they never change for a Service,
+and tell a target group that must be replaced (its port or protocol cannot be modified) from the one that replaces it.
+
+Follows: the Go provider in names of load balancers and in health checks, except that a port of UDP alone is checked by
+kube-proxy's own port: nothing answers TCP on the node port there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from attrs import asdict, frozen
+from kubernetes.client.models.v1_service import V1Service
+from kubernetes.client.models.v1_service_port import V1ServicePort
+from kubernetes.client.models.v1_service_spec import V1ServiceSpec
+
+from aws_provider.annotations import Annotations
+from aws_provider.tags import OWNED, SERVICE_NAME_TAG, SERVICE_UID_TAG, cluster_tag
+from cloudprovider import CloudProviderError
+from cloudprovider.helpers import default_load_balancer_name, health_check_path_port, load_balancer_source_ranges
+
+if TYPE_CHECKING:
+    from mypy_boto3_elbv2.literals import ProtocolEnumType
+
+EVERYONE: Final = "0.0.0.0/0"
+TRAFFIC_PORT: Final = "traffic-port"
+KUBE_PROXY_PORT: Final = 10256
+KUBE_PROXY_PATH: Final = "/healthz"
+
+ATTRIBUTES: Final[Mapping[str, str]] = {
+    "deregistration_delay.timeout_seconds": "300",
+    "preserve_client_ip.enabled": "true",
+    "proxy_protocol_v2.enabled": "false",
+    "stickiness.enabled": "false",
+}
+"""The attributes of target groups that are kept as wished, with AWS's defaults for targets that are instances."""
+
+
+class ServiceProblems(CloudProviderError):
+    """Everything about a Service that no Network Load Balancer can do."""
+
+
+@frozen
+class HealthCheck:
+    """How the load balancer asks an instance whether it takes traffic. Times are in seconds."""
+
+    protocol: ProtocolEnumType = "TCP"
+    port: str = TRAFFIC_PORT
+    path: str = ""
+    interval: int = 30
+    timeout: int = 10
+    healthy: int = 3
+    unhealthy: int = 3
+
+
+@frozen
+class PlannedPort:
+    """A port of the load balancer: its listener, and the target group behind it."""
+
+    port: int
+    protocol: ProtocolEnumType
+    """The listener's: TCP, UDP, TCP_UDP or TLS."""
+    node_port: int
+    target_protocol: ProtocolEnumType
+    health_check: HealthCheck
+    group: str
+    """The target group's name."""
+    certificate: str = ""
+    ssl_policy: str = ""
+    shares_health_check_port: bool = False
+    """Whether other Services' health checks use the same port of the nodes: kube-proxy's, or one that users chose."""
+
+    @property
+    def health_check_port(self) -> int:
+        """The port that instances are asked on."""
+        return self.node_port if self.health_check.port == TRAFFIC_PORT else int(self.health_check.port)
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """tcp, udp or both: how traffic arrives at the node port."""
+        return {"UDP": ("udp",), "TCP_UDP": ("tcp", "udp")}.get(self.target_protocol, ("tcp",))
+
+
+@frozen
+class Identity:
+    """What a Service's load balancer is found by: follows from the Service's UID and name alone."""
+
+    name: str
+    """32 characters at most: "a" and the UID, as the Go provider names it."""
+    group_prefix: str
+    """What the names of its target groups, of all times, begin with."""
+    cluster: str
+    service: str
+    """ "namespace/name"."""
+    uid: str
+
+
+@frozen
+class Plan(Identity):
+    """A Service's load balancer."""
+
+    annotations: Annotations
+    ports: tuple[PlannedPort, ...]
+    sources: tuple[str, ...]
+    """The ranges of addresses that may come in."""
+    attributes: Mapping[str, str]
+    """Of every target group."""
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of everything that is made for the Service. Ours come last: a user cannot take their place."""
+        ours = {cluster_tag(self.cluster): OWNED, SERVICE_NAME_TAG: self.service, SERVICE_UID_TAG: self.uid}
+        return {**self.annotations.tags, **ours}
+
+
+def plan(cluster: str, service: V1Service) -> Plan:
+    """The plan. Raises `ServiceProblems`, which names all that stands in the way."""
+    spec = service.spec or V1ServiceSpec()
+    annotations, problems = Annotations.of(service)
+    found = identity(cluster, service)
+    ports, more = _ports(spec, service, annotations, found.group_prefix)
+    problems = [*problems, *more, *_spec_problems(spec)]
+    attributes = {**ATTRIBUTES, **annotations.target_group_attributes}
+    unknown = sorted(attributes.keys() - ATTRIBUTES.keys())
+    if unknown:
+        problems.append(f"unknown target group attributes {', '.join(unknown)} (known: {', '.join(ATTRIBUTES)})")
+    if spec.session_affinity == "ClientIP":
+        attributes |= {"stickiness.enabled": "true", "stickiness.type": "source_ip"}
+        if any(port.protocol == "TLS" for port in ports):
+            problems.append("sessionAffinity ClientIP does not go together with TLS on a Network Load Balancer")
+    sources: tuple[str, ...] = ()
+    try:
+        sources = tuple(str(network) for network in load_balancer_source_ranges(service))
+    except ValueError as exc:
+        problems.append(str(exc))
+    if attributes["preserve_client_ip.enabled"] == "false" and sources != (EVERYONE,):
+        problems.append("source ranges need preserve_client_ip.enabled=true: the nodes see no other addresses then")
+    if problems:
+        raise ServiceProblems("; ".join(problems))
+    return Plan(**asdict(found), annotations=annotations, ports=tuple(ports), sources=sources, attributes=attributes)
+
+
+def identity(cluster: str, service: V1Service) -> Identity:
+    """What the load balancer is found by, whatever the Service's ports and annotations are today."""
+    metadata = service.metadata
+    uid = (metadata.uid if metadata is not None else None) or ""
+    full_name = f"{metadata.namespace}/{metadata.name}" if metadata is not None else ""
+    prefix = f"k8s-{_digest(cluster, uid)}-"
+    return Identity(default_load_balancer_name(service), prefix, cluster, full_name, uid)
+
+
+def _spec_problems(spec: V1ServiceSpec) -> list[str]:
+    problems = []
+    if spec.load_balancer_ip:
+        problems.append("spec.loadBalancerIP is set, but AWS chooses the addresses: remove it")
+    if spec.ip_families and "IPv4" not in spec.ip_families:
+        problems.append("the Service has no IPv4 address, and this provider builds IPv4 load balancers only")
+    return problems
+
+
+def _ports(
+    spec: V1ServiceSpec, service: V1Service, annotations: Annotations, prefix: str
+) -> tuple[list[PlannedPort], list[str]]:
+    """One for each number: a load balancer's port is TCP, UDP, or both together."""
+    problems: list[str] = []
+    by_number: dict[int, list[V1ServicePort]] = {}
+    for port in spec.ports or ():
+        by_number.setdefault(port.port, []).append(port)
+        if port.protocol not in (None, "TCP", "UDP"):
+            problems.append(f"port {port.port}: a Network Load Balancer has no {port.protocol}, only TCP and UDP")
+        if not port.node_port:
+            problems.append(f"port {port.port} has no node port: set allocateLoadBalancerNodePorts to true")
+    if not by_number:
+        problems.append("the Service has no ports")
+    planned = []
+    for number, same in by_number.items():
+        if len({port.node_port for port in same}) > 1:
+            problems.append(f"port {number} has one node port for TCP and another for UDP: give both the same nodePort")
+        planned.append(_port(number, same, service, annotations, prefix))
+    return planned, problems
+
+
+def _port(
+    number: int, same: Sequence[V1ServicePort], service: V1Service, annotations: Annotations, prefix: str
+) -> PlannedPort:
+    protocols = {port.protocol or "TCP" for port in same}
+    target: ProtocolEnumType = "TCP_UDP" if len(protocols) > 1 else "UDP" if "UDP" in protocols else "TCP"
+    listener = target
+    certificate = annotations.certificate if annotations.is_secure(number, same[0].name or "") else ""
+    if certificate and target == "TCP":
+        listener, target = "TLS", "TLS" if annotations.backend_protocol == "ssl" else "TCP"
+    node_port = same[0].node_port or 0
+    local = health_check_path_port(service)
+    check = annotations.adjusted(_health_check(local, target))
+    # What cannot be modified is part of the name, so that a replacement can stand beside what it replaces.
+    identity = _digest(number, target, node_port, check.protocol, check.interval)
+    is_tls = listener == "TLS"
+    return PlannedPort(
+        number,
+        listener,
+        node_port,
+        target,
+        check,
+        f"{prefix}{identity}",
+        certificate if is_tls else "",
+        annotations.ssl_policy if is_tls else "",
+        shares_health_check_port=check.port not in {TRAFFIC_PORT, str(node_port), str(local[1]) if local else ""},
+    )
+
+
+def _health_check(local: tuple[str, int] | None, target: str) -> HealthCheck:
+    if local is not None:  # externalTrafficPolicy Local: each node tells whether it has endpoints
+        return HealthCheck("HTTP", str(local[1]), local[0], interval=10, healthy=2, unhealthy=2)
+    if target == "UDP":
+        return HealthCheck("HTTP", str(KUBE_PROXY_PORT), KUBE_PROXY_PATH)
+    return HealthCheck()
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256("\x00".join(map(str, parts)).encode()).hexdigest()[:10]

@@ -1,0 +1,60 @@
+"""The provider, and the factory that the entry point names: read the configuration, offer the capabilities."""
+
+from __future__ import annotations
+
+import logging
+
+from typing_extensions import override
+
+from aws_provider.clients import Clients
+from aws_provider.config import Config, ConfigMistakes, read
+from aws_provider.errors import answered
+from aws_provider.finder import PROVIDER, InstanceFinder
+from aws_provider.instances import AWSInstances, ZoneIDs
+from aws_provider.loadbalancer import AWSLoadBalancers
+from cloudprovider import ClientBuilder, CloudConfig, InstancesBatch, InstancesV2, Interface, LoadBalancer, StopSignal
+
+logger = logging.getLogger(__name__)
+
+
+class AWS(Interface):
+    """One cluster in one region of AWS. Every accessor returns the same object each time, as the contract asks."""
+
+    def __init__(self, config: Config, clients: Clients) -> None:
+        finder = InstanceFinder(clients, config.cluster)
+        self.clients = clients
+        self._zone_ids = ZoneIDs(clients)
+        self._instances = AWSInstances(finder, self._zone_ids, config.node_ip_families)
+        self._load_balancers = AWSLoadBalancers(clients, finder, config)
+
+    @override
+    def provider_name(self) -> str:
+        return PROVIDER
+
+    @override
+    @answered()
+    def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
+        """Asks AWS for the region's zones: without credentials, a right or a way to AWS the manager does not start."""
+        self._zone_ids.load()
+        logger.info("AWS answers in region %s", self.clients.region)
+
+    @override
+    def instances_v2(self) -> InstancesV2:
+        return self._instances
+
+    @override
+    def instances_batch(self) -> InstancesBatch:
+        return self._instances
+
+    @override
+    def load_balancer(self) -> LoadBalancer:
+        return self._load_balancers
+
+
+def new_provider(config: CloudConfig | None) -> Interface:
+    """The factory that the entry point names. Raises `ConfigMistakes`; asks AWS nothing."""
+    settings = read(config)
+    clients = Clients(settings.region)
+    if not clients.region:
+        raise ConfigMistakes("the region is not set: give region in the configuration, or AWS_REGION")
+    return AWS(settings, clients)

@@ -1,0 +1,158 @@
+"""The nodes' security group lets the load balancers' traffic in: rules by Service, added and removed by difference.
+
+An NLB without a security group of its own, as it is built here, hands the clients' addresses through to the nodes,
+whose security group decides. The group is the one with the cluster's tag. A rule is known as ours by its description,
+which is the Go provider's; nobody else's rule is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+from botocore.exceptions import ClientError
+
+from aws_provider.clients import Clients
+from aws_provider.errors import error_code
+from aws_provider.plan import EVERYONE, Identity, Plan
+from aws_provider.tags import cluster_tag
+from cloudprovider import CloudProviderError, RetryError
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef, IpPermissionTypeDef, SecurityGroupTypeDef
+
+CLIENT_RULE: Final = "kubernetes.io/rule/nlb/client"
+HEALTH_RULE: Final = "kubernetes.io/rule/nlb/health"
+SHARED: Final = "shared"
+"""In place of a load balancer's name: the rule is for a port that several Services' health checks use. It stays."""
+
+_AGAIN_SECONDS = 1.0
+
+
+@frozen(order=True)
+class IngressRule:
+    """Traffic that a security group lets in."""
+
+    protocol: str
+    port: int
+    cidr: str
+    description: str
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What AWS takes once in a group, whatever the description is."""
+        return self.protocol, self.port, self.cidr
+
+
+def rules_of(plan: Plan, subnet_cidrs: Collection[str]) -> set[IngressRule]:
+    """What the nodes must let in for the load balancer: its clients, and its health checks from its subnets. Pure."""
+    hidden = plan.attributes["preserve_client_ip.enabled"] == "false"
+    rules = {
+        IngressRule(transport, port.node_port, cidr, f"{CLIENT_RULE}={plan.name}")
+        for port in plan.ports
+        for transport in port.transports
+        for cidr in (subnet_cidrs if hidden else plan.sources)
+    }
+    open_already = {rule.key for rule in rules}
+    for port in plan.ports:
+        owner = SHARED if port.shares_health_check_port else plan.name
+        for cidr in subnet_cidrs:
+            rule = IngressRule("tcp", port.health_check_port, cidr, f"{HEALTH_RULE}={owner}")
+            if not {rule.key, (*rule.key[:2], EVERYONE)} & open_already:
+                rules.add(rule)
+    return rules
+
+
+@frozen
+class NodeSecurityGroups:
+    """The security groups of the cluster's nodes. Raises what botocore raises. Thread-safe for different Services."""
+
+    clients: Clients
+    cluster: str
+
+    def ensure(self, service: Identity, rules: Collection[IngressRule], instances: Iterable[InstanceTypeDef]) -> None:
+        """Have these rules in the groups of these instances, and no other rule of the Service in any group.
+
+        Raises `CloudProviderError` when an instance has no group with the cluster's tag, and `RetryError` when somebody
+        else changed a group meanwhile.
+        """
+        groups = self._groups()
+        used = {self._group_of(instance, groups) for instance in instances}
+        for group_id, group in groups.items():
+            present = _ingress(group)
+            wanted = set(rules) if group_id in used else set()
+            keys = {rule.key for rule in present}
+            self._change(
+                group_id,
+                revoke={rule for rule in present if _is_of(rule, service)} - wanted,
+                authorize={rule for rule in wanted if rule.key not in keys},
+            )
+
+    def remove(self, service: Identity) -> None:
+        """Take away every rule of the Service. None there is fine."""
+        self.ensure(service, (), ())
+
+    def has_rules_of(self, service: Identity) -> bool:
+        """Whether any rule of the Service is left."""
+        return any(_is_of(rule, service) for group in self._groups().values() for rule in _ingress(group))
+
+    def _groups(self) -> Mapping[str, SecurityGroupTypeDef]:
+        """The groups with the cluster's tag, by ID."""
+        pages = self.clients.ec2.get_paginator("describe_security_groups").paginate(
+            Filters=[{"Name": "tag-key", "Values": [cluster_tag(self.cluster)]}]
+        )
+        return {group.get("GroupId", ""): group for page in pages for group in page["SecurityGroups"]}
+
+    def _group_of(self, instance: InstanceTypeDef, groups: Mapping[str, SecurityGroupTypeDef]) -> str:
+        own = sorted(group.get("GroupId", "") for group in instance.get("SecurityGroups", []))
+        tagged = [group for group in own if group in groups]
+        if not tagged:
+            raise CloudProviderError(
+                f"{instance.get('InstanceId', '')} has no security group with the tag {cluster_tag(self.cluster)} (its "
+                f"groups: {', '.join(own) or 'none'}), so nothing can let traffic in. Tag the nodes' group, or set "
+                "manage_security_groups to false and open the node ports yourself."
+            )
+        return tagged[0]
+
+    def _change(self, group: str, revoke: set[IngressRule], authorize: set[IngressRule]) -> None:
+        try:
+            if revoke:
+                self.clients.ec2.revoke_security_group_ingress(GroupId=group, IpPermissions=_permissions(revoke))
+            if authorize:
+                self.clients.ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=_permissions(authorize))
+        except ClientError as exc:
+            if error_code(exc) in ("InvalidPermission.Duplicate", "InvalidPermission.NotFound"):
+                raise RetryError(f"the rules of {group} changed meanwhile ({error_code(exc)})", _AGAIN_SECONDS) from exc
+            raise
+
+
+def _is_of(rule: IngressRule, service: Identity) -> bool:
+    return rule.description in (f"{CLIENT_RULE}={service.name}", f"{HEALTH_RULE}={service.name}")
+
+
+def _ingress(group: SecurityGroupTypeDef) -> set[IngressRule]:
+    """The group's rules for single ports and ranges of addresses; others are nothing of ours."""
+    found = set()
+    for permission in group.get("IpPermissions", []):
+        port = permission.get("FromPort", -1)
+        if port == permission.get("ToPort", -1):
+            protocol = permission.get("IpProtocol", "")
+            for v4 in permission.get("IpRanges", []):
+                found.add(IngressRule(protocol, port, v4.get("CidrIp", ""), v4.get("Description", "")))
+            for v6 in permission.get("Ipv6Ranges", []):
+                found.add(IngressRule(protocol, port, v6.get("CidrIpv6", ""), v6.get("Description", "")))
+    return found
+
+
+def _permissions(rules: Iterable[IngressRule]) -> list[IpPermissionTypeDef]:
+    return [_permission(rule) for rule in sorted(rules)]
+
+
+def _permission(rule: IngressRule) -> IpPermissionTypeDef:
+    result: IpPermissionTypeDef = {"IpProtocol": rule.protocol, "FromPort": rule.port, "ToPort": rule.port}
+    if ":" in rule.cidr:
+        result["Ipv6Ranges"] = [{"CidrIpv6": rule.cidr, "Description": rule.description}]
+    else:
+        result["IpRanges"] = [{"CidrIp": rule.cidr, "Description": rule.description}]
+    return result

@@ -1,0 +1,160 @@
+"""Target groups: for each port of a load balancer, the instances behind it and how they are checked.
+
+A target group's port and protocol cannot be modified; they are part of its name (see `plan`), so a change makes a new
+group, and the old one goes when no listener needs it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+from botocore.exceptions import ClientError
+
+from aws_provider.clients import Clients
+from aws_provider.errors import error_code
+from aws_provider.ownership import check, is_of, tags_of
+from aws_provider.plan import ATTRIBUTES, Identity, Plan, PlannedPort
+from aws_provider.tags import tag_list, tag_map
+from cloudprovider import RetryError
+
+if TYPE_CHECKING:
+    from mypy_boto3_elbv2.type_defs import (
+        CreateTargetGroupInputTypeDef,
+        ModifyTargetGroupInputTypeDef,
+        TargetDescriptionTypeDef,
+        TargetGroupAttributeTypeDef,
+        TargetGroupTypeDef,
+    )
+
+_MAX_TARGETS = 100
+"""How many targets are registered by one call."""
+_IN_USE_SECONDS = 5.0
+
+Groups = Mapping[str, "TargetGroupTypeDef"]
+"""By name."""
+
+
+@frozen
+class TargetGroups:
+    """The target groups of Services. Raises what botocore raises. Thread-safe for different Services."""
+
+    clients: Clients
+
+    def of(self, service: Identity, load_balancer: str = "") -> Groups:
+        """Every target group of the Service, also those that no listener uses: by name, and by the load balancer with
+        this ARN. All of it is proved by tags; others' are left out."""
+        pages = self.clients.elb.get_paginator("describe_target_groups").paginate(PaginationConfig={"PageSize": 400})
+        found = {
+            group.get("TargetGroupArn", ""): group
+            for page in pages
+            for group in page["TargetGroups"]
+            if group.get("TargetGroupName", "").startswith(service.group_prefix)
+            or load_balancer in group.get("LoadBalancerArns", [])
+        }
+        tags = tags_of(self.clients, list(found))
+        return {
+            group.get("TargetGroupName", ""): group for arn, group in found.items() if is_of(tags.get(arn, {}), service)
+        }
+
+    def ensure(self, plan: Plan, port: PlannedPort, vpc: str, present: Groups, instances: Collection[str]) -> str:
+        """Have the port's target group as planned, with these instances. Returns its ARN."""
+        group = present.get(port.group)
+        if group is None:
+            group = self._create(plan, port, vpc)
+        else:
+            self._modify_health_check(group, port)
+        arn = group.get("TargetGroupArn", "")
+        self._set_attributes(arn, plan.attributes)
+        self.set_targets(arn, instances, port.node_port)
+        return arn
+
+    def set_targets(self, arn: str, instances: Collection[str], node_port: int) -> None:
+        """Have these instances, and no others, behind the target group. Registers and deregisters the difference."""
+        answer = self.clients.elb.describe_target_health(TargetGroupArn=arn)
+        present = {
+            (one["Target"]["Id"], one["Target"].get("Port", node_port))
+            for one in answer["TargetHealthDescriptions"]
+            if "Target" in one and one.get("TargetHealth", {}).get("Reason") != "Target.DeregistrationInProgress"
+        }
+        wanted = {(instance, node_port) for instance in instances}
+        # First out, then in: a full target group takes no more.
+        for chunk in _chunks(present - wanted):
+            self.clients.elb.deregister_targets(TargetGroupArn=arn, Targets=chunk)
+        for chunk in _chunks(wanted - present):
+            self.clients.elb.register_targets(TargetGroupArn=arn, Targets=chunk)
+
+    def delete(self, groups: Iterable[TargetGroupTypeDef]) -> None:
+        """Delete these. Raises `RetryError` while AWS still counts one as in use: a listener that is gone lingers."""
+        for group in groups:
+            try:
+                self.clients.elb.delete_target_group(TargetGroupArn=group.get("TargetGroupArn", ""))
+            except ClientError as exc:
+                if error_code(exc) == "ResourceInUse":
+                    name = group.get("TargetGroupName", "")
+                    raise RetryError(f"AWS still counts the target group {name} as in use", _IN_USE_SECONDS) from exc
+                if error_code(exc) != "TargetGroupNotFound":
+                    raise
+
+    def _create(self, plan: Plan, port: PlannedPort, vpc: str) -> TargetGroupTypeDef:
+        health = port.health_check
+        wanted: CreateTargetGroupInputTypeDef = {
+            "Name": port.group,
+            "Protocol": port.target_protocol,
+            "Port": port.node_port,
+            "VpcId": vpc,
+            "TargetType": "instance",
+            "HealthCheckProtocol": health.protocol,
+            "HealthCheckPort": health.port,
+            "HealthCheckIntervalSeconds": health.interval,
+            "HealthCheckTimeoutSeconds": health.timeout,
+            "HealthyThresholdCount": health.healthy,
+            "UnhealthyThresholdCount": health.unhealthy,
+            "Tags": tag_list(plan.tags),
+        }
+        if health.path:
+            wanted["HealthCheckPath"] = health.path
+        try:
+            made = self.clients.elb.create_target_group(**wanted)
+        except ClientError as exc:
+            if error_code(exc) == "DuplicateTargetGroupName":
+                self._explain_duplicate(plan, port.group)
+            raise
+        return made["TargetGroups"][0]
+
+    def _explain_duplicate(self, plan: Plan, name: str) -> None:
+        """Raises `NotOurs` where the target group of this name has not our tags."""
+        for group in self.clients.elb.describe_target_groups(Names=[name])["TargetGroups"]:
+            arn = group.get("TargetGroupArn", "")
+            check("target group", name, tags_of(self.clients, [arn]).get(arn, {}), plan)
+
+    def _modify_health_check(self, group: TargetGroupTypeDef, port: PlannedPort) -> None:
+        health = port.health_check
+        changes: ModifyTargetGroupInputTypeDef = {"TargetGroupArn": group.get("TargetGroupArn", "")}
+        if group.get("HealthCheckPort") != health.port:
+            changes["HealthCheckPort"] = health.port
+        if health.path and group.get("HealthCheckPath") != health.path:
+            changes["HealthCheckPath"] = health.path
+        if group.get("HealthCheckTimeoutSeconds") != health.timeout:
+            changes["HealthCheckTimeoutSeconds"] = health.timeout
+        if group.get("HealthyThresholdCount") != health.healthy:
+            changes["HealthyThresholdCount"] = health.healthy
+        if group.get("UnhealthyThresholdCount") != health.unhealthy:
+            changes["UnhealthyThresholdCount"] = health.unhealthy
+        if len(changes) > 1:
+            self.clients.elb.modify_target_group(**changes)
+
+    def _set_attributes(self, arn: str, wanted: Mapping[str, str]) -> None:
+        answer = self.clients.elb.describe_target_group_attributes(TargetGroupArn=arn)
+        present = {**ATTRIBUTES, **tag_map(answer["Attributes"])}
+        changes: list[TargetGroupAttributeTypeDef] = [
+            {"Key": key, "Value": value} for key, value in wanted.items() if present.get(key) != value
+        ]
+        if changes:
+            self.clients.elb.modify_target_group_attributes(TargetGroupArn=arn, Attributes=changes)
+
+
+def _chunks(targets: Collection[tuple[str, int]]) -> list[list[TargetDescriptionTypeDef]]:
+    listed: list[TargetDescriptionTypeDef] = [{"Id": instance, "Port": port} for instance, port in sorted(targets)]
+    return [listed[start : start + _MAX_TARGETS] for start in range(0, len(listed), _MAX_TARGETS)]

@@ -1,0 +1,547 @@
+"""Network Load Balancers: what is built for a Service, kept in line, and wholly removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aws_provider.annotations import PREFIX
+from aws_provider.clients import Clients
+from aws_provider.config import Config
+from aws_provider.ownership import NotOurs
+from aws_provider.plan import ServiceProblems
+from aws_provider.provider import AWS
+from botocore.exceptions import ClientError
+from conftest import CLUSTER, REGION, Account, node, node_of
+from kubernetes.client.models import V1Node, V1ObjectMeta, V1Service, V1ServicePort, V1ServiceSpec
+from moto.elbv2.models import ELBv2Backend, elbv2_backends
+
+from cloudprovider import CloudProviderError, ImplementedElsewhere, OwnedLoadBalancer, RetryError
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import TagTypeDef
+
+UID = "0f3d5a7e-1111-2222-3333-444455556666"
+NAME = "a0f3d5a7e11112222333344445555666"
+CERTIFICATE = "arn:aws:iam::123456789012:server-certificate/web"
+
+
+@pytest.fixture
+def aws(account: Account, clients: Clients) -> AWS:
+    return AWS(Config(cluster=CLUSTER), clients)
+
+
+def service(*ports: V1ServicePort, uid: str = UID, annotations: dict[str, str] | None = None, **spec: Any) -> V1Service:
+    return V1Service(
+        metadata=V1ObjectMeta(
+            namespace="shop", name="web", uid=uid, annotations={PREFIX + k: v for k, v in (annotations or {}).items()}
+        ),
+        spec=V1ServiceSpec(type="LoadBalancer", ports=list(ports) or [port(80)], **spec),
+    )
+
+
+def port(number: int, protocol: str = "TCP", node_port: int | None = None, name: str = "") -> V1ServicePort:
+    return V1ServicePort(port=number, protocol=protocol, node_port=node_port or 30000 + number, name=name or None)
+
+
+def ensure(aws: AWS, wanted: V1Service, nodes: Sequence[V1Node] = ()) -> str:
+    """The hostname of the finished load balancer; AWS shows a new one as provisioning once."""
+    balancers = aws.load_balancer()
+    try:
+        status = balancers.ensure_load_balancer(CLUSTER, wanted, nodes)
+    except RetryError:
+        status = balancers.ensure_load_balancer(CLUSTER, wanted, nodes)
+    assert status.ingress is not None
+    assert status.ingress == balancers.get_load_balancer(CLUSTER, wanted).ingress  # type: ignore[union-attr]
+    return status.ingress[0].hostname or ""
+
+
+@contextmanager
+def calls_of(aws: AWS) -> Iterator[list[str]]:
+    """The names of the API calls that change something, made in the body."""
+    made: list[str] = []
+
+    def note(model: Any, **_: object) -> None:
+        if not model.name.startswith("Describe"):
+            made.append(model.name)
+
+    for client in (aws.clients.ec2, aws.clients.elb):
+        client.meta.events.register("before-call", note)
+    yield made
+    for client in (aws.clients.ec2, aws.clients.elb):
+        client.meta.events.unregister("before-call", note)
+
+
+def listeners(account: Account) -> dict[int, tuple[str, str]]:
+    """Protocol and target group of each port."""
+    [balancer] = account.elb.describe_load_balancers(Names=[NAME])["LoadBalancers"]
+    found = account.elb.describe_listeners(LoadBalancerArn=balancer["LoadBalancerArn"])["Listeners"]
+    return {one["Port"]: (one["Protocol"], one["DefaultActions"][0]["TargetGroupArn"]) for one in found}
+
+
+def targets(account: Account, number: int = 80) -> set[str]:
+    health = account.elb.describe_target_health(TargetGroupArn=listeners(account)[number][1])
+    return {one["Target"]["Id"] for one in health["TargetHealthDescriptions"]}
+
+
+def rules(account: Account) -> set[tuple[str, int, str, str]]:
+    """What the nodes' security group lets in."""
+    [group] = account.ec2.describe_security_groups(GroupIds=[account.security_group])["SecurityGroups"]
+    return {
+        (one["IpProtocol"], one["FromPort"], each["CidrIp"], each.get("Description", "").removesuffix(NAME))
+        for one in group["IpPermissions"]
+        for each in one["IpRanges"]
+    }
+
+
+def groups(account: Account) -> list[str]:
+    return [one["TargetGroupName"] for one in account.elb.describe_target_groups()["TargetGroups"]]
+
+
+def backend() -> ELBv2Backend:
+    return elbv2_backends["123456789012"][REGION]
+
+
+# Building
+
+
+def test_everything_is_built_and_tagged(account: Account, aws: AWS) -> None:
+    first, second = account.launch(), account.launch(f"{REGION}b")
+    with pytest.raises(RetryError, match="AWS is building"):
+        aws.load_balancer().ensure_load_balancer(CLUSTER, service(), [node_of(first)])
+    hostname = ensure(aws, service(), [node_of(first), node_of(second)])
+    [balancer] = account.elb.describe_load_balancers()["LoadBalancers"]
+    assert hostname == balancer["DNSName"]
+    assert (balancer["LoadBalancerName"], balancer["Type"], balancer["Scheme"]) == (NAME, "network", "internet-facing")
+    assert len(balancer["LoadBalancerName"]) <= 32
+    assert {zone["SubnetId"] for zone in balancer["AvailabilityZones"]} == set(account.subnets.values())
+    assert targets(account) == {first["InstanceId"], second["InstanceId"]}
+    [group] = account.elb.describe_target_groups()["TargetGroups"]
+    assert (group["Protocol"], group["Port"], group["TargetType"]) == ("TCP", 30080, "instance")
+    assert (group["HealthCheckProtocol"], group["HealthCheckPort"]) == ("TCP", "traffic-port")
+    for arn in (balancer["LoadBalancerArn"], group["TargetGroupArn"]):
+        [tags] = account.elb.describe_tags(ResourceArns=[arn])["TagDescriptions"]
+        assert {tag["Key"]: tag["Value"] for tag in tags["Tags"]} == {
+            f"kubernetes.io/cluster/{CLUSTER}": "owned",
+            "kubernetes.io/service-name": "shop/web",
+            "kubernetes.io/service-uid": UID,
+        }
+    assert rules(account) == {("tcp", 30080, "0.0.0.0/0", "kubernetes.io/rule/nlb/client=")}
+
+
+def test_a_second_time_changes_nothing(account: Account, aws: AWS) -> None:
+    nodes = [node_of(account.launch())]
+    wanted = service(port(80), port(53, "UDP"), annotations={"cross-zone-load-balancing-enabled": "true"})
+    ensure(aws, wanted, nodes)
+    with calls_of(aws) as calls:
+        ensure(aws, wanted, nodes)
+        aws.load_balancer().update_load_balancer(CLUSTER, wanted, nodes)
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    "failing", ["CreateTargetGroup", "RegisterTargets", "AuthorizeSecurityGroupIngress", "CreateListener"]
+)
+def test_what_an_interrupted_call_left_is_completed_and_not_doubled(account: Account, aws: AWS, failing: str) -> None:
+    instance = account.launch()
+    with failing_call(aws, failing), pytest.raises(CloudProviderError, match="InternalError"):
+        aws.load_balancer().ensure_load_balancer(CLUSTER, service(), [node_of(instance)])
+    assert aws.load_balancer().get_load_balancer(CLUSTER, service()) is not None
+    ensure(aws, service(), [node_of(instance)])
+    assert len(account.elb.describe_load_balancers()["LoadBalancers"]) == 1
+    assert len(groups(account)) == 1
+    assert targets(account) == {instance["InstanceId"]}
+    assert len(rules(account)) == 1
+
+
+@contextmanager
+def failing_call(aws: AWS, name: str) -> Iterator[None]:
+    """AWS refuses this API call."""
+
+    def fail(model: Any, **_: object) -> None:
+        if model.name == name:
+            raise ClientError({"Error": {"Code": "InternalError", "Message": "no"}}, name)
+
+    for client in (aws.clients.ec2, aws.clients.elb):
+        client.meta.events.register("before-call", fail)
+    yield
+    for client in (aws.clients.ec2, aws.clients.elb):
+        client.meta.events.unregister("before-call", fail)
+
+
+def test_local_traffic_is_checked_on_its_own_port_with_rules_for_the_subnets(account: Account, aws: AWS) -> None:
+    wanted = service(
+        external_traffic_policy="Local", health_check_node_port=32000, load_balancer_source_ranges=["192.0.2.0/24"]
+    )
+    ensure(aws, wanted, [node_of(account.launch())])
+    [group] = account.elb.describe_target_groups()["TargetGroups"]
+    assert (group["HealthCheckProtocol"], group["HealthCheckPort"], group["HealthCheckPath"]) == (
+        "HTTP",
+        "32000",
+        "/healthz",
+    )
+    assert group["HealthCheckIntervalSeconds"] == 10
+    assert rules(account) == {
+        ("tcp", 30080, "192.0.2.0/24", "kubernetes.io/rule/nlb/client="),
+        ("tcp", 32000, "10.0.0.0/24", "kubernetes.io/rule/nlb/health="),
+        ("tcp", 32000, "10.0.1.0/24", "kubernetes.io/rule/nlb/health="),
+    }
+
+
+def test_protocols(account: Account, aws: AWS) -> None:
+    wanted = service(
+        port(443, name="https"), port(80), port(53), port(53, "UDP"), port(514, "UDP"),
+        annotations={"ssl-cert": CERTIFICATE, "ssl-ports": "https"},
+    )  # fmt: skip
+    ensure(aws, wanted, [node_of(account.launch())])
+    assert {number: protocol for number, (protocol, _) in listeners(account).items()} == {
+        443: "TLS", 80: "TCP", 53: "TCP_UDP", 514: "UDP",
+    }  # fmt: skip
+    found = {one["Port"]: one for one in account.elb.describe_target_groups()["TargetGroups"]}
+    assert {number: one["Protocol"] for number, one in found.items()} == {
+        30443: "TCP", 30080: "TCP", 30053: "TCP_UDP", 30514: "UDP",
+    }  # fmt: skip
+    assert found[30514]["HealthCheckPort"] == "10256", "nothing answers TCP on a node port of UDP alone"
+    assert ("udp", 30514, "0.0.0.0/0", "kubernetes.io/rule/nlb/client=") in rules(account)
+    assert ("tcp", 10256, "10.0.0.0/24", "kubernetes.io/rule/nlb/health=shared") in rules(account)
+    [tls] = [
+        one
+        for one in backend().load_balancers.values().__iter__().__next__().listeners.values()
+        if one.protocol == "TLS"
+    ]
+    assert tls.certificates == [CERTIFICATE]
+
+
+def test_changes_of_the_service_reach_aws(account: Account, aws: AWS) -> None:
+    nodes = [node_of(account.launch())]
+    ensure(aws, service(port(80), port(81)), nodes)
+    before = listeners(account)
+    ensure(aws, service(port(80, node_port=31080), port(82)), nodes)
+    after = listeners(account)
+    assert set(after) == {80, 82}
+    assert after[80][1] != before[80][1], "the port of a target group cannot be modified: it is replaced"
+    assert len(groups(account)) == 2
+    assert {rule[1] for rule in rules(account)} == {31080, 30082}
+    # From TCP to UDP the listener is replaced; a new health check is modified in place.
+    ensure(aws, service(port(80, "UDP", 31080), port(82), annotations={"healthcheck-healthy-threshold": "5"}), nodes)
+    assert listeners(account)[80][0] == "UDP"
+    assert listeners(account)[82] == after[82]
+    assert {one["HealthyThresholdCount"] for one in account.elb.describe_target_groups()["TargetGroups"]} == {5}
+
+
+def test_what_was_changed_by_hand_is_repaired(account: Account, aws: AWS) -> None:
+    nodes = [node_of(account.launch())]
+    ensure(aws, service(), nodes)
+    [balancer] = account.elb.describe_load_balancers()["LoadBalancers"]
+    arn = balancer["LoadBalancerArn"]
+    [listener] = account.elb.describe_listeners(LoadBalancerArn=arn)["Listeners"]
+    account.elb.delete_listener(ListenerArn=listener["ListenerArn"])
+    [group] = account.elb.describe_target_groups()["TargetGroups"]
+    account.elb.modify_target_group(TargetGroupArn=group["TargetGroupArn"], HealthCheckPort="99")
+    account.elb.modify_target_group_attributes(
+        TargetGroupArn=group["TargetGroupArn"], Attributes=[{"Key": "proxy_protocol_v2.enabled", "Value": "true"}]
+    )
+    account.elb.modify_load_balancer_attributes(
+        LoadBalancerArn=arn, Attributes=[{"Key": "load_balancing.cross_zone.enabled", "Value": "true"}]
+    )
+    with calls_of(aws) as calls:
+        ensure(aws, service(), nodes)
+    assert sorted(calls) == [
+        "CreateListener", "ModifyLoadBalancerAttributes", "ModifyTargetGroup", "ModifyTargetGroupAttributes",
+    ]  # fmt: skip
+
+
+def test_target_group_attributes_and_session_affinity(account: Account, aws: AWS) -> None:
+    wanted = service(
+        annotations={"target-group-attributes": "preserve_client_ip.enabled=false,proxy_protocol_v2.enabled=true"},
+        session_affinity="ClientIP",
+    )
+    ensure(aws, wanted, [node_of(account.launch())])
+    [group] = account.elb.describe_target_groups()["TargetGroups"]
+    found = account.elb.describe_target_group_attributes(TargetGroupArn=group["TargetGroupArn"])["Attributes"]
+    attributes = {one["Key"]: one["Value"] for one in found}
+    assert attributes["preserve_client_ip.enabled"] == "false"
+    assert attributes["proxy_protocol_v2.enabled"] == "true"
+    assert (attributes["stickiness.enabled"], attributes["stickiness.type"]) == ("true", "source_ip")
+    assert {rule[2] for rule in rules(account)} == {"10.0.0.0/24", "10.0.1.0/24"}, "the nodes see the subnets alone"
+
+
+def test_an_internal_one_stands_in_other_subnets_and_a_change_builds_it_anew(account: Account, aws: AWS) -> None:
+    account.ec2.delete_tags(
+        Resources=[account.subnets[f"{REGION}a"]], Tags=[{"Key": "kubernetes.io/role/internal-elb"}]
+    )
+    ensure(aws, service())
+    internal = service(annotations={"internal": "true"})
+    with pytest.raises(RetryError, match="built anew"):
+        aws.load_balancer().ensure_load_balancer(CLUSTER, internal, [])
+    ensure(aws, internal)
+    [balancer] = account.elb.describe_load_balancers()["LoadBalancers"]
+    assert balancer["Scheme"] == "internal"
+    assert [zone["SubnetId"] for zone in balancer["AvailabilityZones"]] == [account.subnets[f"{REGION}b"]]
+    assert len(groups(account)) == 1
+
+
+def test_a_new_zone_is_added(account: Account, aws: AWS) -> None:
+    role: TagTypeDef = {"Key": "kubernetes.io/role/elb"}
+    subnet = account.subnets[f"{REGION}b"]
+    account.ec2.delete_tags(Resources=[subnet], Tags=[role])
+    ensure(aws, service())
+    account.ec2.create_tags(Resources=[subnet], Tags=[{"Key": role["Key"], "Value": "1"}])
+    ensure(aws, service())
+    [balancer] = account.elb.describe_load_balancers()["LoadBalancers"]
+    assert {zone["SubnetId"] for zone in balancer["AvailabilityZones"]} == set(account.subnets.values())
+
+
+def test_subnets_by_annotation(account: Account, aws: AWS) -> None:
+    chosen = account.subnets[f"{REGION}b"]
+    account.ec2.create_tags(Resources=[chosen], Tags=[{"Key": "Name", "Value": "front"}])
+    for asked in (chosen, "front"):
+        ensure(aws, service(annotations={"subnets": asked}, uid=f"{asked}-uid"))
+    for balancer in account.elb.describe_load_balancers()["LoadBalancers"]:
+        assert [zone["SubnetId"] for zone in balancer["AvailabilityZones"]] == [chosen]
+    with pytest.raises(CloudProviderError, match="2 subnets are asked for"):
+        aws.load_balancer().ensure_load_balancer(CLUSTER, service(annotations={"subnets": f"{chosen},none"}), [])
+
+
+def test_without_tagged_subnets_the_tags_are_named(account: Account, aws: AWS) -> None:
+    account.ec2.delete_tags(Resources=[*account.subnets.values()], Tags=[{"Key": "kubernetes.io/role/elb"}])
+    with pytest.raises(CloudProviderError, match=r"both tags kubernetes\.io/role/elb and kubernetes\.io/cluster/blue"):
+        aws.load_balancer().ensure_load_balancer(CLUSTER, service(), [])
+
+
+# Targets
+
+
+def test_targets_follow_by_difference(account: Account, aws: AWS) -> None:
+    old, kept, new = (account.launch() for _ in range(3))
+    ensure(aws, service(), [node_of(old), node_of(kept)])
+    with calls_of(aws) as calls:
+        aws.load_balancer().update_load_balancer(CLUSTER, service(), [node_of(kept), node_of(new)])
+    assert calls == ["DeregisterTargets", "RegisterTargets"]
+    assert targets(account) == {kept["InstanceId"], new["InstanceId"]}
+
+
+def test_who_is_left_out(account: Account, aws: AWS) -> None:
+    good, stopped, unlabelled = (account.launch() for _ in range(3))
+    account.ec2.stop_instances(InstanceIds=[stopped["InstanceId"]])
+    labelled = [
+        node_of(good),
+        node_of(stopped),
+        node("new"),
+        node("foreign", "gce:///a/b"),
+        node("gone", f"aws:///{REGION}a/i-0abc"),
+    ]
+    for one in labelled:
+        one.metadata.labels = {"pool": "web"}  # type: ignore[union-attr]
+    ensure(aws, service(annotations={"target-node-labels": "pool=web"}), [*labelled, node_of(unlabelled)])
+    assert targets(account) == {good["InstanceId"]}
+
+
+def test_update_of_what_is_not_there_is_an_error(account: Account, aws: AWS) -> None:
+    with pytest.raises(CloudProviderError, match="there is no load balancer"):
+        aws.load_balancer().update_load_balancer(CLUSTER, service(), [])
+    ensure(aws, service())
+    with pytest.raises(CloudProviderError, match=r"lacks the target groups of the ports \[81\]"):
+        aws.load_balancer().update_load_balancer(CLUSTER, service(port(81)), [])
+
+
+def test_rules_follow_the_nodes_groups_and_others_stay(account: Account, aws: AWS) -> None:
+    theirs = {
+        "IpProtocol": "tcp",
+        "FromPort": 22,
+        "ToPort": 22,
+        "IpRanges": [{"CidrIp": "10.0.0.0/8", "Description": "ssh"}],
+    }
+    account.ec2.authorize_security_group_ingress(GroupId=account.security_group, IpPermissions=[theirs])  # type: ignore[list-item]
+    ensure(aws, service(), [node_of(account.launch())])
+    ensure(aws, service(port(443), uid="another"), [node_of(account.launch())])
+    assert {rule[1] for rule in rules(account)} == {22, 30080, 30443}
+    aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, service())
+    assert {rule[1] for rule in rules(account)} == {22, 30443}
+    aws.load_balancer().update_load_balancer(CLUSTER, service(port(443), uid="another"), [])
+    assert {rule[1] for rule in rules(account)} == {22}, "no node, no rule"
+
+
+def test_nodes_without_a_tagged_group(account: Account, clients: Clients, aws: AWS) -> None:
+    instance = account.launch()
+    account.ec2.delete_tags(Resources=[account.security_group], Tags=[{"Key": f"kubernetes.io/cluster/{CLUSTER}"}])
+    with pytest.raises(CloudProviderError, match="has no security group with the tag"):
+        aws.load_balancer().ensure_load_balancer(CLUSTER, service(), [node_of(instance)])
+    ensure(AWS(Config(cluster=CLUSTER, manage_security_groups=False), clients), service(), [node_of(instance)])
+    assert rules(account) == set()
+
+
+# Deleting
+
+
+def test_nothing_is_left_after_deletion(account: Account, aws: AWS) -> None:
+    wanted = service(port(80), port(53, "UDP"))
+    ensure(aws, wanted, [node_of(account.launch())])
+    balancers = aws.load_balancer()
+    balancers.ensure_load_balancer_deleted(CLUSTER, wanted)
+    assert balancers.get_load_balancer(CLUSTER, wanted) is None
+    assert account.elb.describe_load_balancers()["LoadBalancers"] == []
+    assert groups(account) == []
+    assert {rule[3] for rule in rules(account)} == {"kubernetes.io/rule/nlb/health=shared"}
+    with calls_of(aws) as calls:
+        balancers.ensure_load_balancer_deleted(CLUSTER, wanted)
+    assert calls == []
+
+
+@pytest.mark.parametrize("failing", ["DeleteLoadBalancer", "DeleteTargetGroup", "RevokeSecurityGroupIngress"])
+def test_what_an_interrupted_deletion_left_is_seen_and_removed(account: Account, aws: AWS, failing: str) -> None:
+    ensure(aws, service(), [node_of(account.launch())])
+    balancers = aws.load_balancer()
+    with failing_call(aws, failing), pytest.raises(CloudProviderError, match="InternalError"):
+        balancers.ensure_load_balancer_deleted(CLUSTER, service())
+    assert balancers.get_load_balancer(CLUSTER, service()) is not None, "None would be taken for done"
+    balancers.ensure_load_balancer_deleted(CLUSTER, service())
+    assert balancers.get_load_balancer(CLUSTER, service()) is None
+    assert (groups(account), rules(account)) == ([], set())
+
+
+def test_a_target_group_that_aws_still_counts_as_in_use_comes_later(
+    account: Account, aws: AWS, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """moto frees a target group at once; AWS takes a moment after the listener is gone."""
+    ensure(aws, service())
+    with monkeypatch.context() as patch:
+        patch.setattr(ELBv2Backend, "_any_listener_using", lambda *_: True)
+        with pytest.raises(RetryError, match="in use") as raised:
+            aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, service())
+    assert raised.value.retry_after == 5.0
+    aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, service())
+    assert groups(account) == []
+
+
+def test_a_load_balancer_that_is_still_being_deleted_comes_later(
+    account: Account, aws: AWS, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure(aws, service())
+    with monkeypatch.context() as patch:
+        patch.setattr(ELBv2Backend, "delete_load_balancer", lambda *_, **__: None)
+        patch.setattr(ELBv2Backend, "_any_listener_using", lambda *_: False)
+        with pytest.raises(RetryError, match="still deleting"):
+            aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, service())
+
+
+# Whose it is
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"Name": "by hand"},
+        {"kubernetes.io/cluster/green": "owned", "kubernetes.io/service-uid": UID},
+        {f"kubernetes.io/cluster/{CLUSTER}": "shared", "kubernetes.io/service-uid": UID},
+        {f"kubernetes.io/cluster/{CLUSTER}": "owned", "kubernetes.io/service-uid": "another"},
+        {f"kubernetes.io/cluster/{CLUSTER}": "owned", "kubernetes.io/service-name": "shop/other"},
+    ],
+)
+def test_what_is_not_proved_ours_is_never_touched(account: Account, aws: AWS, tags: dict[str, str]) -> None:
+    account.elb.create_load_balancer(
+        Name=NAME, Type="network", Subnets=[*account.subnets.values()],
+        Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
+    )  # fmt: skip
+    balancers = aws.load_balancer()
+    with calls_of(aws) as calls:
+        attempts: list[Callable[[], object]] = [
+            lambda: balancers.ensure_load_balancer(CLUSTER, service(), []),
+            lambda: balancers.update_load_balancer(CLUSTER, service(), []),
+            lambda: balancers.ensure_load_balancer_deleted(CLUSTER, service()),
+            lambda: balancers.get_load_balancer(CLUSTER, service()),
+        ]
+        for call in attempts:
+            with pytest.raises(NotOurs, match="is left alone: its tags do not say"):
+                call()
+    assert calls == []
+
+
+def test_a_strangers_target_group_is_never_touched(account: Account, aws: AWS) -> None:
+    ensure(aws, service())
+    [name] = groups(account)
+    aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, service())
+    account.elb.create_target_group(Name=name, Protocol="TCP", Port=1, VpcId=account.vpc, TargetType="instance")
+    with pytest.raises(NotOurs, match=f"target group {name}"):
+        aws.load_balancer().ensure_load_balancer(CLUSTER, service(), [])
+    aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, service())
+    assert groups(account) == [name]
+
+
+def test_one_of_the_go_provider_is_taken_over(account: Account, aws: AWS) -> None:
+    tags: Any = [
+        {"Key": f"kubernetes.io/cluster/{CLUSTER}", "Value": "owned"},
+        {"Key": "kubernetes.io/service-name", "Value": "shop/web"},
+    ]
+    made = account.elb.create_load_balancer(Name=NAME, Type="network", Subnets=[*account.subnets.values()], Tags=tags)
+    arn = made["LoadBalancers"][0]["LoadBalancerArn"]
+    group = account.elb.create_target_group(
+        Name="k8s-shop-web-0123456789", Protocol="TCP", Port=30080, VpcId=account.vpc, TargetType="instance", Tags=tags
+    )["TargetGroups"][0]["TargetGroupArn"]
+    account.elb.create_listener(
+        LoadBalancerArn=arn, Protocol="TCP", Port=80, DefaultActions=[{"Type": "forward", "TargetGroupArn": group}]
+    )
+    assert ensure(aws, service()) == made["LoadBalancers"][0]["DNSName"]
+    assert listeners(account)[80][1] != group
+    assert len(groups(account)) == 1
+    assert aws.load_balancer().owned_load_balancers(CLUSTER) == [OwnedLoadBalancer(NAME, "shop/web", UID)]  # type: ignore[attr-defined]
+
+
+def test_owned_load_balancers_are_this_clusters_and_complete(account: Account, aws: AWS) -> None:
+    balancers = aws.load_balancer()
+    for number in range(22):  # tags come twenty at a time
+        ensure(aws, service(uid=f"uid{number}"))
+    account.elb.create_load_balancer(Name="theirs", Type="network", Subnets=[*account.subnets.values()])
+    account.elb.create_load_balancer(Name="web", Type="application", Subnets=[*account.subnets.values()])
+    owned = balancers.owned_load_balancers(CLUSTER)  # type: ignore[attr-defined]
+    assert {one.service_uid for one in owned} == {f"uid{number}" for number in range(22)}
+    assert balancers.owned_load_balancers("green") == []  # type: ignore[attr-defined]
+
+
+# What cannot be done
+
+
+def test_all_problems_of_a_service_at_once(aws: AWS) -> None:
+    wanted = service(
+        port(80, "SCTP"), V1ServicePort(port=81), port(53), port(53, "UDP", 31053),
+        annotations={
+            "internal": "maybe", "healthcheck-interval": "1", "healthcheck-port": "0", "type": "classic",
+            "target-group-attributes": "slow_start=1,preserve_client_ip.enabled=false",
+        },
+        load_balancer_ip="1.2.3.4", load_balancer_source_ranges=["192.0.2.0/24"], ip_families=["IPv6"],
+    )  # fmt: skip
+    with pytest.raises(ServiceProblems) as raised:
+        aws.load_balancer().ensure_load_balancer(CLUSTER, wanted, [])
+    for words in (
+        "port 80: a Network Load Balancer has no SCTP", "port 81 has no node port", "port 53 has one node port for TCP",
+        f"{PREFIX}internal must be true or false, not 'maybe'", f"{PREFIX}healthcheck-interval must be a number from 5",
+        f"{PREFIX}healthcheck-port must be traffic-port", f"{PREFIX}type must be nlb", "unknown target group attr",
+        "spec.loadBalancerIP", "no IPv4 address", "source ranges need preserve_client_ip",
+    ):  # fmt: skip
+        assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["external", "nlb-ip"])
+def test_a_service_of_the_load_balancer_controller_is_left_to_it(account: Account, aws: AWS, kind: str) -> None:
+    theirs = service(annotations={"type": kind})
+    with pytest.raises(ImplementedElsewhere):
+        aws.load_balancer().ensure_load_balancer(CLUSTER, theirs, [])
+    with pytest.raises(ImplementedElsewhere):
+        aws.load_balancer().update_load_balancer(CLUSTER, theirs, [])
+    assert aws.load_balancer().get_load_balancer(CLUSTER, theirs) is None
+    aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, theirs)
+
+
+def test_two_names_of_one_cluster_are_refused(account: Account, aws: AWS) -> None:
+    with pytest.raises(CloudProviderError, match="--cluster-name is kubernetes, but"):
+        aws.load_balancer().ensure_load_balancer("kubernetes", service(), [])
+
+
+def test_one_that_aws_could_not_build_says_why(account: Account, aws: AWS) -> None:
+    ensure(aws, service())
+    [balancer] = backend().load_balancers.values()
+    balancer.state = "failed"
+    with pytest.raises(CloudProviderError, match="AWS could not build"):
+        aws.load_balancer().ensure_load_balancer(CLUSTER, service(), [])
