@@ -22,9 +22,14 @@ project = "kubernetes-cloud-provider"
 release = version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 copyright = "the authors, Apache-2.0"
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["pictures"]
-nitpicky = True
+default_role = "py:obj"  # a name in `backticks` in a docstring is a link where the name is documented
+
+add_module_names = False
+python_use_unqualified_type_names = True
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
 
 myst_heading_anchors = 4
 myst_all_links_external = False

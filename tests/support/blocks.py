@@ -24,7 +24,7 @@ DOCUMENTED = ROOT / "tests" / "documented"
 """The modules that documented code imports as the reader's own, such as `acme_api`: a folder for `sys.path`."""
 
 _BLOCK = re.compile(
-    r"(?:^ *<!-- block: (?P<mark>[^\n]+?) -->\n\s*)?^(?P<indent> *)(?P<fence>```+)(?P<language>[\w-]*)[^\n]*\n"
+    r"(?:^ *<!-- block: (?P<mark>[^\n]+?) -->\n\s*)?^(?P<indent> *)(?P<fence>```+)(?P<language>[\w{}-]*)[^\n]*\n"
     r"(?P<text>.*?)^(?P=indent)(?P=fence) *$",
     re.M | re.S,
 )

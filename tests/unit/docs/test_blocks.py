@@ -97,7 +97,9 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "toml": tomllib.loads,
     "promql": promql_parser.parse,
 }
-CHECKED = {"python", "console", TEXT, *PARSERS}
+DIRECTIVE = "{eval-rst}"
+"""Made into a part of the page by the site, which test_site.py builds."""
+CHECKED = {"python", "console", TEXT, DIRECTIVE, *PARSERS}
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language in PARSERS], ids=str)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.support.pages import ROOT
+
+NOT_FOR_VENDORS = {f"cloudprovider.{name}" for name in ("fieldchecks", "importnames", "masking", "plugins")}
+"""Modules whose names nobody else imports."""
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
@@ -14,3 +18,14 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "dummy", "docs", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_every_module_of_the_contract_is_in_the_reference() -> None:
+    text = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    shown = set(re.findall(r"^\.\. automodule:: (\S+)$", text, re.M))
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for folder in ("cloudprovider", "cloudprovider/helpers")
+        for path in (ROOT / folder).glob("[a-z]*.py")
+    }
+    assert sorted(modules - shown) == sorted(NOT_FOR_VENDORS)
