@@ -41,6 +41,8 @@ html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}
 
 PAGE = re.compile(r"\]\(([^)#\s]+\.md)\)")
+CODE = re.compile(r"(`[^`]*`?)")
+MARKUP = re.compile(r"(?<!\*)\*(?!\*)|(?<=\w)_(?!\w)|\|")
 LINK = re.compile(r"(?<!!)\[([^]]+)\]\((\.\.?/[^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -81,7 +83,24 @@ def navigation(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = "\n".join([source[0], "", *trees])
 
 
+def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Keep what is no markup in our docstrings from being taken for it: a lone star, a name's last underscore, a bar.
+
+    They are plain text with `names`, **words in bold**, lists and indented blocks after "::".
+    """
+    block = -1  # the indentation of the line that ends with "::", while its block goes on
+    for number, line in enumerate(lines):
+        indentation = len(line) - len(line.lstrip())
+        if block >= 0 and (not line.strip() or indentation > block):
+            continue
+        block = indentation if line.endswith("::") else -1
+        lines[number] = "".join(
+            part if part.startswith("`") else MARKUP.sub(r"\\\g<0>", part) for part in CODE.split(line)
+        )
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", navigation)
     app.connect("source-read", outside)
+    app.connect("autodoc-process-docstring", plain)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -3,7 +3,7 @@
 Data comes from the pages (`pages.py`). An HTML comment directly above a block, which readers do not see, marks it:
 
     <!-- block: continued -->                   goes on from the Python block before it on the page
-    <!-- block: after tests.documented.NAME --> starts with what that module has: names that the block takes for granted
+    <!-- block: after MODULE -->                starts with what that module has: names that the block takes for granted
     <!-- block: from PATH -->                   an excerpt, word for word, of a file that has tests of its own
     <!-- block: not run: REASON -->             only its syntax (and types) are checked; the tests print the reason
 """
