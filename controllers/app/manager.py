@@ -41,6 +41,7 @@ from controllers.cloudcalls import CloudCallOptions
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
+from controllers.runtime.election import LeaseLost
 from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class Manager:
         self._options = options
         self._provider = provider
         self._clients = clients
+        clients.guard = self._may_write
         self._config = config
         self._catalog = catalog
         self._entries = enabled(options.manager.controllers, catalog)
@@ -132,6 +134,17 @@ class Manager:
             )
         return self._runner.release_held()
 
+    def abandon(self, reason: str) -> None:
+        """End without draining, the lease being lost, or a test's kill: no change leaves any more. From any thread."""
+        self._lost = True
+        if self._leadership is not None:
+            self._leadership.fence.revoke(reason)
+        failure = lease_lost(reason)
+        self._failure = self._failure or failure
+        self._on_lost(failure)
+        if self._host is not None:
+            self._host.cancel()
+
     def _start(self, ending: StopSignal) -> bool:
         """True when everything runs; False when it was time to end before that."""
         self._in_background("serving", "health watch", self.health.run)
@@ -167,7 +180,8 @@ class Manager:
         if not self._runner.start(built, ending):
             return False
         names = ", ".join(entry.name for entry, _ in built) or "no controller"
-        log.info("running: %s, for cluster %s with provider %s", names, self._options.manager.cluster_name, self._name)
+        given = self._options.manager
+        log.info("running: %s, for cluster %s with provider %s", names, given.cluster_name, given.cloud_provider)
         self.health.ready()
         if self._moving is not None and (second := self._moving.begin(moving, self._unfinished)) is not None:
             self.health.watch_notes(second.checks)
@@ -186,7 +200,7 @@ class Manager:
         return Leadership(
             attrs.evolve(first.settings, name=lease),
             self._clients,
-            on_lost=self._lose,
+            on_lost=self.abandon,
             metrics=self.metrics,
             check="leaderMigration",
             clock=self._clock,
@@ -196,6 +210,8 @@ class Manager:
         """The guard of all clients and cloud calls. Raises LeaseLost."""
         if self._leadership is not None:
             self._leadership.fence.check()
+        elif self._lost:
+            raise LeaseLost("not sent: this manager has ended without draining")
         if self._moving is not None:
             self._moving.check()
 
@@ -207,9 +223,8 @@ class Manager:
         if not options.leader_elect:
             return
         leadership = self._leadership = Leadership(
-            options.settings(), self._clients, on_lost=self._lose, metrics=self.metrics, clock=self._clock
+            options.settings(), self._clients, on_lost=self.abandon, metrics=self.metrics, clock=self._clock
         )
-        self._clients.guard = self._may_write
         self.health.watch_notes(leadership.checks)
         for part in leadership.start(self._unfinished):
             self._groups.add("leader election", part)
@@ -245,10 +260,6 @@ class Manager:
         for entry in self._entries:
             if entry.module:
                 importlib.import_module(entry.module)
-
-    @property
-    def _name(self) -> str:
-        return self._options.manager.cloud_provider
 
     def _serve(self) -> None:
         wanted = self._options.manager.health_bind_address
@@ -319,10 +330,12 @@ class Manager:
             allow_untagged_cloud=self._options.manager.allow_untagged_cloud,
             metrics=self.metrics,
             clock=self._clock,
-            guard=self._may_write if self._leadership is not None else None,
+            guard=self._may_write,
         )
         self._groups.add("cloud calls", Part("cloud calls", host.close, host.cancel))
-        self._groups.add("provider", Part(f"provider {self._name}", lambda _seconds: True, host.ask_to_stop))
+        self._groups.add(
+            "provider", Part(f"provider {host.cloud.provider_name}", lambda _seconds: True, host.ask_to_stop)
+        )
         self.health.watch_cloud(host.cloud)
         return host
 
@@ -346,17 +359,6 @@ class Manager:
         if self._failure is None:
             self._failure = failure
 
-    def _lose(self, reason: str) -> None:
-        """The lease is lost: the fence refuses every write already. In the elector's thread."""
-        self._lost = True
-        if self._leadership is not None:
-            self._leadership.fence.revoke(reason)
-        failure = lease_lost(reason)
-        self._failure = self._failure or failure
-        self._on_lost(failure)
-        if self._host is not None:
-            self._host.cancel()
-
     def _watch(self, ending: StopSignal) -> None:
         """Return when it is time to end, or something is beyond help."""
         moving = self._moving
@@ -368,7 +370,7 @@ class Manager:
                 self._failed(ManagerError(f"{fatal}; only a restart frees them"), None)
             for one in (self._leadership, moving):
                 if one is not None and one.lost:  # perhaps the elector itself hangs
-                    self._lose(one.lost)
+                    self.abandon(one.lost)
 
     def _stop(self) -> None:
         self.health.stopping()

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cloudprovider.testing import objects
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 
 CLUSTER_CIDR = "10.244.0.0/16"
 ZONES = ("north-1a", "north-1b", "north-1c")
@@ -45,70 +44,20 @@ class Cluster:
     def join(self, name: str) -> None:
         """A kubelet with --cloud-provider=external registers its node."""
         self._ranges += 1
-        self.server.create(_node(name, f"10.244.{self._ranges}.0/24"))
+        self.server.create(objects.node(name, pod_cidrs=[f"10.244.{self._ranges}.0/24"]))
 
     def silence(self, name: str) -> None:
         """The kubelet is heard of no more, and kube-controller-manager says so on the node."""
-        condition = _condition("Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
-        body = {"status": {"conditions": [condition]}}
+        body = {"status": {"conditions": [objects.ready_condition(False)]}}
         self.server.patch("nodes", name, body, subresource="status", content_type=_STRATEGIC)
 
     def create_service(self, name: str) -> None:
         """Somebody asks for a load balancer."""
-        self.server.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": {"name": name, "namespace": "default"},
-                "spec": {
-                    "type": "LoadBalancer",
-                    "selector": {"app": name},
-                    "ports": [{"name": "http", "port": 80, "targetPort": 8080}],
-                },
-            }
-        )
+        self.server.create(objects.service(name))
 
     def delete_service(self, name: str) -> None:
         """Somebody needs it no longer."""
         self.server.delete("services", name)
-
-
-def _node(name: str, pod_cidr: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": name,
-            "labels": {
-                "kubernetes.io/hostname": name,
-                "kubernetes.io/os": "linux",
-                "kubernetes.io/arch": "amd64",
-            },
-        },
-        "spec": {
-            "podCIDR": pod_cidr,
-            "podCIDRs": [pod_cidr],
-            "taints": [{"key": TAINT_EXTERNAL_CLOUD_PROVIDER, "value": "true", "effect": "NoSchedule"}],
-        },
-        "status": {
-            "addresses": [{"type": "Hostname", "address": name}],
-            "conditions": [_condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")],
-            "capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"},
-            "nodeInfo": {"kubeletVersion": "v1.36.3", "osImage": "Linux", "architecture": "amd64"},
-        },
-    }
-
-
-def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {
-        "type": kind,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": now,
-    }
 
 
 def story_cloud(machines: Sequence[str], stumble: str) -> dict[str, Any]:

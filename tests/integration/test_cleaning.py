@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 from tests.support.process import MODULE, Start
-from tests.support.waiting import eventually
 
 SECRET = "s3cr3tPass99"
 TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6Ing.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJl"

@@ -18,6 +18,7 @@ from kubernetes.client.models.v1_taint import V1Taint
 
 from cloudprovider import CloudProviderError, InstanceMetadata, InstancesBatch, InstanceState, InstancesV2, Interface
 from cloudprovider.testing.fake import CallRecord, FakeCloud, FakeConfig, attach
+from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
 from controllers.node import CloudNodeOptions
 from tests.integration.conftest import Cluster
@@ -25,7 +26,6 @@ from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
 from tests.support.running import Running, node_controller
-from tests.support.waiting import eventually
 
 NEVER = CloudNodeOptions(node_status_update_frequency=3600)
 OFTEN = CloudNodeOptions(node_status_update_frequency=0.2)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import Start
-from tests.support.waiting import eventually
 
 SERVICES = "/api/v1/namespaces/default/services"
 NODE_COUNT, SERVICE_COUNT, SECONDS = map(int, os.environ.get("CLOUD_OUTAGE", "60,20,12").split(","))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import MERGE_PATCH, ClientBuilder, Unreachable
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 from tests.support.proxy import ChaosProxy
-from tests.support.waiting import eventually
 
 
 @pytest.mark.row("K4")

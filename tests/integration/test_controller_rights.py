@@ -18,6 +18,7 @@ import pytest
 
 from cloudprovider.testing.fake import Attached, attach
 from cloudprovider.testing.fake.expand import instance_id
+from cloudprovider.testing.waiting import eventually
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import enabled
 from controllers.app.rbac import grants
@@ -28,7 +29,6 @@ from tests.support.https import ask, free_port
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
 from tests.support.rights import BINDINGS, ROLES
-from tests.support.waiting import eventually
 
 CLOUD = """
 state: cloud.sqlite

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cloudprovider.testing.waiting import eventually
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import enabled
 from controllers.app.rbac import grants
@@ -27,7 +28,6 @@ from tests.integration.conftest import REAL, Cluster
 from tests.support.api import API
 from tests.support.charts import CHART, KUSTOMIZE, REQUIRED, Object, build, identity, render, run
 from tests.support.schemas import write_schemas
-from tests.support.waiting import eventually
 
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 FRESH_CONTROL_PLANE = [

@@ -18,10 +18,10 @@ from typing import Final
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from tests.envtest.build import AssetsMissing, assets
 from tests.support.failover.stage import Kind, Stage, Timing, stage
 from tests.support.failover.supervisor import Candidate
-from tests.support.waiting import eventually
 
 LONG: Final = "FAILOVER" in os.environ
 NODE_COUNT, ROUNDS = map(int, os.environ.get("FAILOVER", "60,0").split(","))

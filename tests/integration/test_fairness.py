@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster
 from tests.support.api import NAMESPACES, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import Start
-from tests.support.waiting import eventually
 
 COUNT, SECONDS = map(int, os.environ.get("SLOW_BALANCERS", "80,8").split(","))
 NODE_WITHIN = 2.0

@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import Cluster
 from tests.support.process import Process, Start
 from tests.support.rights import BINDINGS, RBAC
-from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.row("O1")
 TRUE_WITHIN = 15.0

@@ -13,6 +13,7 @@ import pytest
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.waiting import eventually
 from controllers.node import CloudNodeOptions
 from controllers.node.changes import initialization
 from controllers.runtime.metrics import Metrics
@@ -20,7 +21,6 @@ from tests.bench.ccm import BenchCloud, metadata_of
 from tests.support.clock import FakeClock
 from tests.support.nodes import small_node
 from tests.support.running import node_controller
-from tests.support.waiting import eventually
 
 COUNT = int(os.environ.get("IDLE_HOUR", "1000"))
 PERIOD = 300.0

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import LEASE, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import Process, Start
 from tests.support.proxy import ChaosProxy
-from tests.support.waiting import eventually
 
 LEASE_SECONDS, RETRY = 4.0, 0.5
 SHORT = (

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cloudprovider.testing.waiting import eventually
 from controllers.app.catalog import CATALOG
 from controllers.app.options import LeaderElectionOptions
 from controllers.app.permissions.own import common_rules
@@ -24,7 +25,6 @@ from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import Process, Start
 from tests.support.rights import PATHS
-from tests.support.waiting import eventually
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 SECOND = "cloud-provider-extraction-migration"

@@ -18,6 +18,7 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import InstanceMetadata, InstancesV2, Interface, StopSignal, current_call
 from cloudprovider.host import ClientBuilder as HostClientBuilder
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.waiting import eventually
 from controllers.app import (
     Context,
     ControllerEntry,
@@ -34,7 +35,6 @@ from controllers.runtime.api import MERGE_PATCH, ClientBuilder
 from controllers.runtime.cache import NODES
 from controllers.runtime.election import LeaseLost, LeaseSettings
 from tests.support.nodes import small_node
-from tests.support.waiting import eventually
 
 LEASE = "cloud-controller-manager"
 QUICK = LeaderElectionOptions(lease_duration=3.0, renew_deadline=2.0, retry_period=0.2)

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import EXAMPLE, MODULE, Start
-from tests.support.waiting import eventually
 
 PASSWORD = "correct-horse-battery-staple"
 

@@ -22,6 +22,7 @@ from cloudprovider import CloudConfig, InstanceMetadata, InstancesV2, Interface
 from cloudprovider.host import ClientBuilder as HostClientBuilder
 from cloudprovider.host import Listers, StopSignal
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.waiting import eventually
 from controllers.app import (
     CATALOG,
     Context,
@@ -38,7 +39,6 @@ from controllers.runtime.api import ClientBuilder
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
-from tests.support.waiting import eventually
 
 SECRET = "hunter2-very-secret"
 

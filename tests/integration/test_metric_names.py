@@ -12,10 +12,10 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.waiting import eventually
 from tests.support.https import ask, free_port
 from tests.support.nodes import small_node
 from tests.support.process import MODULE, Start
-from tests.support.waiting import eventually
 
 QUEUE = {
     f"workqueue_{part}": {"name"}

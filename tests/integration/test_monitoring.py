@@ -14,6 +14,7 @@ import yaml
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import new_provider
+from cloudprovider.testing.waiting import eventually
 from controllers.app import Manager, ManagerOptions, Options
 from controllers.app.route import RouteSwitches
 from controllers.app.serving import ServingOptions
@@ -21,7 +22,6 @@ from controllers.route.options import RouteOptions, parse_cluster_cidrs
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.metrics import Metrics
 from tests.generate import ALERTS, ROOT, alerts_page
-from tests.support.waiting import eventually
 
 DASHBOARD = ALERTS.with_name("dashboard.json")
 TARGET_LABELS = {"instance", "job", "namespace", "pod"}

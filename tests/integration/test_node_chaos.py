@@ -9,6 +9,7 @@ from pathlib import Path
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.helpers import needs_initialization
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.cache import Lister
 from controllers.runtime.metrics import Metrics
 from tests.bench.ccm import BenchCloud
@@ -18,7 +19,6 @@ from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, big_node
 from tests.support.proxy import ChaosProxy
 from tests.support.running import node_controller
-from tests.support.waiting import eventually
 
 COUNT = 1000
 SPOILT = "node-0500"

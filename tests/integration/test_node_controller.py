@@ -14,6 +14,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import InstanceMetadata, InstancesV2, Interface
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP, TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.cloudcalls import CloudCallOptions
 from controllers.node import CloudNodeOptions
@@ -23,7 +24,6 @@ from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.proxy import ChaosProxy
 from tests.support.running import node_controller
-from tests.support.waiting import eventually
 
 OFTEN = CloudNodeOptions(node_status_update_frequency=0.3)
 NEVER = CloudNodeOptions(node_status_update_frequency=3600)

@@ -11,13 +11,13 @@ import json
 import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.waiting import eventually
 from controllers.node import CloudNodeOptions
 from controllers.node.changes import APPLIED_LABELS, PAIRED
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 from tests.support.running import node_controller
-from tests.support.waiting import eventually
 
 OFTEN = CloudNodeOptions(node_status_update_frequency=0.3)
 

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from attrs import field as attr
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.nodelifecycle import BreakerOptions, NodeLifecycleController, NodeLifecycleOptions
 from controllers.runtime.api import ClientBuilder
@@ -23,7 +24,6 @@ from controllers.runtime.metrics import Metrics
 from tests.integration.conftest import Cluster
 from tests.support.api import EVENTS, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
-from tests.support.waiting import eventually
 
 FAST = NodeLifecycleOptions(node_monitor_period=0.2)
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"

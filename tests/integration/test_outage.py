@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ApiError, ClientBuilder
 from controllers.runtime.api.reachability import OUTAGE
 from controllers.runtime.cache import NODES
@@ -17,7 +18,6 @@ from controllers.runtime.metrics import Metrics
 from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import Cluster
 from tests.support.proxy import ChaosProxy
-from tests.support.waiting import eventually
 
 PATIENT = WatchOptions(first_delay=90.0, longest_delay=90.0, longest_unanswered=90.0, settled=0.0)
 """Nothing but the signal ends these delays in time. A watch that is ended right after its start is no failure here."""

@@ -13,6 +13,7 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider.host import StopSignal
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud
+from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, Context, Controller, ControllerEntry, Manager, Rule, main, parse
 from controllers.app.pages.reference import page
 from controllers.app.rbac import manifest
@@ -25,7 +26,6 @@ from controllers.runtime.queue import Worker, WorkQueue
 from controllers.runtime.run import run_until
 from controllers.runtime.write import EventRecorder
 from tests.support.nodes import small_node
-from tests.support.waiting import eventually
 
 
 @attrs.frozen(kw_only=True)

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 from tests.support.process import Start
-from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 BROKEN_PROJECT = """

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from cloudprovider.testing.fake import attach
+from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import MANAGER_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES
@@ -20,7 +21,6 @@ from tests.support.https import ask, free_port
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
 from tests.support.rights import RBAC
-from tests.support.waiting import eventually
 
 CLOUD = """
 state: cloud.sqlite

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.waiting import eventually
 from tests.support.https import free_port
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
-from tests.support.waiting import eventually
 
 READ_ONLY = ("unshare", "--mount", "--propagation=private", "sh", "-c", 'mount -o remount,bind,ro / && exec "$@"', "sh")
 """Runs a command whose mounts are its own: there `/` is read-only, and so is all that is no mount of its own."""

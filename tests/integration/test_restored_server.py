@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.cache import NODES, version_of
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.metrics import Metrics
 from tests.integration.conftest import Cluster
-from tests.support.waiting import eventually
 
 PATH = "/api/v1/nodes"
 OPTIONS = WatchOptions(first_delay=0.3, longest_delay=2.0, longest_unanswered=1.0, believe_after=1.0)

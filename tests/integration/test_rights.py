@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Process, Start
-from tests.support.waiting import eventually
 
 FLAGS = ("--cloud-provider=fake", "--leader-elect=false", "--health-bind-address=127.0.0.1:0")
 

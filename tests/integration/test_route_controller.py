@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.waiting import eventually
 from controllers.app.standalone import Host
 from controllers.cloudcalls import CloudCallOptions
 from controllers.route import RouteController, RouteOptions, parse_cluster_cidrs
@@ -18,7 +19,6 @@ from tests.integration.conftest import Cluster
 from tests.support.api import NODES, STRATEGIC
 from tests.support.nodes import small_node
 from tests.support.running import at_work
-from tests.support.waiting import eventually
 
 CIDRS = "10.244.0.0/16,fd00:10:244::/56"
 

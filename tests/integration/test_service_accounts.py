@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.waiting import eventually
 from controllers.app.catalog import CATALOG
 from controllers.app.rbac import manifest
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
@@ -24,7 +25,6 @@ from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Process, Start
 from tests.support.rights import PATHS
-from tests.support.waiting import eventually
 
 SERVICE = "/api/v1/namespaces/default/services"
 ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.waiting import eventually
 from controllers.app.standalone import Host
 from controllers.service import ServiceController, ServiceOptions
 from tests.envtest.server import RealAPIServer
@@ -24,7 +25,6 @@ from tests.support.marker import MARKER, pass_by
 from tests.support.nodes import small_node
 from tests.support.proxy import ChaosProxy
 from tests.support.running import at_work
-from tests.support.waiting import eventually
 
 SERVICES = "/api/v1/namespaces/default/services"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"

@@ -13,6 +13,7 @@ import pytest
 
 from cloudprovider import Interface
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.waiting import eventually
 from controllers.app.standalone import Host
 from controllers.cloudcalls import CloudCallOptions
 from controllers.runtime.metrics import Metrics
@@ -21,7 +22,6 @@ from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 from tests.support.running import at_work
-from tests.support.waiting import eventually
 
 SERVICES = "/api/v1/namespaces/default/services"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"

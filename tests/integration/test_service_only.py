@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
-from tests.support.waiting import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAM = EXAMPLES / "service_only.py"

@@ -18,6 +18,7 @@ import pytest
 
 from cloudprovider import Interface, LoadBalancer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.waiting import eventually
 from controllers.app.standalone import Host
 from controllers.runtime.metrics import Metrics
 from controllers.service import ServiceController, ServiceOptions
@@ -26,7 +27,6 @@ from tests.support.api import NODES
 from tests.support.marker import pass_by
 from tests.support.nodes import small_node
 from tests.support.running import at_work
-from tests.support.waiting import eventually
 
 SERVICES = "/api/v1/namespaces/default/services"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from cloudprovider.testing.fake import Attached, attach
+from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster
 from tests.support.api import EVENTS, NODES
 from tests.support.marker import MARKER, pass_by
 from tests.support.nodes import small_node
 from tests.support.process import Process, Start
-from tests.support.waiting import eventually
 
 SERVICES = "/api/v1/namespaces/default/services"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"

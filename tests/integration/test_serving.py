@@ -21,6 +21,7 @@ from attrs import frozen
 from prometheus_client.parser import text_string_to_metric_families
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import Cluster
 from tests.support.api import LEASE, LEASES, NODES
@@ -29,7 +30,6 @@ from tests.support.nodes import small_node
 from tests.support.pki import Authority
 from tests.support.process import Process, Start
 from tests.support.rights import BINDINGS, ROLES
-from tests.support.waiting import eventually
 
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 AUTHENTICATION = "extension-apiserver-authentication"

@@ -16,11 +16,11 @@ import pytest
 import yaml
 
 from cloudprovider.testing.fake import attach
+from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster
 from tests.support.api import EVENTS, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Process, Start
-from tests.support.waiting import eventually
 
 HUNG, RAISING, JUNK = SICK = ("node-0003", "node-0017", "node-0042")
 EARLY = [f"node-{number:04d}" for number in range(50)]

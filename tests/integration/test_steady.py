@@ -18,6 +18,7 @@ import pytest
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud
+from cloudprovider.testing.waiting import eventually
 from controllers.app import Manager, ManagerError, ManagerOptions, Options
 from controllers.app.options import LeaderElectionOptions
 from controllers.app.serving import ServingOptions
@@ -27,7 +28,6 @@ from tests.support.api import NODES
 from tests.support.nodes import big_node
 from tests.support.process import Process, Start
 from tests.support.usage import Usage, usage
-from tests.support.waiting import eventually
 
 SERVICES = "/api/v1/namespaces/default/services"
 UPDATES, CHANGES, ELECTIONS = map(int, os.environ.get("STEADY", "800,80,10").split(","))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from cloudprovider.testing.fake import Attached, FakeCloud
+from cloudprovider.testing.waiting import eventually
 from tests.support.api import API
-from tests.support.waiting import eventually
 
 __all__ = ["MARKER", "pass_by"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.waiting import eventually
+from cloudprovider.testing.waiting import eventually
 
 __all__ = ["EXAMPLE", "MODULE", "Process", "Start"]
 

@@ -18,9 +18,9 @@ import yaml
 from attrs import frozen
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.support.api import API, NAMESPACES
-from tests.support.waiting import eventually
 
 __all__ = ["BINDINGS", "PATHS", "RBAC", "Restricted", "apply_rbac", "await_namespaces", "restricted"]
 

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from cloudprovider.testing.waiting import eventually
 from tests.support.api import API
-from tests.support.waiting import eventually
 
 __all__ = ["strict", "write_schemas"]
 

@@ -26,9 +26,10 @@ from controllers.runtime.cache.store import Lister
 from controllers.runtime.cache.waitinggauges import watch_waiting
 
 if TYPE_CHECKING:
-    from controllers.runtime.cache.resources import PERSISTENT_VOLUMES, SERVICES
+    from controllers.runtime.cache.resources import EVENTS, PERSISTENT_VOLUMES, SERVICES
 
 __all__ = [
+    "EVENTS",
     "NODES",
     "PERSISTENT_VOLUMES",
     "SERVICES",

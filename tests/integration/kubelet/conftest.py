@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from cloudprovider.testing.fake import Attached, attach
+from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from tests.envtest.build import AssetsMissing, assets
 from tests.envtest.machine import Machine, check_machine
@@ -24,7 +25,6 @@ from tests.integration.conftest import Cluster
 from tests.support.api import NODES, STRATEGIC
 from tests.support.nodes import small_node
 from tests.support.process import MODULE, Process, Start
-from tests.support.waiting import eventually
 
 JSON = dict[str, Any]
 

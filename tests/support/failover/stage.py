@@ -14,6 +14,7 @@ from typing import Final, Literal
 from attrs import frozen
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.waiting import eventually
 from tests.bench.contenders import UNCAPPED, build
 from tests.envtest.server import MANAGER_USER, Identity, RealAPIServer
 from tests.support.api import API, NODES
@@ -25,7 +26,6 @@ from tests.support.failover.fencing import Hold, Verdict, holds, judge
 from tests.support.failover.provider import NAME
 from tests.support.failover.supervisor import Candidate, Command, Supervisor
 from tests.support.rights import apply_rbac, await_namespaces
-from tests.support.waiting import eventually
 
 __all__ = ["LEASE", "Kind", "Stage", "Timing", "stage"]
 

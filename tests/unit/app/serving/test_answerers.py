@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from controllers.app.serving.answerers import Answerers
-from tests.support.waiting import eventually
 
 A, B = b"10.0.0.1", b"10.0.0.2"
 

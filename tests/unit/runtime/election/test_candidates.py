@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from tests.support.clock import FakeClock
-from tests.support.waiting import eventually
 from tests.unit.runtime.election.support import Candidate, LeaseServer
 
 

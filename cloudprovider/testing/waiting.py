@@ -1,4 +1,7 @@
-"""Waiting for something that happens in another thread or process. For integration tests; unit tests move a clock."""
+"""Waiting in a test for something that happens in another thread or process, or in a cloud, without sleeping blindly.
+
+Where the test has a clock to move, it moves that instead.
+"""
 
 import threading
 import time
@@ -26,6 +29,7 @@ def eventually(
     then. Between two calls the thread waits on `changed`, if given, so that news is seen at once (it is held for the
     wait only, never while the predicate runs), and at most for a pause that grows from 5 to 100 ms.
     """
+    __tracebackhide__ = True  # pytest shows the test's own line
     deadline = time.monotonic() + timeout
     news = threading.Condition() if changed is None else changed
     pause = _FIRST_PAUSE

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.support.waiting import eventually
+from cloudprovider.testing.waiting import eventually
 
 
 def test_returns_the_first_true_value() -> None:

@@ -1,0 +1,185 @@
+"""The whole manager in a thread of the test's process, with the provider object that the test holds.
+
+Data comes from flags, as they would be typed, and from a kubeconfig; the manager runs as the program runs it, but for
+signals and the process's end. Periods are short, so that what takes minutes in production takes a moment here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from cloudprovider import CloudConfig, Interface
+from cloudprovider.testing.waiting import eventually
+from controllers.app import CATALOG, ControllerEntry, Manager, NeverLed, Options, parse
+from controllers.runtime.api import ClientBuilder
+from controllers.runtime.cleaning import conceal_config
+from controllers.runtime.metrics import Metrics
+from controllers.testing.cluster import CLUSTER_CIDR
+from controllers.testing.managerlog import ManagerLog
+
+__all__ = ["QUICK", "ROUTES", "ManagerRun"]
+
+log = logging.getLogger(__name__)
+
+QUICK: Final = (
+    "--leader-elect=false",
+    "--secure-port=0",
+    "--cluster-name=test",
+    "--node-monitor-period=200ms",
+    "--node-deletion-trickle=10ms",
+    "--node-status-update-frequency=2s",
+    "--load-balancer-node-window=50ms",
+    "--load-balancer-node-window-limit=500ms",
+    "--load-balancer-drift-check-period=2s",
+    "--load-balancer-orphan-check-period=2s",
+    "--route-reconciliation-period=1s",
+    "--shutdown-drain-timeout=10s",
+)
+"""The flags of every run, before the test's own."""
+ROUTES: Final = ("--allocate-node-cidrs", f"--cluster-cidr={CLUSTER_CIDR}")
+"""Further ones for a provider with routes."""
+_START: Final = 30.0  # seconds until it is ready
+_END: Final = 30.0  # seconds beyond its own limit until it counts as stuck
+
+
+class ManagerRun:
+    """A manager that is started and ended any number of times, one at a time. For the test's thread.
+
+    `flags` come after `QUICK`, so that they win; `catalog`, `options` and `defaults` are what the vendor's main.py
+    gives to `main` (there `options` is called flags). Raises ValueError with all problems of the flags.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: str | Path,
+        provider: Interface,
+        flags: Sequence[str] = (),
+        *,
+        config: CloudConfig | None = None,
+        catalog: Sequence[ControllerEntry] = CATALOG,
+        options: Sequence[type[Any]] = (),
+        defaults: Mapping[str, str] | None = None,
+    ) -> None:
+        self._kubeconfig = str(kubeconfig)
+        self._provider = provider
+        self._config = config
+        self._catalog = catalog
+        self._log = ManagerLog([type(provider).__module__.partition(".")[0]])
+        argv = [f"--cloud-provider={provider.provider_name()}", f"--kubeconfig={kubeconfig}", *QUICK]
+        argv += [*(ROUTES if provider.routes() is not None else ()), *flags]
+        outcome = parse(argv, catalog, flags=options, defaults=defaults)
+        if outcome.options is None:
+            raise ValueError("the manager's flags are wrong: " + "; ".join(outcome.problems))
+        self.options: Options = outcome.options
+        self.manager: Manager | None = None
+        """The one that runs, or ran last."""
+        self._metrics = Metrics()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> ManagerRun:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self, provider: Interface | None = None) -> None:
+        """Start it, and wait until every controller runs. Raises what kept it from that.
+
+        `provider`: another object than before. A provider is initialised once in its life, so a second start, as after
+        a restart of the process, has a new one.
+        """
+        if self.is_running:
+            raise RuntimeError("the manager runs already")
+        self._provider = provider or self._provider
+        self._log.open()
+        conceal_config(self._config.data if self._config else None)
+        self._metrics, self._stop, self._error = Metrics(), threading.Event(), None
+        clients = ClientBuilder.from_options(self._kubeconfig, metrics=self._metrics)
+        manager = self.manager = Manager(
+            self.options, self._provider, clients, config=self._config, catalog=self._catalog, metrics=self._metrics
+        )
+        self._thread = threading.Thread(target=self._run, args=(manager, self._stop), name="manager", daemon=True)
+        self._thread.start()
+        ready = manager.health.endpoint("readyz")
+        eventually(
+            lambda: not self.is_running or all(check.ok for check in ready()),
+            _START,
+            lambda: f"the manager is not ready; its log:\n{self.log}",
+        )
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Stop it as SIGTERM does: work under way is finished. Raises what it died of. May be called twice."""
+        self._stop.set()
+        self._join()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def kill(self) -> None:
+        """End it as SIGKILL does: what waits is forgotten, and nothing that changes the cluster or the cloud is sent.
+
+        A call to the provider that is under way is cancelled, and goes on as far as the provider does not look at
+        `current_call()`, as a request goes on that has left already.
+        """
+        if self.manager is not None:
+            self.manager.abandon("killed by the test")
+        self._stop.set()
+        self._join()
+        self._error = None
+
+    def close(self) -> None:
+        """Stop it, and keep the log no longer than this. Raises what it died of. May be called twice."""
+        try:
+            self.stop()
+        finally:
+            self._log.close()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has been started and has not ended."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def failure(self) -> str:
+        """Why it ended although nobody asked it to; "" while it has not."""
+        return "" if self._error is None else f"{type(self._error).__name__}: {self._error}"
+
+    @property
+    def log(self) -> str:
+        """What it wrote, in all its runs, as on standard error."""
+        return self._log.text
+
+    def metric(self, sample: str, **labels: str) -> float:
+        """The sum of the samples of this name on /metrics that have these labels, of the present run; 0 for none."""
+        return sum(
+            one.value
+            for family in text_string_to_metric_families(self._metrics.text().decode())
+            for one in family.samples
+            if one.name == sample and labels.items() <= one.labels.items()
+        )
+
+    def _run(self, manager: Manager, stop: threading.Event) -> None:
+        try:
+            manager.run(stop)
+        except NeverLed:
+            return
+        except BaseException as error:  # noqa: BLE001 - a thread's top: raised again in the test's
+            self._error = error
+
+    def _join(self) -> None:
+        if self._thread is None:
+            return
+        self._thread.join(self.options.manager.shutdown_drain_timeout + _END)
+        if self._thread.is_alive():
+            raise AssertionError(f"the manager did not end; its log:\n{self.log}")

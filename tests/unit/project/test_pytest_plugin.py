@@ -1,0 +1,22 @@
+"""The pytest plugin is loaded in every run of everybody who installed us: it must cost them nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = ("cloudprovider", "controllers.app", "controllers.runtime", "kubernetes", "attrs", "prometheus_client", "ssl")
+
+
+def test_loading_it_imports_pytest_and_nothing_else() -> None:
+    code = "import pytest, sys; old = {*sys.modules}; import controllers.testing.plugin; print(*{*sys.modules} - old)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.split())
+    assert "controllers.testing.plugin" in loaded
+    assert {name for name in loaded if name.startswith("controllers")} == {
+        "controllers",
+        "controllers.lazy",
+        "controllers.testing",
+        "controllers.testing.plugin",
+    }
+    assert sorted(loaded & {*HEAVY}) == []
