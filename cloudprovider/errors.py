@@ -39,7 +39,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from cloudprovider.problem import sentences
+from cloudprovider.problem import Problem, sentences
 
 __all__ = [
     "CloudProviderError",
@@ -204,6 +204,11 @@ class RegistryError(CloudProviderError):
         self.known = tuple(sorted(known))
         names = f" Known providers: {', '.join(self.known)}." if self.known else ""
         super().__init__(sentences(message, self.details, fix) + names)
+
+    @property
+    def problem(self) -> Problem:
+        """The parts of the message, to be shown among others."""
+        return Problem(self.what, self.fix, self.details)
 
 
 class InvalidProviderName(RegistryError):

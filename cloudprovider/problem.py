@@ -27,6 +27,10 @@ class Problem:
         """For people: one line, or with details several."""
         return sentences(self.what, self.details, self.fix)
 
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        return {"what": self.what, "details": list(self.details), "fix": self.fix, "fatal": self.fatal}
+
 
 def sentences(what: str, details: Sequence[str], fix: str) -> str:
     """A problem as text for people: on one line, or with `details` on a line each. What happened, and what to do."""

@@ -1,0 +1,372 @@
+"""Check one provider without a cluster: from its entry point to its cloud's answers, all problems together.
+
+A name and a config file come in; out goes a `Report` of steps, in the order in which a manager takes them: entry point,
+config, factory, start, methods, cluster ID, initialize, capabilities, cloud. A step that cannot be tried is skipped by
+name, with the reason. Errors are those that the manager tells (`loading`, `providerchecks`); values of the config are
+masked in all of them. Nothing in the cloud is changed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from attrs import define, field, frozen
+
+from cloudprovider.call import Call, call_scope
+from cloudprovider.cloudconfig import CloudConfig
+from cloudprovider.commands.questions import NOT_ASKED, Question, questions_for
+from cloudprovider.diagnostics import code_place, home_of, raised_at, signature_problem, told_of
+from cloudprovider.errors import CloudProviderError, RegistryError
+from cloudprovider.interface import Interface
+from cloudprovider.loading import Factory, load_factory, start_provider
+from cloudprovider.masking import safe_cause
+from cloudprovider.plugins import Plugin
+from cloudprovider.problem import Problem
+from cloudprovider.providerchecks import capabilities_of, capability_problems, interface_problems
+from cloudprovider.registry import Registry
+
+if TYPE_CHECKING:
+    from kubernetes.client.api_client import ApiClient
+    from kubernetes.client.configuration import Configuration
+
+__all__ = ["NoCluster", "Report", "Step", "check"]
+
+T = TypeVar("T")
+
+OK, PROBLEM, SKIPPED = "ok", "problem", "skipped"
+_ENDING = 2.0  # seconds for the provider's threads to end once `stop` is set
+
+
+@frozen
+class Step:
+    """What was tried, and what came of it. A problem has `problem`, the others `text`."""
+
+    name: str
+    state: str
+    text: str = ""
+    problem: Problem | None = None
+    error: BaseException | None = field(default=None, repr=False)
+    """What the provider's code raised, with secrets masked."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        problem = None if self.problem is None else self.problem.as_json()
+        return {"step": self.name, "state": self.state, "text": self.text or None, "problem": problem}
+
+
+@define
+class Report:
+    """The steps of one provider, in order."""
+
+    provider: str
+    distribution: str = ""
+    capabilities: tuple[str, ...] = ()
+    steps: list[Step] = field(factory=list)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """All that is wrong."""
+        return [step.problem for step in self.steps if step.problem is not None]
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "provider": self.provider,
+            "distribution": self.distribution or None,
+            "capabilities": list(self.capabilities),
+            "problems": len(self.problems),
+            "steps": [step.as_json() for step in self.steps],
+        }
+
+    def ok(self, name: str, text: str) -> None:
+        """Note a step that went well."""
+        self.steps.append(Step(name, OK, text))
+
+    def skipped(self, name: str, reason: str) -> None:
+        """Note a step that was not tried."""
+        self.steps.append(Step(name, SKIPPED, reason))
+
+    def problem(self, name: str, problem: Problem, error: BaseException | None = None) -> None:
+        """Note something that is wrong."""
+        self.steps.append(Step(name, PROBLEM, problem=problem, error=error))
+
+
+class NoCluster(CloudProviderError):
+    """The provider asked for an API client, and there is no cluster."""
+
+
+class _NoClients:
+    """A ClientBuilder without a cluster: says so when it is used."""
+
+    def __init__(self) -> None:
+        self.used = False
+
+    def config(self, name: str) -> Configuration:
+        self._refuse()
+
+    def client(self, name: str) -> ApiClient:
+        self._refuse()
+
+    def cluster_identity(self) -> str | None:
+        return None
+
+    def _refuse(self) -> NoReturn:
+        self.used = True
+        raise NoCluster("there is no cluster: this is a check of the provider alone")
+
+
+class _NoAnswer(Exception):
+    """A call did not return in time."""
+
+
+def check(
+    name: str, config_path: str = "", *, offline: bool = False, timeout: float = 10.0, registry: Registry | None = None
+) -> Report:
+    """Check the provider of that name. With `offline` neither initialize is called nor the cloud asked.
+
+    `timeout`: seconds for each call. Raises nothing for what is wrong with the provider: it is in the report.
+    """
+    report = Report(name)
+    before = set(threading.enumerate())
+    plugin = _entry_point(report, registry or Registry(), name)
+    config, readable = _config(report, config_path)
+    factory = None if plugin is None else _factory(report, plugin)
+    if plugin is None or factory is None or not readable:
+        if factory is not None:
+            report.skipped("start", "the cloud config cannot be read")
+        return report
+    stop = threading.Event()
+    try:
+        provider = _start(report, plugin, factory, config)
+        if provider is not None:
+            _Checked(report, provider, plugin, config, timeout, stop).run(offline=offline)
+    finally:
+        stop.set()
+    _threads(report, before)
+    return report
+
+
+def _entry_point(report: Report, registry: Registry, name: str) -> Plugin | None:
+    try:
+        source = registry.locate(name)
+    except RegistryError as error:
+        known = f" (installed: {', '.join(error.known)})" if error.known else ""
+        report.problem("entry point", Problem(error.what, error.fix + known, error.details))
+        return None
+    if not isinstance(source, Plugin):
+        report.skipped("entry point", "registered by this program, not installed")
+        return None
+    report.distribution = source.distribution
+    report.ok("entry point", f"{source.line} ({source.metadata_file})")
+    return source
+
+
+def _config(report: Report, path: str) -> tuple[CloudConfig | None, bool]:
+    if not path:
+        report.ok("config", "none given (--cloud-config): the factory gets None")
+        return None, True
+    try:
+        config = CloudConfig.read(path)
+    except RegistryError as error:
+        report.problem("config", error.problem)
+        return None, False
+    report.ok("config", f"{path}, {len(config.data)} bytes")
+    return config, True
+
+
+def _factory(report: Report, plugin: Plugin) -> Factory | None:
+    try:
+        factory = load_factory(plugin)
+    except RegistryError as error:
+        report.problem("factory", error.problem, error.__cause__)
+        return None
+    if (problem := signature_problem(factory)) is not None:
+        report.problem("factory", problem)
+        return None
+    report.ok("factory", code_place(factory) or plugin.value)
+    return factory
+
+
+def _start(report: Report, plugin: Plugin, factory: Factory, config: CloudConfig | None) -> Interface | None:
+    try:
+        provider = start_provider(plugin.name, factory, config, plugin)
+    except RegistryError as error:
+        report.problem("start", error.problem, error.__cause__)
+        return None
+    report.ok("start", f"the factory returned a {type(provider).__module__}.{type(provider).__qualname__}")
+    return provider
+
+
+def _threads(report: Report, before: set[threading.Thread]) -> None:
+    end = time.monotonic() + _ENDING
+    mine = [one for one in threading.enumerate() if one not in before and not one.daemon]
+    for one in mine:
+        one.join(max(0.0, end - time.monotonic()))
+    names = [one.name for one in mine if one.is_alive()]
+    if names:
+        report.problem(
+            "threads",
+            Problem(
+                f"threads of the provider still run {_ENDING:g} s after stop was set: {', '.join(names)}",
+                "make them daemons, or have them end when the stop signal that initialize gets is set",
+            ),
+        )
+
+
+@define
+class _Checked:
+    """The steps that need a provider."""
+
+    report: Report
+    provider: Interface
+    plugin: Plugin
+    config: CloudConfig | None
+    timeout: float
+    stop: threading.Event
+
+    def run(self, *, offline: bool) -> None:
+        problems = interface_problems(self.provider, self.plugin.name)
+        self._note("methods", problems, "named as its entry point; plain methods with the right parameters")
+        if not any(problem.fatal for problem in problems):
+            self._cluster_id()
+            ready = self._initialize(offline)
+            problems = capability_problems(self.provider)
+            self.report.capabilities = tuple(found := capabilities_of(self.provider))
+            shown = ", ".join(f"{name} ({type(one).__name__})" for name, one in found.items())
+            self._note("capabilities", problems, shown)
+            if offline:
+                self.report.skipped("cloud", "not asked: --offline")
+            elif not ready:
+                self.report.skipped("cloud", "not asked, as initialize did not end well")
+            elif any(problem.fatal for problem in problems):
+                self.report.skipped("cloud", "not asked before the capabilities are right")
+            else:
+                self._ask(questions_for(found))
+
+    def _note(self, name: str, problems: Sequence[Problem], text: str) -> None:
+        for problem in problems:
+            self.report.problem(name, problem)
+        if not problems:
+            self.report.ok(name, text)
+
+    def _cluster_id(self) -> None:
+        answer = self._called("cluster ID", self.provider.has_cluster_id)
+        if answer is False:
+            self.report.problem(
+                "cluster ID",
+                Problem(
+                    "has_cluster_id() returns False: the manager does not start",
+                    "set the cluster ID in the cloud config as the provider's documentation says, or run the manager "
+                    "with --allow-untagged-cloud",
+                ),
+            )
+        elif answer is True:
+            self.report.ok("cluster ID", "set, or not needed")
+        elif answer is not None:
+            self.report.problem(
+                "cluster ID",
+                Problem(f"has_cluster_id() returns a {type(answer).__name__}", "return True or False"),
+            )
+
+    def _initialize(self, offline: bool) -> bool:
+        """Whether the provider may be asked."""
+        if offline:
+            self.report.skipped("initialize", "not called: --offline")
+            return True
+        clients = _NoClients()
+        count = len(self.report.problems)
+        self._called("initialize", lambda: self.provider.initialize(clients, self.stop), quiet=lambda: clients.used)
+        if clients.used:
+            self.report.skipped("initialize", "it needs a client of the cluster, which a check does not have")
+            return False
+        if len(self.report.problems) > count:
+            return False
+        self.report.ok("initialize", "returned")
+        return True
+
+    def _ask(self, questions: Iterable[Question]) -> None:
+        asked = False
+        for question in questions:
+            asked = True
+            answer = self._called("cloud", question.ask, answers=question.answers, about=question.call)
+            if isinstance(answer, _Failed):
+                continue
+            shown = question.shown(answer)
+            if isinstance(shown, Problem):
+                self.report.problem("cloud", shown)
+            else:
+                self.report.ok("cloud", f"{question.call}: {shown}")
+        if not asked:
+            self.report.skipped("cloud", "there is no question that changes nothing for what the provider offers")
+        self.report.skipped("cloud", f"not tried: {NOT_ASKED}")
+
+    def _called(
+        self,
+        step: str,
+        call: Callable[[], T],
+        *,
+        answers: tuple[type[Exception], ...] = (),
+        about: str = "",
+        quiet: Callable[[], bool] = lambda: False,
+    ) -> T | BaseException | _Failed | None:
+        """The answer, or the exception among `answers`. What else it raises becomes a problem, unless `quiet`."""
+        what = about or step
+        try:
+            return _in_time(call, self.timeout)
+        except answers as answer:
+            return answer
+        except _NoAnswer:
+            problem = Problem(
+                f"{what} has not answered after {self.timeout:g} s",
+                "give every request a time limit, such as current_call().remaining(); or check that the cloud can be "
+                "reached from here",
+            )
+            self.report.problem(step, problem)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: it becomes a problem
+            if not quiet():
+                self.report.problem(step, self._raised(what, error), self._masked(error)[1])
+        return _Failed()
+
+    def _raised(self, what: str, error: BaseException) -> Problem:
+        text, details = told_of(error, self.config.data if self.config else None)
+        where = raised_at(error, home_of(type(self.provider).__module__))
+        source = f"the cloud config {self.config.path!r}" if self.config else "the credentials (there is no config)"
+        return Problem(
+            f"{what} raised {text} ({where})",
+            f"check {source}, and that the cloud can be reached from here; if they are right, correct that line",
+            details,
+        )
+
+    def _masked(self, error: BaseException) -> tuple[str, BaseException]:
+        return safe_cause(error, self.config.data if self.config else None)
+
+
+class _Failed:
+    """A call without an answer; the report says why."""
+
+
+def _in_time(call: Callable[[], T], seconds: float) -> T:
+    """The call's answer, asked for in a thread with a deadline, as the manager does. Raises what it raised."""
+    answers: list[T] = []
+    errors: list[BaseException] = []
+    cancelled = threading.Event()
+
+    def work() -> None:
+        with call_scope(Call(deadline=time.monotonic() + seconds, cancelled=cancelled)):
+            try:
+                answers.append(call())
+            except BaseException as error:  # noqa: BLE001 - a thread's top: raised again in the caller's
+                errors.append(error)
+
+    thread = threading.Thread(target=work, name="check", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        cancelled.set()
+        raise _NoAnswer
+    if errors:
+        raise errors[0]
+    return answers[0]

@@ -1,0 +1,177 @@
+"""Arguments in, text or JSON and an exit code out: 0 all is well, 1 problems were found, 2 wrong usage.
+
+Results go to standard output, and nothing else does: what a plugin prints while it is loaded goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from typing import Any
+
+from cloudprovider.commands.check import Report, Step, check
+from cloudprovider.commands.providers import Listed, list_providers
+from cloudprovider.registry import Registry
+
+__all__ = ["FINE", "PROBLEMS", "WRONG_USAGE", "main", "run"]
+
+FINE, PROBLEMS, WRONG_USAGE = 0, 1, 2
+_CODES = "Exit codes: 0 all is well, 1 problems were found, 2 wrong usage."
+
+
+def run() -> None:
+    """Run with this process's arguments, and end it with the exit code."""
+    code = main()
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # `check` has told of them; waiting would be for ever
+    sys.exit(code)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code. `argv` without the program's name (default: this process's)."""
+    try:
+        given = _parser().parse_args(argv)
+    except SystemExit as ended:  # argparse has printed the help, or what is wrong
+        return int(ended.code or 0)
+    command: Any = given.run
+    return int(command(given))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m cloudprovider",
+        description="Tools for those who write or run a cloud provider. No cluster is needed.",
+        epilog=_CODES,
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    providers = commands.add_parser(
+        "providers",
+        help="list the installed providers, and which of them cannot be loaded",
+        description="Lists the installed providers. Each one's module is imported; its factory is not called without "
+        "--start, so capabilities are those of the class that the factory says it returns.",
+        epilog=_CODES,
+    )
+    providers.add_argument(
+        "--start", action="store_true", help="call each factory, and ask the provider what it offers"
+    )
+    providers.add_argument(
+        "--cloud-config",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="with --start: the cloud config of one provider; may be repeated",
+    )
+    _add_output(providers)
+    providers.set_defaults(run=_providers)
+
+    checking = commands.add_parser(
+        "check",
+        help="check one provider, from its entry point to its cloud's answers",
+        description="Checks an installed provider without a cluster, and tells all that is wrong and what to do: entry "
+        "point, factory, config, name, methods, capabilities; it calls initialize and asks the cloud questions that "
+        "change nothing, so that wrong credentials are seen. Nothing is created, changed or deleted in the cloud.",
+        epilog=_CODES,
+    )
+    checking.add_argument("name", metavar="NAME", help="as in --cloud-provider")
+    checking.add_argument("--cloud-config", default="", metavar="FILE", help="as for the manager")
+    checking.add_argument("--offline", action="store_true", help="neither call initialize nor ask the cloud")
+    checking.add_argument(
+        "--timeout", type=_seconds, default=10.0, metavar="SECONDS", help="for each call of the provider (default 10)"
+    )
+    checking.add_argument("--traceback", action="store_true", help="show the tracebacks of what the provider raised")
+    _add_output(checking)
+    checking.set_defaults(run=_check)
+    return parser
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="default: text")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 3600:
+        raise argparse.ArgumentTypeError("must be more than 0 and less than 3600 seconds")
+    return seconds
+
+
+def _providers(given: argparse.Namespace) -> int:
+    configs = dict(pair.partition("=")[::2] for pair in given.cloud_config)
+    if given.cloud_config and (not given.start or not all(configs.values())):
+        print("--cloud-config=NAME=FILE belongs to --start, and needs a file", file=sys.stderr)
+        return WRONG_USAGE
+    unknown = set(configs) - set(Registry().names())
+    if unknown:
+        print(f"--cloud-config: no provider is called {', '.join(sorted(unknown))}", file=sys.stderr)
+        return WRONG_USAGE
+    with redirect_stdout(sys.stderr):
+        listed, unreadable = list_providers(start=given.start, configs=configs)
+    if given.output == "json":
+        _print_json({"providers": [one.as_json() for one in listed], "unreadable": list(unreadable)})
+    else:
+        print(_table(listed))
+        for line in unreadable:
+            print(f"unreadable metadata: {line}")
+    return PROBLEMS if unreadable or any(one.problem for one in listed) else FINE
+
+
+def _check(given: argparse.Namespace) -> int:
+    with redirect_stdout(sys.stderr):
+        report = check(given.name, given.cloud_config, offline=given.offline, timeout=given.timeout)
+    if given.output == "json":
+        _print_json(report.as_json())
+    else:
+        print(_steps(report))
+    causes = [step for step in report.steps if step.error is not None]
+    if given.traceback:
+        for step in causes:
+            print(f"\n{step.name}:", file=sys.stderr)
+            traceback.print_exception(step.error)
+    elif causes and given.output == "text":
+        print("--traceback shows where it was raised, in full.")
+    return PROBLEMS if report.problems else FINE
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def _table(listed: Sequence[Listed]) -> str:
+    if not listed:
+        return "No provider is installed."
+    rows = [("NAME", "DISTRIBUTION", "VERSION", "ENTRY POINT", "CAPABILITIES")]
+    rows += [(one.name, one.distribution, one.version, one.entry_point, one.shown_capabilities) for one in listed]
+    widths = [max(len(row[at]) for row in rows) for at in range(4)]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]) for row in rows
+    ]
+    for one in listed:
+        if one.problem is not None:
+            lines += ["", str(one.problem)]
+    return "\n".join(lines)
+
+
+def _steps(report: Report) -> str:
+    of = f": {report.distribution}" if report.distribution else ""
+    lines = [f"cloud provider {report.provider}{of}"]
+    width = max(len(step.name) for step in report.steps)
+    lines += [_step(step, width) for step in report.steps]
+    count = len(report.problems)
+    lines.append("no problem found" if not count else "1 problem found" if count == 1 else f"{count} problems found")
+    return "\n".join(lines)
+
+
+def _step(step: Step, width: int) -> str:
+    first, *rest = str(step.problem or step.text).splitlines()
+    return "\n".join(
+        [f"  {step.state:7}  {step.name:{width}}  {first}", *(f"{'':{width + 13}}{line}" for line in rest)]
+    )

@@ -1,0 +1,122 @@
+"""What is installed: every plugin with its distribution, whether it can be loaded, and what it offers.
+
+Data comes from the entry points and from importing each plugin's module; it goes to the command line. One that is
+broken does not keep the others from being listed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve, frozen
+
+from cloudprovider.cloudconfig import CloudConfig
+from cloudprovider.diagnostics import code_place
+from cloudprovider.errors import RegistryError
+from cloudprovider.interface import Interface
+from cloudprovider.loading import Factory, load_factory, start_provider
+from cloudprovider.plugins import Plugin, find_plugins
+from cloudprovider.problem import Problem
+from cloudprovider.providerchecks import ACCESSORS, capabilities_of
+from cloudprovider.registry import Registry
+
+__all__ = ["Listed", "list_providers"]
+
+
+@frozen(kw_only=True)
+class Listed:
+    """One installed provider."""
+
+    name: str
+    distribution: str
+    version: str
+    entry_point: str
+    metadata: str
+    """The file that has the entry point."""
+    factory: str = ""
+    """ "file:line" of it; "" where it cannot be loaded or is not known."""
+    capabilities: tuple[str, ...] | None = None
+    """Accessors that return something; None where that is not known."""
+    capabilities_from: str = ""
+    """How that is known: "class" (what the factory says it returns overrides them), "provider" (it was started)."""
+    problem: Problem | None = None
+
+    @property
+    def shown_capabilities(self) -> str:
+        """For people."""
+        if self.problem is not None:
+            return "cannot be started" if self.factory else "cannot be loaded"
+        if self.capabilities is None:
+            return f"not known before it is started: check {self.name} --cloud-config=..."
+        return ", ".join(self.capabilities) or "none"
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        problem = self.problem
+        return {
+            "name": self.name,
+            "distribution": self.distribution,
+            "version": self.version,
+            "entryPoint": self.entry_point,
+            "metadata": self.metadata,
+            "factory": self.factory or None,
+            "capabilities": None if self.capabilities is None else list(self.capabilities),
+            "capabilitiesFrom": self.capabilities_from or None,
+            "problem": None if problem is None else problem.as_json(),
+        }
+
+
+def list_providers(
+    *, start: bool = False, configs: Mapping[str, str] | None = None
+) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
+    """Every installed provider by name, and the distributions whose metadata cannot be read.
+
+    With `start` each factory is called, with the file in `configs` under its name, or without a config.
+    """
+    found = find_plugins()
+    registry = Registry(lambda: found)
+    plugins = sorted(found.plugins, key=lambda plugin: (plugin.name, plugin.distribution))
+    return tuple(
+        _listed(plugin, registry, start, (configs or {}).get(plugin.name, "")) for plugin in plugins
+    ), found.broken
+
+
+def _listed(plugin: Plugin, registry: Registry, start: bool, config: str) -> Listed:
+    listed = Listed(
+        name=plugin.name,
+        distribution=plugin.project,
+        version=plugin.version,
+        entry_point=plugin.value,
+        metadata=plugin.metadata_file,
+    )
+    try:
+        registry.locate(plugin.name)
+        factory = load_factory(plugin)
+        listed = evolve(listed, factory=code_place(factory) or plugin.value)
+        if start:
+            provider = start_provider(plugin.name, factory, CloudConfig.read(config) if config else None, plugin)
+            return evolve(listed, capabilities=tuple(capabilities_of(provider)), capabilities_from="provider")
+    except RegistryError as error:
+        return evolve(listed, problem=error.problem)
+    kind = _returned(factory)
+    if kind is None:
+        return listed
+    return evolve(listed, capabilities=overridden(kind), capabilities_from="class")
+
+
+def overridden(kind: type[Interface]) -> tuple[str, ...]:
+    """The accessors that a class has of its own."""
+    return tuple(name for name in ACCESSORS if getattr(kind, name) is not getattr(Interface, name))
+
+
+def _returned(factory: Factory) -> type[Interface] | None:
+    """The class that a factory is, or says that it returns; None where it says no more than Interface."""
+    kind: object = factory
+    if not inspect.isclass(factory):
+        kind = getattr(factory, "__annotations__", {}).get("return")
+        if isinstance(kind, str):  # a name of its module; get_type_hints would fail over names imported for types alone
+            kind = getattr(sys.modules.get(factory.__module__), kind, None)
+    return kind if inspect.isclass(kind) and issubclass(kind, Interface) and kind is not Interface else None

@@ -1,0 +1,301 @@
+"""`python -m cloudprovider`: `providers` and `check` on real distributions, without a cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudprovider.commands.cli import main
+from tests.support.plugins import write_distribution
+
+GOOD = """
+import threading
+from cloudprovider import CloudProviderError, InstanceNotFound, InstancesV2, Interface, LoadBalancer
+
+
+class AcmeCloud(Interface, InstancesV2, LoadBalancer):
+    def __init__(self, token):
+        self.token = token
+
+    def provider_name(self):
+        return "acme"
+
+    def initialize(self, client_builder, stop):
+        print("hello")
+
+    def instances_v2(self):
+        return self
+
+    def load_balancer(self):
+        return self
+
+    def instance_exists(self, node):
+        return False
+
+    def instance_shutdown(self, node):
+        return False
+
+    def instance_metadata(self, node):
+        raise InstanceNotFound("there is none")
+
+    def get_load_balancer(self, cluster_name, service):
+        return None
+
+    def ensure_load_balancer(self, cluster_name, service, nodes):
+        raise AssertionError("check must change nothing")
+
+    update_load_balancer = ensure_load_balancer
+
+    def ensure_load_balancer_deleted(self, cluster_name, service):
+        raise AssertionError("check must change nothing")
+
+
+def new_provider(config) -> AcmeCloud:
+    print("printed by a plugin")
+    return AcmeCloud(config.text() if config else "")
+"""
+
+Install = Callable[..., None]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Installs acme-cloud 1.0 with this text as its module."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def install(text: str, entry: str = "acme = acme_module:new_provider") -> None:
+        monkeypatch.delitem(sys.modules, "acme_module", raising=False)
+        write_distribution(tmp_path, "acme-cloud", entry, acme_module=text)
+
+    return install
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs one command; returns exit code, output and errors."""
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        code = main(argv)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def steps(out: str) -> list[tuple[str, str]]:
+    return [(step["step"], step["state"]) for step in json.loads(out)["steps"]]
+
+
+def problems(out: str) -> dict[str, dict[str, Any]]:
+    return {step["step"]: step["problem"] for step in json.loads(out)["steps"] if step["problem"]}
+
+
+# providers
+
+
+def test_installed_providers_are_listed_with_distribution_version_and_capabilities(install: Install, run: Run) -> None:
+    install(GOOD)
+    code, out, err = run("providers")
+    assert code == 0
+    (line,) = (line for line in out.splitlines() if line.startswith("acme "))
+    assert line.split(maxsplit=4) == [
+        "acme", "acme-cloud", "1.0", "acme_module:new_provider", "instances_v2, load_balancer"
+    ]  # fmt: skip
+    assert err == ""  # no factory was called
+
+
+def test_a_broken_provider_is_told_beside_the_others(install: Install, tmp_path: Path, run: Run) -> None:
+    install(GOOD)
+    write_distribution(tmp_path, "broken-cloud", "broken = broken_module:new_provider", broken_module="1 / 0\n")
+    write_distribution(tmp_path, "torn-cloud", "this line has no equals sign")
+    code, out, _ = run("providers", "-o", "json")
+    assert code == 1
+    listed = {one["name"]: one for one in json.loads(out)["providers"]}
+    assert listed["acme"]["problem"] is None
+    assert listed["acme"]["capabilitiesFrom"] == "class"
+    assert listed["broken"]["capabilities"] is None
+    assert "ZeroDivisionError" in listed["broken"]["problem"]["what"]
+    assert f"{tmp_path / 'broken_module.py'}:1" in listed["broken"]["problem"]["what"]
+    assert "torn_cloud-1.0.dist-info" in json.loads(out)["unreadable"][0]
+    code, out, _ = run("providers")
+    assert code == 1
+    assert "cannot be loaded" in out
+    assert "could not be imported: ZeroDivisionError" in out
+
+
+def test_what_a_factory_does_not_say_is_not_guessed_and_found_by_starting_it(install: Install, run: Run) -> None:
+    install(GOOD.replace(" -> AcmeCloud", ""))
+    assert "not known before it is started: check acme --cloud-config=" in run("providers")[1]
+    code, out, err = run("providers", "--start", "-o", "json")
+    (acme,) = (one for one in json.loads(out)["providers"] if one["name"] == "acme")
+    assert (code, acme["capabilities"], acme["capabilitiesFrom"]) == (0, ["instances_v2", "load_balancer"], "provider")
+    assert "printed by a plugin" in err  # and so standard output is JSON
+
+
+def test_configs_are_given_by_name(install: Install, tmp_path: Path, run: Run) -> None:
+    install(GOOD.replace('config.text() if config else ""', "config.text()"))
+    (tmp_path / "acme.conf").write_text("token")
+    assert run("providers", "--start", "--cloud-config=acme=acme.conf")[0] == 0
+    assert "cannot be started" in run("providers", "--start")[1]
+    assert run("providers", "--cloud-config=acme=acme.conf")[0] == 2
+    assert run("providers", "--start", "--cloud-config=acmee=acme.conf")[0] == 2
+
+
+# check
+
+
+def test_a_good_provider_passes_and_its_cloud_is_asked_what_changes_nothing(install: Install, run: Run) -> None:
+    install(GOOD)
+    code, out, _ = run("check", "acme", "-o", "json")
+    assert (code, json.loads(out)["problems"]) == (0, 0)
+    assert json.loads(out)["capabilities"] == ["instances_v2", "load_balancer"]
+    assert steps(out) == [
+        ("entry point", "ok"),
+        ("config", "ok"),
+        ("factory", "ok"),
+        ("start", "ok"),
+        ("methods", "ok"),
+        ("cluster ID", "ok"),
+        ("initialize", "ok"),
+        ("capabilities", "ok"),
+        ("cloud", "ok"),
+        ("cloud", "ok"),
+        ("cloud", "skipped"),
+    ]
+    text = run("check", "acme")[1]
+    assert "the cloud answered that there is none, which is right" in text
+    assert "not tried: all that changes the cloud" in text
+    assert text.endswith("no problem found\n")
+
+
+def test_all_problems_come_together_one_a_line_with_what_to_do(install: Install, run: Run) -> None:
+    install(
+        GOOD.replace("def instance_shutdown", "async def instance_shutdown")
+        .replace('return "acme"', 'return "acmecloud"')
+        .replace("    def load_balancer(self):\n        return self\n", "")
+        .replace("def initialize", "def has_cluster_id(self):\n        return False\n\n    def initialize")
+    )
+    code, out, _ = run("check", "acme")
+    assert code == 1
+    lines = [line for line in out.splitlines() if line.startswith("  problem")]
+    assert out.endswith(f"{len(lines)} problems found\n")
+    for line, (step, what) in zip(
+        lines,
+        [
+            ("methods", "returns 'acmecloud', but the provider is installed or registered as 'acme'"),
+            ("cluster ID", "has_cluster_id() returns False"),
+            ("capabilities", "AcmeCloud.instance_shutdown ("),
+            ("capabilities", "AcmeCloud implements LoadBalancer, but AcmeCloud.load_balancer() returns None"),
+        ],
+        strict=True,
+    ):
+        assert f"  {step}" in line
+        assert what in line
+        assert "Fix: " in line
+    assert "not asked before the capabilities are right" in out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "step", "what"),
+    [
+        ("def new_provider(config)", "def new_provider()", "factory", "must take one argument"),
+        ("    return AcmeCloud(", "    raise ValueError('no region')\n    return AcmeCloud(", "start", "no region"),
+        ('print("hello")', "raise CloudProviderError('401')", "initialize", "CloudProviderError: 401 ("),
+        ("return False\n\n    def instance_s", "raise OSError('no')\n\n    def instance_s", "cloud", "OSError: no"),
+        ("return False\n\n    def instance_s", "return None\n\n    def instance_s", "cloud", "None, not True or"),
+        ("        return None\n", "        return 5\n", "cloud", "a status for a Service that nobody has"),
+        ('print("hello")', "threading.Event().wait()", "initialize", "has not answered after 0.1 s"),
+        (
+            'print("hello")',
+            "threading.Thread(target=__import__('time').sleep, args=(2.5,), name='poller', daemon=False).start()",
+            "threads",
+            "still run 2 s after stop was set: poller",
+        ),
+    ],
+)  # fmt: skip
+def test_each_step_tells_its_problem(install: Install, run: Run, old: str, new: str, step: str, what: str) -> None:
+    install(GOOD.replace(old, new))
+    code, out, _ = run("check", "acme", "-o", "json", "--timeout=0.1")
+    assert code == 1
+    assert list(problems(out)) == [step]
+    assert what in problems(out)[step]["what"]
+    assert problems(out)[step]["fix"]
+
+
+def test_a_provider_that_needs_a_client_of_the_cluster_is_told_apart_from_a_broken_one(
+    install: Install, run: Run
+) -> None:
+    install(GOOD.replace('print("hello")', 'client_builder.client("acme")'))
+    code, out, _ = run("check", "acme", "-o", "json")
+    assert code == 0
+    assert [state for name, state in steps(out) if name in ("initialize", "cloud")] == ["skipped", "skipped"]
+    assert "needs a client of the cluster" in out
+
+
+def test_offline_nothing_is_asked(install: Install, run: Run) -> None:
+    install(GOOD.replace('print("hello")', "raise OSError").replace("        return None\n", "        raise OSError\n"))
+    code, out, _ = run("check", "acme", "-o", "json", "--offline")
+    assert code == 0
+    assert [state for name, state in steps(out) if name in ("initialize", "cloud")] == ["skipped", "skipped"]
+
+
+def test_secrets_of_the_config_are_in_no_output(install: Install, tmp_path: Path, run: Run) -> None:
+    install(GOOD.replace('print("hello")', "raise ValueError(f'bad token {self.token}')"))
+    (tmp_path / "acme.conf").write_text("token: correct-horse-battery\n")
+    for more in (["--traceback"], ["-o", "json"]):
+        code, out, err = run("check", "acme", "--cloud-config=acme.conf", *more)
+        assert code == 1
+        assert "initialize raised ValueError: bad token token: ***" in out
+        assert "correct-horse" not in out + err
+    assert "--traceback shows" in run("check", "acme", "--cloud-config=acme.conf")[1]
+    assert "in initialize" in run("check", "acme", "--cloud-config=acme.conf", "--traceback")[2]
+
+
+def test_a_wrong_name_and_a_missing_config_are_told_together(install: Install, run: Run) -> None:
+    install(GOOD)
+    code, out, _ = run("check", "acne", "--cloud-config=none.conf", "-o", "json")
+    assert code == 1
+    assert "Did you mean 'acme'?" in problems(out)["entry point"]["what"]
+    assert "there is no cloud config at 'none.conf'" in problems(out)["config"]["what"]
+
+
+@pytest.mark.parametrize("argv", [[], ["no"], ["check"], ["check", "a", "--timeout=0"], ["check", "a", "-o", "xml"]])
+def test_wrong_usage_ends_with_2(run: Run, argv: list[str]) -> None:
+    assert run(*argv)[0] == 2
+
+
+def test_help_ends_with_0_and_names_the_exit_codes(run: Run) -> None:
+    for argv in (["--help"], ["check", "--help"], ["providers", "--help"]):
+        code, out, _ = run(*argv)
+        assert code == 0
+        assert "0 all is well, 1 problems were found, 2 wrong usage" in " ".join(out.split())
+
+
+def test_as_a_program(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cloudprovider", "check", "fake"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "cloud provider fake: kubernetes-cloud-provider" in done.stdout
+
+
+def test_importing_the_contract_does_not_import_the_commands() -> None:
+    code = textwrap.dedent("""
+        import sys, cloudprovider
+        assert not [name for name in sys.modules if name.startswith("cloudprovider.commands")]
+        assert "argparse" not in sys.modules
+    """)
+    subprocess.run([sys.executable, "-c", code], check=True)
