@@ -19,7 +19,7 @@ from cloudprovider.commands.check import Report, Step, check
 from cloudprovider.commands.providers import Listed, list_providers
 from cloudprovider.registry import Registry
 
-__all__ = ["FINE", "PROBLEMS", "WRONG_USAGE", "main", "run"]
+__all__ = ["FINE", "PROBLEMS", "WRONG_USAGE", "main", "parser", "run"]
 
 FINE, PROBLEMS, WRONG_USAGE = 0, 1, 2
 _CODES = "Exit codes: 0 all is well, 1 problems were found, 2 wrong usage."
@@ -38,20 +38,21 @@ def run() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. `argv` without the program's name (default: this process's)."""
     try:
-        given = _parser().parse_args(argv)
+        given = parser().parse_args(argv)
     except SystemExit as ended:  # argparse has printed the help, or what is wrong
         return int(ended.code or 0)
     command: Any = given.run
     return int(command(given))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The commands and their arguments."""
+    program = argparse.ArgumentParser(
         prog="python -m cloudprovider",
         description="Tools for those who write or run a cloud provider. No cluster is needed.",
         epilog=_CODES,
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = program.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     providers = commands.add_parser(
         "providers",
@@ -90,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     checking.add_argument("--traceback", action="store_true", help="show the tracebacks of what the provider raised")
     _add_output(checking)
     checking.set_defaults(run=_check)
-    return parser
+    return program
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import yaml
 
+from cloudprovider.commands.cli import parser as cloudprovider_commands
 from controllers.app import rbac
 from controllers.app.catalog import CATALOG
 from controllers.app.flags.parse import parse
@@ -128,6 +129,8 @@ def _python(arguments: Sequence[str]) -> list[str]:
             return []
         case ["-m", "controllers.app.rbac", *rest]:
             return _quietly(lambda: rbac.main(rest))
+        case ["-m", "cloudprovider", *rest]:
+            return _quietly(lambda: 0 if cloudprovider_commands().parse_args(rest) else 1)
         case ["-m", module, *_]:
             return [] if importlib.util.find_spec(module) else [f"no module {module}"]
         case [script, *_]:
