@@ -130,7 +130,7 @@ def _python(arguments: Sequence[str]) -> list[str]:
         case ["-m", "controllers.app.rbac", *rest]:
             return _quietly(lambda: rbac.main(rest))
         case ["-m", "cloudprovider", *rest]:
-            return _quietly(lambda: 0 if cloudprovider_commands().parse_args(rest) else 1)
+            return _quietly(lambda: cloudprovider_commands().parse_args(rest) is None)
         case ["-m", module, *_]:
             return [] if importlib.util.find_spec(module) else [f"no module {module}"]
         case [script, *_]:
