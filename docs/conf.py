@@ -1,7 +1,7 @@
 """The documentation site: `make docs` builds it into build/docs with Sphinx; it works offline.
 
 The pages are plain Markdown, to be read on a code host as well. What only the site needs is made here: the navigation,
-from the links of index.md, and what becomes of a link to a file outside of docs/.
+from the links of index.md, what becomes of a link to a file outside of docs/, and pictures that follow the theme.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from html import escape
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 DOCS = Path(__file__).parent
@@ -23,7 +25,6 @@ release = version = tomllib.loads((ROOT / "pyproject.toml").read_text())["projec
 copyright = "the authors, Apache-2.0"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
-exclude_patterns = ["pictures"]
 default_role = "py:obj"  # a name in `backticks` in a docstring is a link where the name is documented
 
 add_module_names = False
@@ -99,8 +100,22 @@ def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines
         )
 
 
+def inline(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Put our pictures into the page itself: only there they follow the theme that the reader chooses."""
+    for image in list(doctree.findall(nodes.image)):
+        path = DOCS / image["uri"]
+        if app.builder.format != "html" or path.parent != DOCS / "pictures":
+            continue
+        attributes = (
+            f'role="img" aria-label="{escape(image.get("alt", ""), quote=True)}" style="max-width: 100%; height: auto"'
+        )
+        text = path.read_text().replace("<svg ", f"<svg {attributes} ", 1)
+        image.replace_self(nodes.raw("", text, format="html"))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", navigation)
     app.connect("source-read", outside)
     app.connect("autodoc-process-docstring", plain)
+    app.connect("doctree-resolved", inline)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -17,6 +17,7 @@ import yaml
 from controllers.app import rbac
 from controllers.app.catalog import CATALOG
 from controllers.app.pages import gomanager, reference
+from tests import pictures
 from tests.envtest.build import AssetsMissing, tool
 
 ROOT = Path(__file__).parents[1]
@@ -116,6 +117,8 @@ def main() -> int:
         if not path.is_file() or path.read_text() != new:
             path.write_text(new)
             print(f"{path.relative_to(ROOT)}: written")
+    for name in pictures.outdated():
+        print(f"{pictures.write(name).relative_to(ROOT)}: drawn")
     return 0
 
 
