@@ -1,6 +1,7 @@
 """PVLabeler: which zone a volume lies in (stage 5, cloud call). Legacy: CSI topology has replaced it.
 
-Asked through the gateway for PersistentVolumes; the labels returned are written on the volume.
+Asked through the gateway by the persistent-volume-label controller; the labels returned are written on the volume, and
+its node affinity follows from the zone and the region among them.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import yaml
 
 from controllers.app import rbac
 from controllers.app.catalog import CATALOG
+from controllers.app.entry import enabled
 from controllers.app.pages import gomanager, reference
 from tests import pictures
 from tests.envtest.build import AssetsMissing, tool
@@ -80,7 +81,7 @@ def written_files() -> dict[Path, Callable[[], str]]:
         REFERENCE / "go-flags.md": lambda: gomanager.page(CATALOG),
         REFERENCE / "alerts.md": lambda: alerts_page(ALERTS.read_text()),
         SAMPLECLOUD / "README.md": samplecloud_readme,
-        BASE / "rbac.yaml": lambda: rbac.manifest(CATALOG),
+        BASE / "rbac.yaml": lambda: rbac.manifest(enabled(("*",), CATALOG)),
         CHART / "files" / "permissions.yaml": lambda: rbac.chart_permissions(CATALOG),
     }
 

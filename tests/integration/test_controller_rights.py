@@ -41,11 +41,15 @@ faults:
 routes:
   existing:
   - {name: stale, destination_cidr: 10.244.9.0/24, cluster: kubernetes, target_node: vanished, foreign: false}
+volumes:
 """
+VOLUMES = "/api/v1/persistentvolumes"
+TURNS = 200
+CLOUD += "".join(f"- {{id: volume-{number:04d}, zones: [z-1]}}\n" for number in range(TURNS))
 TRIED = [
     entry.name
     for entry in CATALOG
-    if os.environ.get("CONTROLLER_RIGHTS") == "all" or entry.name in ("node-route-controller", "service-lb-controller")
+    if os.environ.get("CONTROLLER_RIGHTS") == "all" or not entry.name.startswith("cloud-node-")
 ]
 """The node controllers look at a node again only when a write met another one: waiting for that takes a minute."""
 IDENTITY = ("get", "namespaces", "kube-system")
@@ -108,7 +112,8 @@ def kubeconfig_of(api: Cluster, path: Path) -> Path:
 
 
 def fill(api: Cluster, *, initialised: bool) -> None:
-    """Four nodes that are not ready, and two Services."""
+    """Four nodes that are not ready, two Services, and a volume whose disk the cloud does not have."""
+    _create_volume(api, "lost")
     for number in range(4):
         node = small_node(f"node-000{number}", taints=[] if initialised else None)
         node["spec"] |= {"podCIDR": f"10.244.{number}.0/24", "podCIDRs": [f"10.244.{number}.0/24"]}
@@ -120,12 +125,22 @@ def fill(api: Cluster, *, initialised: bool) -> None:
         api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
 
 
+def _create_volume(api: Cluster, name: str) -> None:
+    size = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    spec = {"nfs": {"server": "10.0.0.1", "path": "/"}, **size}
+    api.create(VOLUMES, {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+
+
 def jostle(api: Cluster, cloud: Attached, turn: int) -> None:
     """Give every controller something to do, and change what it is about to write: that takes a look at the new one."""
     cloud.console.set_shutdown("node-0001", turn % 2 == 0)
+    volume = f"volume-{turn % TURNS:04d}"
+    if api.find(f"{VOLUMES}/{volume}") is None:
+        _create_volume(api, volume)
     for number in range(20):
         for name in ("node-0000", "node-0001"):  # no test of speed: they are to meet the manager's own writes
             api.request("PATCH", f"{NODES}/{name}", {"metadata": {"labels": {"turn": f"{turn}-{number}"}}}, MERGE)
+        api.request("PATCH", f"{VOLUMES}/{volume}", {"metadata": {"labels": {"turn": str(number)}}}, MERGE)
     if turn == 2:
         cloud.console.remove_instance("node-0003")
     if turn % 3 == 0:

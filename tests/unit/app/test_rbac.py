@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from controllers.app.catalog import CATALOG
-from controllers.app.entry import ControllerEntry, Rule
+from controllers.app.entry import ControllerEntry, Rule, enabled
 from controllers.app.options import LeaderElectionOptions
 from controllers.app.permissions.accounts import asked_rights
 from controllers.app.permissions.own import common_rules
@@ -39,7 +39,7 @@ def role(entries: list[ControllerEntry], kind: str, common: tuple[Rule, ...] = C
 
 @pytest.mark.row("X6")
 def test_the_manifest_in_the_repository_is_generated() -> None:
-    assert RBAC.read_text() == manifest(CATALOG), (
+    assert RBAC.read_text() == manifest(enabled(("*",), CATALOG)), (
         "python -m controllers.app.rbac > examples/deploy/kustomize/base/rbac.yaml"
     )
 
@@ -205,15 +205,19 @@ def test_with_service_accounts_each_controller_has_its_own_rights_and_the_manage
 
 @pytest.mark.parametrize("controller", CATALOG, ids=lambda controller: controller.name)
 def test_a_controllers_account_has_the_name_of_its_client(controller: ControllerEntry) -> None:
-    package = {"cloud-node-controller": "node", "cloud-node-lifecycle-controller": "nodelifecycle"}
-    name = package.get(controller.name, {"node-route-controller": "route"}.get(controller.name, "service"))
-    module = importlib.import_module(f"controllers.{name}.controller")
+    module = importlib.import_module(controller.module)
     assert controller.account == module.IDENTITY
 
 
 def test_what_is_asked_at_the_start_names_the_account_of_each_rule() -> None:
     asked = asked_rights(CATALOG)
-    assert {rule.account for rule in asked} == {"", "node-controller", "route-controller", "service-controller"}
+    assert {rule.account for rule in asked} == {
+        "",
+        "node-controller",
+        "route-controller",
+        "service-controller",
+        "pvl-controller",
+    }
     for rule in asked:
         assert rule.account == "" or not {"list", "watch"} & set(rule.verbs)
     [node] = [one for one in asked if one.account == "node-controller" and "delete" in one.verbs]

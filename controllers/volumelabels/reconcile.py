@@ -1,0 +1,108 @@
+"""Stage 4: takes a volume's name, asks the cloud for its labels (stage 5), and writes what is missing (stage 6).
+
+The cloud is asked once about each version of a volume that lacks something: what it has no labels for, and what
+contradicts its answer, is left alone until somebody changes the volume's labels or affinity. A disk that the cloud does
+not have is told in an Event and asked for again, more and more rarely; a volume is never deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from cloudprovider import DiskNotFound, NotImplementedByProvider
+from controllers.cloudcalls import InvalidAnswer
+from controllers.runtime.api import NotFound
+from controllers.runtime.cache import PERSISTENT_VOLUMES, uid_of
+from controllers.runtime.queue import DONE, Parked, Result, TerminalError
+from controllers.runtime.write import ObjectReplaced, Patch, apply
+from controllers.volumelabels.changes import labelling, needs_labels
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+
+    from controllers.cloudcalls.capabilities import PVLabelerCalls
+    from controllers.runtime.api import RestClient
+    from controllers.runtime.cache import Lister
+    from controllers.runtime.write import EventRecorder
+
+__all__ = ["VolumeLabelReconciler"]
+
+log = logging.getLogger(__name__)
+
+
+class VolumeLabelReconciler:
+    """One unit of work per key. Thread-safe: the work queue keeps two threads off one key."""
+
+    def __init__(
+        self,
+        rest: RestClient,
+        lister: Lister[V1PersistentVolume],
+        labeler: PVLabelerCalls,
+        recorder: EventRecorder,
+    ) -> None:
+        self._rest = rest
+        self._lister = lister
+        self._labeler = labeler
+        self._recorder = recorder
+
+    def reconcile(self, name: str) -> Result:
+        """Label the volume. Raises what the cloud or the API server answered; TerminalError for a bad answer."""
+        volume = self._lister.get(name)
+        if volume is None or not needs_labels(volume):
+            return DONE
+        try:
+            answer = self._labeler.labels(volume)
+        except NotImplementedByProvider:
+            return DONE
+        try:
+            found = labelling(volume, answer)
+        except ValueError as error:
+            raise TerminalError(f"the labels that the cloud has for it are wrong: {error}") from error
+        if found.contradictions:
+            self._contradict(volume, found.contradictions)
+        elif found.patch:
+            self._write(name, volume, answer)
+        else:
+            log.debug("persistentvolume %s: the cloud has no labels for it", name)
+        return DONE
+
+    def failed(self, name: str, error: Exception) -> None:
+        """Tell the volume's owner why it has no labels; the worker tries again by itself."""
+        volume = self._lister.get(name)
+        if volume is None:
+            return
+        if isinstance(error, DiskNotFound):
+            reason, rest = "DiskNotFound", "The volume is kept, without labels"
+        elif isinstance(error, Parked):
+            reason, rest = "CloudCallOverdue", "Its labels are asked for again when that call has ended"
+        elif isinstance(error, InvalidAnswer | TerminalError):
+            reason, rest = "InvalidVolumeLabels", "Nothing was written"
+        else:
+            reason, rest = "FailedToLabelVolume", "It is tried again"
+        self._recorder.event(volume, "Warning", reason, f"{error}. {rest}")
+
+    def _write(self, name: str, volume: V1PersistentVolume, answer: dict[str, str]) -> None:
+        written: list[Patch] = []
+
+        def plan(fresh: V1PersistentVolume) -> list[Patch]:
+            written[:] = [labelling(fresh, answer).patch] if needs_labels(fresh) else []
+            return written
+
+        with suppress(NotFound, ObjectReplaced):  # deleted or recreated meanwhile: its own event brings the new one
+            path = PERSISTENT_VOLUMES.key_path(name)
+            done = apply(self._rest, path, volume, plan, PERSISTENT_VOLUMES.parse)
+            if done is not None:
+                labels = ", ".join(f"{key}={value}" for key, value in sorted(answer.items()))
+                log.info("labelled persistentvolume %s: %s", name, labels)
+                self._recorder.event(volume, "Normal", "LabelledVolume", f"The cloud's labels were written: {labels}")
+
+    def _contradict(self, volume: V1PersistentVolume, problems: tuple[str, ...]) -> None:
+        """Tell what stands against the cloud's labels: nothing of it is changed, nor written beside it."""
+        text = (
+            f"This volume contradicts the cloud: {'; '.join(problems)}. Nothing was written. If the volume is wrong, "
+            "correct its labels, or create it again with another node affinity, which cannot be changed"
+        )
+        log.warning("persistentvolume %s (%s): %s", volume.metadata and volume.metadata.name, uid_of(volume), text)
+        self._recorder.event(volume, "Warning", "VolumeLabelsContradict", text)

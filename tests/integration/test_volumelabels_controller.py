@@ -1,0 +1,158 @@
+"""The persistent-volume-label controller over both API servers: each volume is labelled once, or told why not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+
+from cloudprovider import CloudProviderError, DiskNotFound, Interface, PVLabeler
+from cloudprovider.helpers import key_of
+from controllers.runtime.metrics import Metrics
+from controllers.volumelabels import VolumeLabelController, VolumeLabelOptions
+from tests.integration.conftest import Cluster
+from tests.support.process import MODULE, Start
+from tests.support.running import at_work
+from tests.support.waiting import eventually
+
+VOLUMES = "/api/v1/persistentvolumes"
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
+
+class Disks(Interface, PVLabeler):
+    """A cloud that has these disks, by the volume's name; of others it knows nothing."""
+
+    def __init__(self, labels: Mapping[str, Mapping[str, str] | CloudProviderError]) -> None:
+        self._labels = dict(labels)
+        self._lock = threading.Lock()
+        self.asked: list[str] = []
+
+    def provider_name(self) -> str:
+        return "disks"
+
+    def pv_labeler(self) -> PVLabeler:
+        return self
+
+    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
+        with self._lock:
+            self.asked.append(key_of(pv))
+            found = self._labels.get(key_of(pv), {})
+        if isinstance(found, CloudProviderError):
+            raise found
+        return found
+
+    def put(self, name: str, labels: Mapping[str, str]) -> None:
+        with self._lock:
+            self._labels[name] = labels
+
+
+def volume(name: str, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    source = spec or {"nfs": {"server": "10.0.0.1", "path": "/exports"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **source},
+    }
+
+
+@contextmanager
+def labelling(api: Cluster, disks: Disks, folder: Path) -> Iterator[Metrics]:
+    kubeconfig = Path(api.server.write_kubeconfig(folder / "admin"))
+    with at_work(
+        lambda host: VolumeLabelController(
+            host.clients, host.informers, host.cloud, options=VolumeLabelOptions(), metrics=host.metrics
+        ),
+        kubeconfig,
+        disks,
+    ) as metrics:
+        yield metrics
+
+
+def zones_allowed(found: dict[str, Any]) -> dict[str, list[str]]:
+    [term] = found["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    return {one["key"]: one["values"] for one in term["matchExpressions"]}
+
+
+def reasons(api: Cluster, name: str) -> list[str]:
+    return [event["reason"] for event in api.events_of(name)]
+
+
+def test_volumes_of_this_cloud_are_labelled_once_and_all_others_left_alone(api: Cluster, tmp_path: Path) -> None:
+    disks = Disks({"bare": {ZONE: "z-1", REGION: "r-1"}, "spread": {ZONE: "z-1__z-2"}, "driven": {ZONE: "z-1"}})
+    api.create(VOLUMES, volume("bare"))
+    api.create(VOLUMES, volume("foreign"))
+    api.create(VOLUMES, volume("driven", csi={"driver": "csi.example.com", "volumeHandle": "d-1"}))
+    with labelling(api, disks, tmp_path):
+        eventually(lambda: reasons(api, "bare") == ["LabelledVolume"], 30)
+        api.create(VOLUMES, volume("spread"))
+        eventually(lambda: reasons(api, "spread") == ["LabelledVolume"], 30)
+        api.patch(f"{VOLUMES}/bare", {"metadata": {"annotations": {"example.com/seen": "1"}}})
+        eventually(lambda: "foreign" in disks.asked, 30)
+    written = {item["metadata"]["name"]: item for item in api.items(VOLUMES)}
+    assert written["bare"]["metadata"]["labels"] == {ZONE: "z-1", REGION: "r-1"}
+    assert zones_allowed(written["bare"]) == {ZONE: ["z-1"], REGION: ["r-1"]}
+    assert written["spread"]["metadata"]["labels"] == {ZONE: "z-1__z-2"}
+    assert zones_allowed(written["spread"]) == {ZONE: ["z-1", "z-2"]}
+    for name in ("foreign", "driven"):
+        assert not written[name]["metadata"].get("labels")
+        assert "nodeAffinity" not in written[name]["spec"]
+        assert reasons(api, name) == []
+    assert sorted(disks.asked) == ["bare", "foreign", "spread"]
+
+    versions = {name: item["metadata"]["resourceVersion"] for name, item in written.items()}
+    with labelling(api, disks, tmp_path):  # the next process writes nothing, and asks about what lacks something
+        eventually(lambda: disks.asked.count("foreign") == 2, 30)
+    assert {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in api.items(VOLUMES)} == versions
+    assert disks.asked.count("bare") == 1
+
+
+def test_what_a_user_wrote_stays_and_a_contradiction_is_told(api: Cluster, tmp_path: Path) -> None:
+    disks = Disks({"moved": {ZONE: "z-1", REGION: "r-1"}, "half": {ZONE: "z-1", REGION: "r-1"}})
+    api.create(VOLUMES, volume("moved", {ZONE: "z-9"}))
+    api.create(VOLUMES, volume("half", {ZONE: "z-1", "team": "blue"}))
+    with labelling(api, disks, tmp_path):
+        eventually(lambda: reasons(api, "moved") == ["VolumeLabelsContradict"], 30)
+        eventually(lambda: reasons(api, "half") == ["LabelledVolume"], 30)
+        [event] = api.events_of("moved")
+        assert f"its label {ZONE} is 'z-9', and the cloud says 'z-1'" in event["message"]
+        assert api.get(f"{VOLUMES}/moved")["metadata"]["labels"] == {ZONE: "z-9"}
+        assert "nodeAffinity" not in api.get(f"{VOLUMES}/moved")["spec"]
+        assert api.get(f"{VOLUMES}/half")["metadata"]["labels"] == {ZONE: "z-1", REGION: "r-1", "team": "blue"}
+        api.patch(f"{VOLUMES}/moved", {"metadata": {"labels": {ZONE: "z-1"}}})  # as the Event advises
+        eventually(lambda: "LabelledVolume" in reasons(api, "moved"), 30)
+    assert zones_allowed(api.get(f"{VOLUMES}/moved")) == {ZONE: ["z-1"], REGION: ["r-1"]}
+
+
+def test_a_missing_disk_and_a_failing_cloud_are_told_and_asked_again(api: Cluster, tmp_path: Path) -> None:
+    disks = Disks({"lost": DiskNotFound("no disk lost"), "sick": CloudProviderError("the cloud is ill")})
+    api.create(VOLUMES, volume("lost"))
+    api.create(VOLUMES, volume("sick"))
+    with labelling(api, disks, tmp_path):
+        eventually(lambda: "DiskNotFound" in reasons(api, "lost"), 30)
+        eventually(lambda: "FailedToLabelVolume" in reasons(api, "sick"), 30)
+        disks.put("sick", {ZONE: "z-1"})
+        disks.put("lost", {ZONE: "z-2"})
+        eventually(lambda: "LabelledVolume" in reasons(api, "sick"), 30)
+        eventually(lambda: "LabelledVolume" in reasons(api, "lost"), 30)
+    assert api.get(f"{VOLUMES}/lost")["metadata"]["labels"] == {ZONE: "z-2"}
+
+
+def test_the_manager_runs_it_when_it_is_named(api: Cluster, start: Start, tmp_path: Path) -> None:
+    (tmp_path / "cloud.yaml").write_text("volumes: [{id: data, zones: [z-1, z-2], region: r-1}]")
+    api.create(VOLUMES, volume("data"))
+    process = start(
+        "--cloud-provider=fake",
+        f"--cloud-config={tmp_path / 'cloud.yaml'}",
+        f"--kubeconfig={api.server.write_kubeconfig(tmp_path / 'admin')}",
+        "--controllers=pvlabel",
+        "--leader-elect=false",
+        command=MODULE,
+    )
+    eventually(lambda: api.get(f"{VOLUMES}/data")["metadata"].get("labels"), 30, lambda: process.log)
+    assert api.get(f"{VOLUMES}/data")["metadata"]["labels"] == {ZONE: "z-1__z-2", REGION: "r-1"}
+    assert "labelled persistentvolume data" in process.log
