@@ -12,12 +12,12 @@ from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
 from cloudprovider import CloudProviderError, DiskNotFound, Interface, PVLabeler
 from cloudprovider.helpers import key_of
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.metrics import Metrics
 from controllers.volumelabels import VolumeLabelController, VolumeLabelOptions
 from tests.integration.conftest import Cluster
 from tests.support.process import MODULE, Start
 from tests.support.running import at_work
-from tests.support.waiting import eventually
 
 VOLUMES = "/api/v1/persistentvolumes"
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
