@@ -41,6 +41,10 @@ def _is_gone(answer: object) -> bool:
     return answer is InstanceState.GONE or isinstance(answer, InstanceNotFound)
 
 
+def _identity(answer: object) -> str:
+    return answer.provider_id if isinstance(answer, InstanceMetadata) else repr(answer)
+
+
 def _never_gone(outcome: Outcome[Mapping[str, Any]], node: V1Node, why: str) -> None:
     """Raises AssertionError when the outcome says that the node's instance is gone."""
     assert not isinstance(outcome.error, InstanceNotFound), f"the batch {outcome} {why}"
@@ -162,7 +166,7 @@ class BatchScenarios(ConformanceBase):
     def test_b9_an_outage_is_unknown(self, trial: Trial) -> None:
         """While the cloud cannot answer, a batch raises or has errors as values; none says that an instance is gone."""
         batch, node = _batch(trial), trial.machine()
-        with trial.lab.outage():
+        with trial.outage():
             for method in _both(batch):
                 outcome = attempt(partial(method, [node]))
                 _never_gone(outcome, node, f"while the cloud could not answer ({method.__name__})")
@@ -201,16 +205,14 @@ class BatchScenarios(ConformanceBase):
         for each, expected, outcome in zip(asked, alone, together, strict=True):
             name = name_of(each[0])
             assert outcome.error is None, f"of {len(asked)} batches at once, that about {name} {outcome}"
-            found = outcome.get().get(name)
-            assert found == expected.get(name), (
-                f"of {len(asked)} batches at once, that about {name} has {found!r}; alone it has {expected.get(name)!r}"
-            )
+            found, wanted = _identity(outcome.get().get(name)), _identity(expected.get(name))
+            assert found == wanted, f"of {len(asked)} batches at once, that about {name} has {found}; alone {wanted}"
 
     @scenario("B13", _BATCH, hooks=("create_machine", "hang"))
     def test_b13_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, a batch ends soon after its deadline, and does not say that an instance is gone."""
         batch, node, lab = _batch(trial), trial.machine(), trial.lab
-        with lab.hang():
+        with trial.hang():
             outcome = limited(partial(batch.instances_state, [node]), deadline=lab.deadline, grace=lab.grace)
         _never_gone(outcome, node, "while the cloud hangs")
 

@@ -46,7 +46,7 @@ def _check_ports(trial: Trial, service: V1Service) -> None:
     assert found == wanted, f"the load balancer has the ports {sorted(found)}; the Service has {sorted(wanted)}"
 
 
-def check_targets(trial: Trial, service: V1Service, nodes: Sequence[V1Node]) -> None:
+def _check_targets(trial: Trial, service: V1Service, nodes: Sequence[V1Node]) -> None:
     """Raises AssertionError when the load balancer's targets are others than these nodes."""
     wanted, found = {provider_id_of(node) for node in nodes}, balancer_of(trial, service).targets
     assert found == wanted, f"the load balancer has the targets {sorted(found)}; the nodes are {sorted(wanted)}"
@@ -158,7 +158,7 @@ class LoadBalancerScenarios(ConformanceBase):
         """A new load balancer sends its traffic to the nodes that were handed over, and to no other."""
         service, nodes = trial.service(), trial.machines(2)
         trial.ensure(service, nodes)
-        trial.eventually(partial(check_targets, trial, service, nodes))
+        trial.eventually(partial(_check_targets, trial, service, nodes))
 
     @scenario("L10", _LB, hooks=("load_balancer",))
     def test_l10_ensure_replaces_the_targets(self, trial: Trial) -> None:
@@ -167,7 +167,7 @@ class LoadBalancerScenarios(ConformanceBase):
         one, two, three = trial.machines(3)
         for nodes in ([one], [two, three], [one, two]):
             trial.ensure(service, nodes)
-            trial.eventually(partial(check_targets, trial, service, nodes))
+            trial.eventually(partial(_check_targets, trial, service, nodes))
 
     @scenario("L11", _LB, hooks=("load_balancer",))
     def test_l11_update_replaces_the_targets(self, trial: Trial) -> None:
@@ -177,7 +177,7 @@ class LoadBalancerScenarios(ConformanceBase):
         nodes: list[V1Node]
         for nodes in ([one], [two, three], [two, three], [], [one, two]):
             trial.patiently(partial(trial.balancers().update_load_balancer, trial.cluster_name, service, nodes))
-            trial.eventually(partial(check_targets, trial, service, nodes))
+            trial.eventually(partial(_check_targets, trial, service, nodes))
 
     @scenario("L12", _LB, hooks=("load_balancer",))
     def test_l12_update_changes_only_targets(self, trial: Trial) -> None:
@@ -260,14 +260,15 @@ class LoadBalancerScenarios(ConformanceBase):
     def test_l17_many_services_at_once(self, trial: Trial) -> None:
         """Load balancers of several Services are built and deleted at the same time, each as if it were alone."""
         services, nodes = [trial.service() for _ in range(3)], trial.machines(1)
-        built = at_once([partial(trial.ensure, service, nodes) for service in services])
+        patience = 3 * trial.lab.patience
+        built = at_once([partial(trial.ensure, service, nodes) for service in services], within=patience)
         statuses = [outcome.get() for outcome in built]
         addresses = [repr(status.ingress) for status in statuses]
         assert len(set(addresses)) == len(addresses), f"Services built at once share an address: {addresses}"
         for service, status in zip(services, statuses, strict=True):
             found = trial.balancers().get_load_balancer(trial.cluster_name, service)
             assert found == status, f"of load balancers built at once, one has the status {found!r}, not {status!r}"
-        for outcome in at_once([partial(trial.remove, service) for service in services]):
+        for outcome in at_once([partial(trial.remove, service) for service in services], within=patience):
             outcome.get()
         for service in services:
             left = trial.balancers().get_load_balancer(trial.cluster_name, service)

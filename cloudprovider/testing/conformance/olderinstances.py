@@ -115,7 +115,7 @@ class OlderInstanceScenarios(ConformanceBase):
         """While the cloud cannot answer, every method raises, and none says that the instance is gone."""
         instances, node = _instances(trial), trial.machine()
         name, provider_id = name_of(node), provider_id_of(node)
-        with trial.lab.outage():
+        with trial.outage():
             for method in (instances.node_addresses, instances.instance_id, instances.instance_type):
                 unwell(method.__name__, partial(method, name))
             for ask in (
@@ -151,7 +151,7 @@ class OlderInstanceScenarios(ConformanceBase):
     def test_n8_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, a call ends soon after its deadline, and does not say that the instance is gone."""
         instances, node, lab = _instances(trial), trial.machine(), trial.lab
-        with lab.hang():
+        with trial.hang():
             call = partial(_exists, instances, provider_id_of(node))
             outcome = limited(call, deadline=lab.deadline, grace=lab.grace)
         assert outcome.value is not False, "instance_exists_by_provider_id says gone because the cloud hangs"
@@ -199,7 +199,7 @@ class ZoneScenarios(ConformanceBase):
     def test_z3_an_outage_is_unknown(self, trial: Trial) -> None:
         """While the cloud cannot answer, both lookups raise, and none says that the instance is gone."""
         zones, node = _zones(trial), trial.machine()
-        with trial.lab.outage():
+        with trial.outage():
             unwell("get_zone_by_node_name", partial(zones.get_zone_by_node_name, name_of(node)))
             unwell("get_zone_by_provider_id", partial(zones.get_zone_by_provider_id, provider_id_of(node)))
 
@@ -215,7 +215,7 @@ class ZoneScenarios(ConformanceBase):
     def test_z5_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
         """While the cloud hangs, a lookup ends soon after its deadline, and does not say that the instance is gone."""
         zones, node, lab = _zones(trial), trial.machine(), trial.lab
-        with lab.hang():
+        with trial.hang():
             call = partial(zones.get_zone_by_provider_id, provider_id_of(node))
             outcome = limited(call, deadline=lab.deadline, grace=lab.grace)
         assert not isinstance(outcome.error, InstanceNotFound), "the zone is said to be gone because the cloud hangs"

@@ -79,7 +79,7 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
     @scenario("O4", _OWNED, hooks=("outage",))
     def test_o4_an_outage_is_no_empty_list(self, trial: Trial) -> None:
         """While the cloud cannot answer, `owned_load_balancers` raises."""
-        with trial.lab.outage():
+        with trial.outage():
             unwell("owned_load_balancers", partial(_owned(trial).owned_load_balancers, trial.cluster_name))
 
     @scenario("O5", _OWNED, hooks=("outage", "resources"))
@@ -88,7 +88,7 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
         before, service, nodes = trial.resources(), trial.service(), trial.machines(1)
         build = partial(trial.balancers().ensure_load_balancer, trial.cluster_name, service, nodes)
         for after in range(2):
-            with trial.lab.outage(after):
+            with trial.outage(after):
                 attempt(build)
             left = trial.resources() - before
             name = trial.balancers().get_load_balancer_name(trial.cluster_name, service)

@@ -11,6 +11,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from functools import partial
 from ipaddress import ip_network
@@ -260,6 +261,16 @@ class Trial:
         self._destinations.append((cluster_name or self.cluster_name, destination))
         return Route(name="", target_node=name_of(node), destination_cidr=destination)
 
+    # ---- failures
+
+    def outage(self, after: int = 0) -> AbstractContextManager[None]:
+        """The lab's outage, which ends also where the body of the with statement raises."""
+        return _mended(self.lab.outage(after))
+
+    def hang(self) -> AbstractContextManager[None]:
+        """The lab's hang, which ends also where the body of the with statement raises."""
+        return _mended(self.lab.hang())
+
     # ---- time
 
     def eventually(self, look: Callable[[], R], *, retry: type[Exception] = AssertionError) -> R:
@@ -325,6 +336,19 @@ class Trial:
             "the lab's create_machine must return a Node with its provider ID: the provider offers no instances to ask"
         )
         return get_instance_provider_id(self.provider, name_of(node))
+
+
+@contextmanager
+def _mended(broken: AbstractContextManager[object]) -> Iterator[None]:
+    """The lab's context manager, which may have been written without try and finally."""
+    raised: BaseException | None = None
+    with broken:
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001 - raised again once the cloud is mended
+            raised = error
+    if raised is not None:
+        raise raised
 
 
 def _there(capability: R | None, accessor: str) -> R:

@@ -76,7 +76,7 @@ class VolumeScenarios(ConformanceBase):
     def test_v4_an_outage_is_no_absence(self, trial: Trial) -> None:
         """While the cloud cannot answer, labels are not empty and the volume is not gone: an error is raised."""
         volume = trial.lab.create_volume()
-        with trial.lab.outage():
+        with trial.outage():
             error = unwell("get_labels_for_volume", partial(_labeler(trial).get_labels_for_volume, volume))
         assert not isinstance(error, DiskNotFound), "get_labels_for_volume raised DiskNotFound in an outage"
 
@@ -98,5 +98,5 @@ class ClusterScenarios(ConformanceBase):
     @scenario("C2", _CLUSTERS, hooks=("outage",))
     def test_c2_an_outage_is_no_empty_account(self, trial: Trial) -> None:
         """While the cloud cannot answer, `list_clusters` raises."""
-        with trial.lab.outage():
+        with trial.outage():
             unwell("list_clusters", _clusters(trial).list_clusters)

@@ -122,7 +122,7 @@ class WholeScenarios(ConformanceBase):
     @scenario("G9", hooks=("outage",))
     def test_g9_errors_are_of_the_contract(self, trial: Trial) -> None:
         """What goes wrong in the cloud is raised as a CloudProviderError, and shows no secret."""
-        with trial.lab.outage():
+        with trial.outage():
             outcomes = _questions(trial, trial.provider)
         for outcome in outcomes:
             if outcome.error is not None:

@@ -12,27 +12,22 @@ from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from cloudprovider import CloudConfig
 from cloudprovider.testing.conformance import BalancerFacts, Lab, new_node
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.fake.config import CAPABILITIES
 from tests.unit.fake.objects import volume
 
 SECRET = "hunter2-hunter2"
 
 
-class FakeLab(Lab):
-    """Over a cloud in a file, so that a second provider reaches it as well."""
+class ConsoleLab(Lab):
+    """Over any fake cloud, by its console and its faults."""
 
-    secrets = (SECRET,)
-    deadline = 0.05
+    deadline = 0.02
+    poll = 0.01
+    patience = 1.0
 
-    def __init__(self, state: str) -> None:
-        self._state = state
-        self.cloud = FakeCloud(FakeConfig(state=state))
-
-    def config(self) -> CloudConfig:
-        text = f"# token: {SECRET}\nstate: {self._state}\ncapabilities: [{', '.join(self.capabilities)}]\n"
-        return CloudConfig(path="", data=text.encode())
-
-    capabilities: tuple[str, ...] = ("instances_v2", "instances_batch", "instances", "zones", "load_balancer",
-        "owned_load_balancers", "routes", "pv_labeler", "clusters")  # fmt: skip
+    def __init__(self, cloud: FakeCloud) -> None:
+        self.cloud = cloud
+        cloud.console.add_cluster("one", "192.0.2.1")
 
     def create_machine(self, name: str) -> V1Node:
         self.cloud.console.add_instance(name, addresses=[("InternalIP", "10.0.0.1")])
@@ -77,6 +72,19 @@ class FakeLab(Lab):
 
     def delete_volume(self, volume: V1PersistentVolume) -> None:
         self.cloud.console.remove_volume("disk-1")
+
+
+class FakeLab(ConsoleLab):
+    """Over a cloud in a file, so that a second provider of the same configuration reaches it as well."""
+
+    secrets = (SECRET,)
+
+    def __init__(self, state: str) -> None:
+        super().__init__(FakeCloud(FakeConfig(state=state)))
+        self._text = f"# token: {SECRET}\nstate: {state}\ncapabilities: [{', '.join(CAPABILITIES)}]\n"
+
+    def config(self) -> CloudConfig:
+        return CloudConfig(path="", data=self._text.encode())
 
 
 def _name(node: V1Node) -> str:

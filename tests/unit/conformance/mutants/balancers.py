@@ -1,0 +1,460 @@
+"""Mutants of L and O: load balancers."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+from attrs import evolve
+from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_service import V1Service
+
+from cloudprovider import Call, CloudProviderError, OwnedLoadBalancer, call_scope
+from cloudprovider.helpers import provider_id_of
+from cloudprovider.testing.fake.errors import BadRequest
+from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
+from cloudprovider.testing.fake.records import LoadBalancerRecord, LoadBalancerState
+from cloudprovider.testing.fake.store import Transaction
+from tests.unit.conformance.mutants.bench import breaks
+from tests.unit.conformance.mutants.nodes import RACE, is_outage
+
+Status = V1LoadBalancerStatus
+
+
+def uid_of(service: V1Service) -> str:
+    """The Service's UID."""
+    assert service.metadata is not None
+    return service.metadata.uid or ""
+
+
+def another(service: V1Service) -> V1Service:
+    """A Service of the same name with another UID."""
+    copy = deepcopy(service)
+    assert copy.metadata is not None
+    copy.metadata.uid = f"again-{copy.metadata.uid}"
+    return copy
+
+
+class _Remembers(FakeOwningLoadBalancers):
+    """The same, with what one instance of the program remembers of its Services."""
+
+    def __init__(self, *args: Any) -> None:
+        raise AssertionError("made from the fake cloud's own")
+
+    @property
+    def remembered(self) -> dict[str, int]:
+        """By UID, a number."""
+        found: dict[str, int] = self.__dict__.setdefault("_remembered", {})
+        return found
+
+
+@breaks("L1")
+class LookingBuilds(_Remembers):
+    """`get_load_balancer` builds a load balancer where it finds none for the first time."""
+
+    def get_load_balancer(self, cluster_name: str, service: V1Service) -> Status | None:
+        found = super().get_load_balancer(cluster_name, service)
+        if found is None and uid_of(service) not in self.remembered:
+            self.remembered[uid_of(service)] = 1
+            super().ensure_load_balancer("lost", another(service), [])
+        return found
+
+    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
+        self.remembered[uid_of(service)] = 1
+        return super().ensure_load_balancer(cluster_name, service, nodes)
+
+
+@breaks("L2")
+class NoSuchAddress(FakeOwningLoadBalancers):
+    """The status has an address with a port, which is no IP address."""
+
+    def get_load_balancer(self, cluster_name: str, service: V1Service) -> Status | None:
+        found = super().get_load_balancer(cluster_name, service)
+        return None if found is None else _with_port(found)
+
+    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
+        return _with_port(super().ensure_load_balancer(cluster_name, service, nodes))
+
+
+def _with_port(status: Status) -> Status:
+    return Status(ingress=[V1LoadBalancerIngress(ip=f"{point.ip}:80") for point in status.ingress or ()])
+
+
+@breaks("L3")
+class BuildsAnother(_Remembers):
+    """After three calls for one Service there are two load balancers."""
+
+    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
+        built = super().ensure_load_balancer(cluster_name, service, nodes)
+        self.remembered[uid_of(service)] = self.remembered.get(uid_of(service), 0) + 1
+        if self.remembered[uid_of(service)] == 3:
+            super().ensure_load_balancer("lost", another(service), nodes)
+        return built
+
+
+@breaks("L4")
+class NamedByLabel(FakeOwningLoadBalancers):
+    """The name has the Service's label "team" in it."""
+
+    def _name(self, cluster_name: str, service: V1Service) -> str:
+        assert service.metadata is not None
+        team = (service.metadata.labels or {}).get("team", "none")
+        return f"{team}-{super()._name(cluster_name, service)}"
+
+
+@breaks("L5")
+class NamedByName(FakeOwningLoadBalancers):
+    """The name is made from the cluster's, the namespace's and the Service's names, without the UID."""
+
+    def _name(self, cluster_name: str, service: V1Service) -> str:
+        assert service.metadata is not None
+        return f"{cluster_name}-{service.metadata.namespace}-{service.metadata.name}"
+
+
+@breaks("L6")
+class RevisionOfTheProcess(FakeOwningLoadBalancers):
+    """The revision is a number of its own for each process."""
+
+    numbers = itertools.count()
+
+    def load_balancer_revision(self) -> str:
+        number: int = self.__dict__.setdefault("_number", next(self.numbers))
+        return str(number)
+
+
+def _is_new(base: LoadBalancerRecord) -> bool:
+    return base.state is LoadBalancerState.HALF_BUILT
+
+
+class _Completes(FakeOwningLoadBalancers):
+    def _complete(
+        self, tx: Transaction, base: LoadBalancerRecord, service: V1Service, nodes: Sequence[V1Node]
+    ) -> LoadBalancerRecord:
+        return self.spoilt(base, super()._complete(tx, base, service, nodes))
+
+    def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
+        """What is built instead."""
+        raise NotImplementedError
+
+
+@breaks("L7")
+class FirstPortOnly(_Completes):
+    """A new load balancer has the Service's first port only."""
+
+    def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
+        return evolve(wanted, ports=wanted.ports[:1]) if _is_new(base) else wanted
+
+
+@breaks("L8")
+class KeepsOldPorts(_Completes):
+    """A port that the Service no longer has stays open."""
+
+    def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
+        known = {port.port for port in wanted.ports}
+        return evolve(wanted, ports=[*wanted.ports, *(port for port in base.ports if port.port not in known)])
+
+
+@breaks("L9")
+class FirstNodeOnly(_Completes):
+    """A new load balancer has one target only."""
+
+    def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
+        return evolve(wanted, backends=wanted.backends[:1]) if _is_new(base) else wanted
+
+
+@breaks("L10")
+class OnlyAddsTargets(_Completes):
+    """`ensure_load_balancer` adds targets and removes none."""
+
+    def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
+        return evolve(wanted, backends=sorted({*wanted.backends, *base.backends}))
+
+
+@breaks("L18")
+class RangesAtFirst(_Completes):
+    """Source ranges count only when the load balancer is built."""
+
+    def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
+        return wanted if _is_new(base) else evolve(wanted, source_ranges=base.source_ranges)
+
+
+@breaks("L11")
+class KeepsTheLast(FakeOwningLoadBalancers):
+    """An empty list of nodes is taken for a mistake: the targets stay."""
+
+    def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+        if nodes:
+            super().update_load_balancer(cluster_name, service, nodes)
+
+
+@breaks("L12")
+class UpdatesAll(FakeOwningLoadBalancers):
+    """`update_load_balancer` does all that `ensure_load_balancer` does."""
+
+    def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+        super().update_load_balancer(cluster_name, service, nodes)
+        self.ensure_load_balancer(cluster_name, service, nodes)
+
+
+@breaks("L13")
+class UpdatesNothing(FakeOwningLoadBalancers):
+    """`update_load_balancer` returns where there is no load balancer."""
+
+    def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+        try:
+            super().update_load_balancer(cluster_name, service, nodes)
+        except BadRequest:
+            return
+
+
+@breaks("L14")
+class TripsOverStrangers(FakeOwningLoadBalancers):
+    """A node of another cloud fails the call."""
+
+    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
+        if not all(provider_id_of(node).startswith("fake://") for node in nodes):
+            raise CloudProviderError("a node is not of this cloud")
+        return super().ensure_load_balancer(cluster_name, service, nodes)
+
+
+@breaks("L15")
+class ScribblesOnServices(FakeOwningLoadBalancers):
+    """A mark is written on the Service that was handed over."""
+
+    def get_load_balancer(self, cluster_name: str, service: V1Service) -> Status | None:
+        assert service.metadata is not None
+        service.metadata.annotations = {"example.com/seen": "yes"}
+        return super().get_load_balancer(cluster_name, service)
+
+
+@breaks("L16")
+class KnowsOnlyItsOwn(_Remembers):
+    """Load balancers are known from memory: those that were built before a restart are not."""
+
+    def get_load_balancer(self, cluster_name: str, service: V1Service) -> Status | None:
+        found = super().get_load_balancer(cluster_name, service)
+        return found if uid_of(service) in self.remembered else None
+
+    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
+        self.remembered[uid_of(service)] = 1
+        return super().ensure_load_balancer(cluster_name, service, nodes)
+
+
+@breaks("L17")
+class OneServiceForAllThreads(FakeOwningLoadBalancers):
+    """The Service that is worked on is kept in an attribute that all threads share."""
+
+    service: V1Service
+
+    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
+        self.service = service
+        time.sleep(RACE)
+        return super().ensure_load_balancer(cluster_name, self.service, nodes)
+
+
+@breaks("L20", without=["outage"])
+class LeavesAPart(FakeOwningLoadBalancers):
+    """Deletion leaves a part of the load balancer in the cloud."""
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        present = super().get_load_balancer(cluster_name, service) is not None
+        super().ensure_load_balancer_deleted(cluster_name, service)
+        if present:
+            super().ensure_load_balancer("lost", another(service), [])
+
+
+@breaks("L21")
+class NothingToDelete(FakeOwningLoadBalancers):
+    """Deleting what does not exist fails."""
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        if super().get_load_balancer(cluster_name, service) is None:
+            raise CloudProviderError("there is no such load balancer")
+        super().ensure_load_balancer_deleted(cluster_name, service)
+
+
+@breaks("L22")
+class BeginsAnew(FakeOwningLoadBalancers):
+    """A half-built load balancer is not completed: another is built beside it."""
+
+    found_half_built = False
+
+    def _base(
+        self, tx: Transaction, name: str, cluster_name: str, service: V1Service, present: LoadBalancerRecord | None
+    ) -> LoadBalancerRecord:
+        self.found_half_built = present is not None and present.state is LoadBalancerState.HALF_BUILT
+        return super()._base(tx, name, cluster_name, service, present)
+
+    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
+        built = super().ensure_load_balancer(cluster_name, service, nodes)
+        if self.found_half_built:
+            super().ensure_load_balancer("lost", another(service), nodes)
+        return built
+
+
+@breaks("L23")
+class DeletesFinishedOnes(FakeOwningLoadBalancers):
+    """Deletion leaves a half-built load balancer alone."""
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        found = super().get_load_balancer(cluster_name, service)
+        if found is None or found.ingress:
+            super().ensure_load_balancer_deleted(cluster_name, service)
+
+
+@breaks("L24")
+class DeletesOnce(_Remembers):
+    """A deletion that failed once is believed done when it is repeated."""
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        if uid_of(service) in self.remembered:
+            return
+        try:
+            super().ensure_load_balancer_deleted(cluster_name, service)
+        except CloudProviderError:
+            self.remembered[uid_of(service)] = 1
+            raise
+
+
+@breaks("L25")
+class OutageIsAbsence(FakeOwningLoadBalancers):
+    """An error of the cloud is taken for "no such load balancer"."""
+
+    def get_load_balancer(self, cluster_name: str, service: V1Service) -> Status | None:
+        try:
+            return super().get_load_balancer(cluster_name, service)
+        except CloudProviderError as error:
+            if is_outage(error):
+                return None
+            raise
+
+
+@breaks("L26")
+class SwallowsErrors(FakeOwningLoadBalancers):
+    """`update_load_balancer` returns although the cloud refused."""
+
+    def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+        try:
+            super().update_load_balancer(cluster_name, service, nodes)
+        except CloudProviderError as error:
+            if not is_outage(error):
+                raise
+
+
+@breaks("L27")
+class DeletesByServiceName(FakeOwningLoadBalancers):
+    """Deletion removes every load balancer that was made for a Service of that name, whichever cluster's."""
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        super().ensure_load_balancer_deleted(cluster_name, service)
+        assert service.metadata is not None
+        for cluster in (cluster_name, f"{cluster_name}-2"):
+            for found in super().owned_load_balancers(cluster):
+                if found.service == f"{service.metadata.namespace}/{service.metadata.name}":
+                    other = deepcopy(service)
+                    assert other.metadata is not None
+                    other.metadata.uid = found.service_uid
+                    super().ensure_load_balancer_deleted(cluster, other)
+
+
+@breaks("L28")
+class ChangesOnce(_Remembers):
+    """A change that failed once is believed done when it is repeated."""
+
+    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
+        built, failed = 1, 2
+        if self.remembered.get(uid_of(service)) == failed:
+            return super().get_load_balancer(cluster_name, service) or Status(ingress=[])
+        try:
+            status = super().ensure_load_balancer(cluster_name, service, nodes)
+        except CloudProviderError:
+            if self.remembered.get(uid_of(service)) == built:
+                self.remembered[uid_of(service)] = failed
+            raise
+        self.remembered[uid_of(service)] = built
+        return status
+
+
+@breaks("L29")
+class BuildsWhenCancelled(FakeOwningLoadBalancers):
+    """Nothing looks at whether the host still wants the load balancer."""
+
+    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
+        with call_scope(Call()):
+            return super().ensure_load_balancer(cluster_name, service, nodes)
+
+
+@breaks("L30")
+class NoTimeLimit(FakeOwningLoadBalancers):
+    """Requests have no time limit."""
+
+    def get_load_balancer(self, cluster_name: str, service: V1Service) -> Status | None:
+        with call_scope(Call()):
+            return super().get_load_balancer(cluster_name, service)
+
+
+# ---- OwnedLoadBalancers
+
+Owned = Sequence[OwnedLoadBalancer]
+
+
+@breaks("O1")
+class WithoutNamespace(FakeOwningLoadBalancers):
+    """The Service's name is recorded without its namespace."""
+
+    def owned_load_balancers(self, cluster_name: str) -> Owned:
+        found = super().owned_load_balancers(cluster_name)
+        return [evolve(one, service=one.service.partition("/")[2]) for one in found]
+
+
+@breaks("O2")
+class ListsDeletedOnes(_Remembers):
+    """A load balancer that was deleted stays in the list."""
+
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        super().ensure_load_balancer_deleted(cluster_name, service)
+        self.remembered[uid_of(service)] = 1
+
+    def owned_load_balancers(self, cluster_name: str) -> Owned:
+        deleted = [OwnedLoadBalancer(f"a{uid}", "", uid) for uid in self.remembered]
+        return [*super().owned_load_balancers(cluster_name), *deleted]
+
+
+@breaks("O3")
+class ListsEveryClusters(FakeOwningLoadBalancers):
+    """The load balancers of all clusters are listed."""
+
+    def owned_load_balancers(self, cluster_name: str) -> Owned:
+        first = cluster_name.removesuffix("-2")
+        return [*super().owned_load_balancers(first), *super().owned_load_balancers(f"{first}-2")]
+
+
+@breaks("O4")
+class EmptyInAnOutage(FakeOwningLoadBalancers):
+    """An error of the cloud is taken for an empty list."""
+
+    def owned_load_balancers(self, cluster_name: str) -> Owned:
+        try:
+            return super().owned_load_balancers(cluster_name)
+        except CloudProviderError as error:
+            if is_outage(error):
+                return []
+            raise
+
+
+@breaks("O5")
+class ListsFinishedOnes(_Remembers):
+    """Only load balancers that were built to their end are listed."""
+
+    def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
+        built = super().ensure_load_balancer(cluster_name, service, nodes)
+        self.remembered[uid_of(service)] = 1
+        return built
+
+    def owned_load_balancers(self, cluster_name: str) -> Owned:
+        return [one for one in super().owned_load_balancers(cluster_name) if one.service_uid in self.remembered]

@@ -1,0 +1,115 @@
+"""Puts a mutant in the place of the fake cloud's own part, and runs scenarios on it without pytest.
+
+Each scenario gets a new cloud in memory, so that no scenario sees what another one spoilt.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import pytest
+from attrs import frozen
+
+from cloudprovider import Interface
+from cloudprovider.testing.conformance import SCENARIOS, Feature, Scenario, Trial
+from cloudprovider.testing.conformance.features import CAPABILITIES
+from cloudprovider.testing.conformance.registry import missing
+from cloudprovider.testing.conformance.trial import Bench
+from cloudprovider.testing.fake import FakeCloud, parse_config
+from tests.unit.conformance.fakelab import SECRET, ConsoleLab
+
+__all__ = ["ALL", "MUTANTS", "Mutant", "breaks", "failures"]
+
+ALL = ~Feature.NONE
+MUTANTS: list[Mutant] = []
+C = TypeVar("C", bound=type[Any])
+
+
+@frozen
+class Mutant:
+    """One broken cloud: `part` takes the place of the fake cloud's part that it is a subclass of."""
+
+    scenario: str
+    part: type[Any]
+    declared: Feature
+    offered: Feature
+    without: tuple[str, ...] = ()
+    """Hooks that its lab lacks, where a scenario that needs them proves the same and more."""
+
+    @property
+    def wrong(self) -> str:
+        """What is wrong with it, in one sentence."""
+        return " ".join((self.part.__doc__ or "").split())
+
+    def provider(self, cloud: FakeCloud) -> FakeCloud:
+        """A new provider over the cloud of another one, broken."""
+        twin = copy.copy(cloud)
+        for name in ("_instances", "_instances_v2", "_instances_batch", "_zones", "_balancers", "_routes",
+                     "_pv_labeler", "_clusters"):  # fmt: skip
+            own = copy.copy(getattr(cloud, name))
+            if own is not None and issubclass(self.part, type(own)):
+                own.__class__ = self.part
+            setattr(twin, name, own)
+        if issubclass(self.part, FakeCloud):
+            twin.__class__ = self.part
+        return twin
+
+
+def breaks(
+    scenario: str,
+    features: Feature = ALL,
+    *,
+    declared: Feature | None = None,
+    without: Iterable[str] = (),
+) -> Callable[[C], C]:
+    """Register a mutant: the scenario that it fails, and the features that its cloud has and declares."""
+
+    def register(part: C) -> C:
+        MUTANTS.append(Mutant(scenario, part, declared if declared is not None else features, features, tuple(without)))
+        return part
+
+    return register
+
+
+def failures(mutant: Mutant, scenarios: Iterable[Scenario]) -> dict[str, str]:
+    """The scenarios that fail on the mutant, with what they said."""
+    failed: dict[str, str] = {}
+    for scenario in scenarios:
+        with FakeCloud(_config(mutant.offered)) as cloud:
+            told = _run(mutant, scenario, cloud)
+        if told:
+            failed[scenario.id] = told
+    return failed
+
+
+def _run(mutant: Mutant, scenario: Scenario, cloud: FakeCloud) -> str:
+    lab = type("MutantLab", (ConsoleLab,), {"grace": 0.08, "secrets": (SECRET,)})(cloud)
+    if missing(scenario, mutant.declared, lab) or set(scenario.hooks) & set(mutant.without):
+        return ""
+
+    def make() -> Interface:
+        return mutant.provider(cloud)
+
+    bench = Bench(lab, mutant.declared, make, "fake")
+    try:
+        with Trial(bench) as trial:
+            scenario.function(None, trial)
+    except pytest.skip.Exception:
+        return ""
+    except Exception as error:  # noqa: BLE001 - whatever a scenario raises is its failure
+        return f"{type(error).__name__}: {error}"
+    finally:
+        bench.close()
+    return ""
+
+
+def _config(features: Feature) -> Any:
+    capabilities = [accessor for feature, (accessor, _) in CAPABILITIES.items() if feature in features]
+    if Feature.OWNED_LOAD_BALANCERS in features:
+        capabilities.append("owned_load_balancers")
+    return parse_config({"capabilities": list(dict.fromkeys(capabilities))})
+
+
+assert SCENARIOS, "the suite registers its scenarios when it is imported"
