@@ -72,13 +72,13 @@ class Balancers:
             Type="network",
             Scheme="internal" if plan.annotations.internal else "internet-facing",
             Subnets=[subnet.id for subnet in subnets],
-            Tags=tag_list(plan.tags),
+            Tags=tag_list(plan.all_tags),
         )
-        return _balancer(made["LoadBalancers"][0], plan.tags)
+        return _balancer(made["LoadBalancers"][0], plan.all_tags)
 
     def adjust(self, balancer: Balancer, plan: Plan, subnets: Sequence[Subnet]) -> Balancer:
         """Bring tags, attributes and zones in line. Zones are only added: AWS moves no addresses."""
-        missing = {key: value for key, value in plan.tags.items() if balancer.tags.get(key) != value}
+        missing = {key: value for key, value in plan.all_tags.items() if balancer.tags.get(key) != value}
         if missing:
             self.clients.elb.add_tags(ResourceArns=[balancer.arn], Tags=tag_list(missing))
         wanted = str(plan.annotations.cross_zone).lower()

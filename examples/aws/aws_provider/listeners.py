@@ -53,7 +53,7 @@ class Listeners:
             "Port": port.port,
             "Protocol": port.protocol,
             "DefaultActions": [_forward(group)],
-            "Tags": tag_list(plan.tags),
+            "Tags": tag_list(plan.all_tags),
         }
         if port.certificate:
             wanted["Certificates"] = [{"CertificateArn": port.certificate}]

@@ -54,8 +54,8 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self._balancers = Balancers(clients)
         self._groups = TargetGroups(clients)
         self._listeners = Listeners(clients)
-        self._subnets = Subnets(clients, config.cluster, config.vpc)
-        self._security = NodeSecurityGroups(clients, config.cluster)
+        self._subnets = Subnets(clients, config.vpc)
+        self._security = NodeSecurityGroups(clients)
 
     @override
     @answered()
@@ -72,7 +72,7 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
         wanted = self._plan(cluster_name, service)
-        subnets = self._subnets.for_load_balancer(wanted.annotations.internal, wanted.annotations.subnets)
+        subnets = self._subnets.for_load_balancer(cluster_name, wanted.annotations.internal, wanted.annotations.subnets)
         balancer = self._balancers.find(wanted)
         if balancer is not None and balancer.is_internal != wanted.annotations.internal:
             self._balancers.delete(balancer)
@@ -102,14 +102,13 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         balancer = self._balancers.find(wanted)
         if balancer is None:
             raise CloudProviderError(f"there is no load balancer {wanted.name} whose targets could be set")
-        instances = self._targets(nodes, wanted, balancer)
         present = self._groups.of(wanted, balancer.arn)
-        missing = sorted(port.port for port in wanted.ports if port.group not in present)
-        if missing:
-            raise CloudProviderError(f"{wanted.name} lacks the target groups of the ports {missing}")
-        self._open(wanted, balancer, instances)
-        for port in wanted.ports:
-            self._groups.set_targets(present[port.group].get("TargetGroupArn", ""), instances, port.node_port)
+        if not present:
+            raise CloudProviderError(f"the load balancer {wanted.name} has no target groups")
+        instances = self._targets(nodes, wanted, balancer)
+        self._open(wanted, balancer, instances, keep=True)
+        for group in present.values():
+            self._groups.set_targets(group.get("TargetGroupArn", ""), instances, group.get("Port", 0))
 
     @override
     @answered()
@@ -136,11 +135,6 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
 
     def _plan(self, cluster_name: str, service: V1Service) -> Plan:
         """The Service's plan. Raises `ServiceProblems`, and `ImplementedElsewhere` for the other controller's."""
-        if cluster_name != self._config.cluster:
-            raise CloudProviderError(
-                f"--cluster-name is {cluster_name}, but the provider's configuration says cluster "
-                f"{self._config.cluster}: give both the name in the tag kubernetes.io/cluster/<name>"
-            )
         if Annotations.of(service)[0].elsewhere:
             raise ImplementedElsewhere("the annotation asks for the AWS Load Balancer Controller")
         return plan(cluster_name, service)
@@ -155,11 +149,13 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             if instance.get("State", {}).get("Name") == "running" and instance.get("VpcId") == balancer.vpc
         }
 
-    def _open(self, wanted: Plan, balancer: Balancer, instances: Mapping[str, InstanceTypeDef]) -> None:
-        """Have the nodes let the traffic in."""
+    def _open(
+        self, wanted: Plan, balancer: Balancer, instances: Mapping[str, InstanceTypeDef], *, keep: bool = False
+    ) -> None:
+        """Have the nodes let the traffic in; `keep`: and what they let in already."""
         if self._config.manage_security_groups:
             cidrs = [subnet.cidr for subnet in self._subnets.with_ids(balancer.zones.values())]
-            self._security.ensure(wanted, rules_of(wanted, cidrs), instances.values())
+            self._security.ensure(wanted, rules_of(wanted, cidrs), instances.values(), keep=keep)
 
     def _leftovers(self, asked: Identity) -> bool:
         """Whether anything of a load balancer that is gone is still there."""

@@ -98,6 +98,11 @@ class Identity:
     """ "namespace/name"."""
     uid: str
 
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of everything that is made for the Service."""
+        return {cluster_tag(self.cluster): OWNED, SERVICE_NAME_TAG: self.service, SERVICE_UID_TAG: self.uid}
+
 
 @frozen
 class Plan(Identity):
@@ -111,10 +116,9 @@ class Plan(Identity):
     """Of every target group."""
 
     @property
-    def tags(self) -> dict[str, str]:
-        """The tags of everything that is made for the Service. Ours come last: a user cannot take their place."""
-        ours = {cluster_tag(self.cluster): OWNED, SERVICE_NAME_TAG: self.service, SERVICE_UID_TAG: self.uid}
-        return {**self.annotations.tags, **ours}
+    def all_tags(self) -> dict[str, str]:
+        """With those that the Service asks for. Ours come last: a user cannot take their place."""
+        return {**self.annotations.tags, **self.tags}
 
 
 def plan(cluster: str, service: V1Service) -> Plan:

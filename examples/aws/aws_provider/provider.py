@@ -12,7 +12,19 @@ from aws_provider.errors import answered
 from aws_provider.finder import PROVIDER, InstanceFinder
 from aws_provider.instances import AWSInstances, ZoneIDs
 from aws_provider.loadbalancer import AWSLoadBalancers
-from cloudprovider import ClientBuilder, CloudConfig, InstancesBatch, InstancesV2, Interface, LoadBalancer, StopSignal
+from aws_provider.nodenames import NodeNames
+from aws_provider.routes import AWSRoutes
+from cloudprovider import (
+    ClientBuilder,
+    CloudConfig,
+    InstancesBatch,
+    InstancesV2,
+    Interface,
+    Listers,
+    LoadBalancer,
+    Routes,
+    StopSignal,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +38,8 @@ class AWS(Interface):
         self._zone_ids = ZoneIDs(clients)
         self._instances = AWSInstances(finder, self._zone_ids, config.node_ip_families)
         self._load_balancers = AWSLoadBalancers(clients, finder, config)
+        self._names = NodeNames()
+        self._routes = AWSRoutes(clients, finder, self._names)
 
     @override
     def provider_name(self) -> str:
@@ -49,6 +63,14 @@ class AWS(Interface):
     @override
     def load_balancer(self) -> LoadBalancer:
         return self._load_balancers
+
+    @override
+    def routes(self) -> Routes:
+        return self._routes
+
+    def set_informers(self, informers: Listers) -> None:
+        """The host's nodes tell which node an instance is, whatever its name."""
+        self._names.use(informers)
 
 
 def new_provider(config: CloudConfig | None) -> Interface:

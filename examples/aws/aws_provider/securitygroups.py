@@ -69,23 +69,31 @@ class NodeSecurityGroups:
     """The security groups of the cluster's nodes. Raises what botocore raises. Thread-safe for different Services."""
 
     clients: Clients
-    cluster: str
 
-    def ensure(self, service: Identity, rules: Collection[IngressRule], instances: Iterable[InstanceTypeDef]) -> None:
+    def ensure(
+        self,
+        service: Identity,
+        rules: Collection[IngressRule],
+        instances: Iterable[InstanceTypeDef],
+        *,
+        keep: bool = False,
+    ) -> None:
         """Have these rules in the groups of these instances, and no other rule of the Service in any group.
+
+        With `keep` the instances' groups keep the Service's other rules.
 
         Raises `CloudProviderError` when an instance has no group with the cluster's tag, and `RetryError` when somebody
         else changed a group meanwhile.
         """
-        groups = self._groups()
-        used = {self._group_of(instance, groups) for instance in instances}
+        groups = self._groups(service.cluster)
+        used = {_group_of(instance, groups, service.cluster) for instance in instances}
         for group_id, group in groups.items():
             present = _ingress(group)
             wanted = set(rules) if group_id in used else set()
             keys = {rule.key for rule in present}
             self._change(
                 group_id,
-                revoke={rule for rule in present if _is_of(rule, service)} - wanted,
+                revoke=set() if keep and wanted else {rule for rule in present if _is_of(rule, service)} - wanted,
                 authorize={rule for rule in wanted if rule.key not in keys},
             )
 
@@ -95,25 +103,16 @@ class NodeSecurityGroups:
 
     def has_rules_of(self, service: Identity) -> bool:
         """Whether any rule of the Service is left."""
-        return any(_is_of(rule, service) for group in self._groups().values() for rule in _ingress(group))
+        return any(
+            _is_of(rule, service) for group in self._groups(service.cluster).values() for rule in _ingress(group)
+        )
 
-    def _groups(self) -> Mapping[str, SecurityGroupTypeDef]:
+    def _groups(self, cluster: str) -> Mapping[str, SecurityGroupTypeDef]:
         """The groups with the cluster's tag, by ID."""
         pages = self.clients.ec2.get_paginator("describe_security_groups").paginate(
-            Filters=[{"Name": "tag-key", "Values": [cluster_tag(self.cluster)]}]
+            Filters=[{"Name": "tag-key", "Values": [cluster_tag(cluster)]}]
         )
         return {group.get("GroupId", ""): group for page in pages for group in page["SecurityGroups"]}
-
-    def _group_of(self, instance: InstanceTypeDef, groups: Mapping[str, SecurityGroupTypeDef]) -> str:
-        own = sorted(group.get("GroupId", "") for group in instance.get("SecurityGroups", []))
-        tagged = [group for group in own if group in groups]
-        if not tagged:
-            raise CloudProviderError(
-                f"{instance.get('InstanceId', '')} has no security group with the tag {cluster_tag(self.cluster)} (its "
-                f"groups: {', '.join(own) or 'none'}), so nothing can let traffic in. Tag the nodes' group, or set "
-                "manage_security_groups to false and open the node ports yourself."
-            )
-        return tagged[0]
 
     def _change(self, group: str, revoke: set[IngressRule], authorize: set[IngressRule]) -> None:
         try:
@@ -125,6 +124,18 @@ class NodeSecurityGroups:
             if error_code(exc) in ("InvalidPermission.Duplicate", "InvalidPermission.NotFound"):
                 raise RetryError(f"the rules of {group} changed meanwhile ({error_code(exc)})", _AGAIN_SECONDS) from exc
             raise
+
+
+def _group_of(instance: InstanceTypeDef, groups: Mapping[str, SecurityGroupTypeDef], cluster: str) -> str:
+    own = sorted(group.get("GroupId", "") for group in instance.get("SecurityGroups", []))
+    tagged = [group for group in own if group in groups]
+    if not tagged:
+        raise CloudProviderError(
+            f"{instance.get('InstanceId', '')} has no security group with the tag {cluster_tag(cluster)} (its "
+            f"groups: {', '.join(own) or 'none'}), so nothing can let traffic in. Tag the nodes' group, or set "
+            "manage_security_groups to false and open the node ports yourself."
+        )
+    return tagged[0]
 
 
 def _is_of(rule: IngressRule, service: Identity) -> bool:

@@ -31,14 +31,13 @@ class Subnets:
     """Looks subnets up. Changes nothing. Raises what botocore raises. Thread-safe."""
 
     clients: Clients
-    cluster: str
     vpc: str
     """Where to look; "" for anywhere, as long as all that is found lies in one VPC."""
 
-    def for_load_balancer(self, internal: bool, asked: Sequence[str]) -> list[Subnet]:
+    def for_load_balancer(self, cluster: str, internal: bool, asked: Sequence[str]) -> list[Subnet]:
         """One in each zone, ordered by zone. `asked`: IDs, or values of the tag Name. Raises `CloudProviderError`
         where there is none, where one that was asked for is missing, or where they lie in several VPCs."""
-        found = self._asked(asked) if asked else self._tagged(internal)
+        found = self._asked(asked) if asked else self._tagged(cluster, internal)
         if len({subnet.vpc for subnet in found}) > 1:
             ids = ", ".join(f"{subnet.id} in {subnet.vpc}" for subnet in found)
             raise CloudProviderError(f"the subnets lie in several VPCs: {ids}. Set vpc in the configuration.")
@@ -48,13 +47,13 @@ class Subnets:
         """These subnets; those that are gone are missing."""
         return self._list([{"Name": "subnet-id", "Values": sorted(ids)}])
 
-    def _tagged(self, internal: bool) -> list[Subnet]:
+    def _tagged(self, cluster: str, internal: bool) -> list[Subnet]:
         role = SUBNET_ROLE_INTERNAL if internal else SUBNET_ROLE_INTERNET_FACING
-        of_cluster = self._list([{"Name": "tag-key", "Values": [cluster_tag(self.cluster)]}])
+        of_cluster = self._list([{"Name": "tag-key", "Values": [cluster_tag(cluster)]}])
         found = [subnet for subnet in of_cluster if role in subnet.tags]
         if not found:
             raise CloudProviderError(
-                f"no subnet has both tags {role} and {cluster_tag(self.cluster)}. Tag one in each zone, or name the "
+                f"no subnet has both tags {role} and {cluster_tag(cluster)}. Tag one in each zone, or name the "
                 "subnets with the annotation service.beta.kubernetes.io/aws-load-balancer-subnets."
             )
         first = {subnet.zone: subnet for subnet in sorted(found, key=lambda one: one.id, reverse=True)}

@@ -111,7 +111,7 @@ class TargetGroups:
             "HealthCheckTimeoutSeconds": health.timeout,
             "HealthyThresholdCount": health.healthy,
             "UnhealthyThresholdCount": health.unhealthy,
-            "Tags": tag_list(plan.tags),
+            "Tags": tag_list(plan.all_tags),
         }
         if health.path:
             wanted["HealthCheckPath"] = health.path

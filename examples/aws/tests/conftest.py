@@ -11,6 +11,7 @@ from aws_provider.clients import Clients
 from aws_provider.finder import provider_id
 from kubernetes.client.models import V1Node, V1NodeSpec, V1ObjectMeta
 from moto import mock_aws
+from moto.server import ThreadedMotoServer
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -104,3 +105,16 @@ def account(clients: Clients) -> Iterator[Account]:
     """The account, in moto's memory."""
     with mock_aws():
         yield furnish(clients)
+
+
+@pytest.fixture(scope="module")
+def endpoint(credentials: None) -> Iterator[str]:
+    """moto as a server: the URL of an empty AWS, where every client goes that is made from now on."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", url)
+        yield url
+    server.stop()

@@ -11,8 +11,9 @@ from aws_provider.annotations import PREFIX
 from aws_provider.clients import Clients
 from aws_provider.config import Config
 from aws_provider.ownership import NotOurs
-from aws_provider.plan import ServiceProblems
+from aws_provider.plan import ServiceProblems, identity
 from aws_provider.provider import AWS
+from aws_provider.tags import tag_list
 from botocore.exceptions import ClientError
 from conftest import CLUSTER, REGION, Account, node, node_of
 from kubernetes.client.models import V1Node, V1ObjectMeta, V1Service, V1ServicePort, V1ServiceSpec
@@ -342,9 +343,20 @@ def test_who_is_left_out(account: Account, aws: AWS) -> None:
 def test_update_of_what_is_not_there_is_an_error(account: Account, aws: AWS) -> None:
     with pytest.raises(CloudProviderError, match="there is no load balancer"):
         aws.load_balancer().update_load_balancer(CLUSTER, service(), [])
-    ensure(aws, service())
-    with pytest.raises(CloudProviderError, match=r"lacks the target groups of the ports \[81\]"):
-        aws.load_balancer().update_load_balancer(CLUSTER, service(port(81)), [])
+    with failing_call(aws, "CreateTargetGroup"), pytest.raises(CloudProviderError, match="InternalError"):
+        aws.load_balancer().ensure_load_balancer(CLUSTER, service(), [])
+    with pytest.raises(CloudProviderError, match="has no target groups"):
+        aws.load_balancer().update_load_balancer(CLUSTER, service(), [])
+
+
+def test_an_update_changes_targets_alone(account: Account, aws: AWS) -> None:
+    instance = account.launch()
+    ensure(aws, service(), [node_of(instance)])
+    before = rules(account)
+    aws.load_balancer().update_load_balancer(CLUSTER, service(port(81)), [node_of(instance)])
+    assert set(listeners(account)) == {80}
+    assert targets(account) == {instance["InstanceId"]}
+    assert before <= rules(account), "what the listeners need stays open"
 
 
 def test_rules_follow_the_nodes_groups_and_others_stay(account: Account, aws: AWS) -> None:
@@ -491,8 +503,12 @@ def test_one_of_the_go_provider_is_taken_over(account: Account, aws: AWS) -> Non
 
 def test_owned_load_balancers_are_this_clusters_and_complete(account: Account, aws: AWS) -> None:
     balancers = aws.load_balancer()
-    for number in range(22):  # tags come twenty at a time
-        ensure(aws, service(uid=f"uid{number}"))
+    ensure(aws, service(uid="uid0"))
+    for number in range(1, 22):  # tags come twenty at a time
+        account.elb.create_load_balancer(
+            Name=f"auid{number}", Type="network", Subnets=[*account.subnets.values()],
+            Tags=tag_list(identity(CLUSTER, service(uid=f"uid{number}")).tags),
+        )  # fmt: skip
     account.elb.create_load_balancer(Name="theirs", Type="network", Subnets=[*account.subnets.values()])
     account.elb.create_load_balancer(Name="web", Type="application", Subnets=[*account.subnets.values()])
     owned = balancers.owned_load_balancers(CLUSTER)  # type: ignore[attr-defined]
@@ -532,11 +548,6 @@ def test_a_service_of_the_load_balancer_controller_is_left_to_it(account: Accoun
         aws.load_balancer().update_load_balancer(CLUSTER, theirs, [])
     assert aws.load_balancer().get_load_balancer(CLUSTER, theirs) is None
     aws.load_balancer().ensure_load_balancer_deleted(CLUSTER, theirs)
-
-
-def test_two_names_of_one_cluster_are_refused(account: Account, aws: AWS) -> None:
-    with pytest.raises(CloudProviderError, match="--cluster-name is kubernetes, but"):
-        aws.load_balancer().ensure_load_balancer("kubernetes", service(), [])
 
 
 def test_one_that_aws_could_not_build_says_why(account: Account, aws: AWS) -> None:

@@ -1,0 +1,43 @@
+"""Which node an instance is, and back: from the host's cache of nodes, which knows their provider IDs.
+
+Without that cache (a program that has none, or has not filled it yet) a node is named after its instance's private DNS
+name, as AWS's address-based convention says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from aws_provider.finder import PROVIDER
+from cloudprovider import Listers
+from cloudprovider.helpers import provider_id_of
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+
+class NodeNames:
+    """Names of nodes by instance ID. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._listers: Listers | None = None
+
+    def use(self, listers: Listers) -> None:
+        """Read the nodes here from now on."""
+        self._listers = listers
+
+    def by_instance(self) -> Mapping[str, str]:
+        """The name of every node that has a provider ID, by instance ID; empty without a filled cache."""
+        if self._listers is None or not self._listers.has_synced():
+            return {}
+        return {
+            of.rpartition("/")[2]: node.metadata.name or ""
+            for node in self._listers.nodes.list()
+            if node.metadata is not None and (of := provider_id_of(node)).startswith(f"{PROVIDER}://")
+        }
+
+    @staticmethod
+    def by_convention(instance: InstanceTypeDef) -> str:
+        """The name that a node of this instance has where nobody gave it another."""
+        return instance.get("PrivateDnsName", "")

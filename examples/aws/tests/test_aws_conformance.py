@@ -1,0 +1,28 @@
+"""The provider keeps the contract, over HTTP against moto's server: `pytest -k Conform --conformance-report=report`."""
+
+from collections.abc import Iterator
+
+import pytest
+from aws_provider import loadbalancer
+from aws_provider.provider import new_provider
+from awslab import AWSLab
+
+from cloudprovider import registry
+from cloudprovider.testing.conformance import Feature, Lab, ProviderConformance
+
+
+@pytest.fixture(scope="module")
+def lab(endpoint: str) -> Iterator[Lab]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loadbalancer, "PROVISIONING_SECONDS", 0.0)  # moto builds at once
+        patch.setattr(registry, "_REGISTRY", registry.Registry())  # here nobody installs the provider
+        registry.register_cloud_provider("aws", new_provider)
+        yield AWSLab()
+
+
+class TestAWS(ProviderConformance):
+    provider_name = "aws"
+    features = (
+        Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH | Feature.LOAD_BALANCER | Feature.OWNED_LOAD_BALANCERS
+        | Feature.SOURCE_RANGES | Feature.ROUTES
+    )  # fmt: skip
