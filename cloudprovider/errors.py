@@ -11,6 +11,7 @@ decision. Always matched with `isinstance`, so that subclasses and chained error
         ├── ImplementedElsewhere
         ├── InvalidService
         │   └── InvalidAnnotations
+        ├── InvalidConfig
         ├── RetryError
         ├── Throttled
         ├── CallInterrupted
@@ -49,6 +50,7 @@ __all__ = [
     "ImplementedElsewhere",
     "InvalidService",
     "InvalidAnnotations",
+    "InvalidConfig",
     "RetryError",
     "Throttled",
     "CallInterrupted",
@@ -121,6 +123,18 @@ class InvalidService(CloudProviderError):
 
 class InvalidAnnotations(InvalidService):
     """Annotations of the Service cannot be used. Raised by `cloudprovider.helpers.ServiceAnnotations`."""
+
+
+class InvalidConfig(CloudProviderError):
+    """The provider's configuration cannot be used. `problems` are all that is wrong, each a line for the operator, with
+    file and line or variable; none quotes a value. Raised by `cloudprovider.config.ProviderConfig.load`."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = tuple(problems)
+        super().__init__(*problems)
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
 
 
 def _checked_delay(retry_after: float) -> float:

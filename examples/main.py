@@ -5,7 +5,7 @@ Your package names its factory in the entry-point group "cloudprovider.providers
 
 import sys
 
-import cloudprovider  # noqa: F401  first: it reports a folder of yours that hides our package `controllers`
+import cloudprovider as _cloudprovider  # noqa: F401  first: it reports a folder of yours that hides our package `controllers`
 from controllers.app import main
 
 if __name__ == "__main__":

@@ -64,14 +64,18 @@ def alerts_page(rules: str) -> str:
 
 
 def samplecloud_readme() -> str:
-    """examples/samplecloud/README.md as it is, with the table of annotations made anew."""
+    """examples/samplecloud/README.md as it is, with the tables of settings and annotations made anew."""
     if str(SAMPLECLOUD) not in sys.path:
         sys.path.append(str(SAMPLECLOUD))  # a distribution of its own
     from samplecloud_provider.annotations import SampleAnnotations
+    from samplecloud_provider.config import Config
 
-    before, begin, rest = (SAMPLECLOUD / "README.md").read_text().partition("<!-- annotations: begin -->\n")
-    _, end, after = rest.partition("<!-- annotations: end -->\n")
-    return before + begin + SampleAnnotations.markdown_table() + end + after
+    text = (SAMPLECLOUD / "README.md").read_text()
+    for name, table in (("settings", Config.markdown_table()), ("annotations", SampleAnnotations.markdown_table())):
+        before, begin, rest = text.partition(f"<!-- {name}: begin -->\n")
+        _, end, after = rest.partition(f"<!-- {name}: end -->\n")
+        text = before + begin + table + end + after
+    return text
 
 
 def written_files() -> dict[Path, Callable[[], str]]:

@@ -69,7 +69,7 @@ class SampleLoadBalancers(LoadBalancer, OwnedLoadBalancers):
             ready_at=self._now() + self._config.build_seconds,
         )
         with answered():
-            balancer = self._cloud.put_balancer(wanted, self._config.load_balancer_range)
+            balancer = self._cloud.put_balancer(wanted, str(self._config.load_balancer_range))
         left = balancer.ready_at - self._now()
         if left > 0:
             raise RetryError("the load balancer is being built", retry_after=left)

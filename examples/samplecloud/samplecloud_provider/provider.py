@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
-from attrs import evolve
 from typing_extensions import override
 
 from cloudprovider import (
@@ -31,14 +30,14 @@ class SampleCloud(Interface):
     """Every accessor returns the same object each time, as the contract asks."""
 
     def __init__(self, config: settings.Config) -> None:
-        self.cloud = Cloud(config.instances, config.state_file)
+        self.cloud = Cloud(config.machines(), config.state_file)
         self._instances = SampleInstances(self.cloud)
         self._load_balancers = SampleLoadBalancers(self.cloud, config)
         self._routes = SampleRoutes(self.cloud)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
-        """The provider as VPC_ID, SUBNET_ID and STATE_FILE say. Raises `ConfigMistakes`."""
+        """The provider as VPC_ID, SUBNET_ID and STATE_FILE say. Raises `InvalidConfig`."""
         return cls(settings.from_environment(environ))
 
     @override
@@ -69,7 +68,7 @@ class SampleCloud(Interface):
 
 
 def new_provider(config: CloudConfig | None) -> Interface:
-    """The factory that the entry point names. Raises `ConfigMistakes` for a bad file."""
-    found = settings.read(config)
+    """The factory that the entry point names. Raises `InvalidConfig` for a bad file."""
+    found = settings.Config.load(config)
     state_file = config.of(SampleCloudOptions).state_file if config else ""
-    return SampleCloud(evolve(found, state_file=state_file) if state_file else found)
+    return SampleCloud(found.model_copy(update={"state_file": state_file}) if state_file else found)

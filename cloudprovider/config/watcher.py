@@ -1,0 +1,99 @@
+"""Loads a configuration again when one of its files changes: rotated credentials, a new ConfigMap or Secret.
+
+A thread of its own looks at the files' contents, so it sees a file that is replaced, a link that is turned to another
+folder (as the kubelet does with a volume), and one that is written in place. A change counts when two looks in a row
+show the same: a file that is half written is never read. What then cannot be used is told in the log, and the old value
+stays. The thread ends with the stop signal that `Interface.initialize` gets.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from cloudprovider.host import StopSignal
+
+__all__ = ["ConfigWatcher"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_Contents = tuple[bytes | None, ...]
+
+
+class ConfigWatcher(Generic[T]):
+    """Keeps a value that is loaded from files up to date::
+
+        config.watcher(source, client.use).start(stop)  # in Interface.initialize
+
+    `value` is the present one, and the files as they are when the watcher is made are taken for its own. `load` makes
+    the next; what it raises leaves the old one in place. `changed` is called with each new value that differs from the
+    one before, in the watcher's thread; if it raises, that is logged and the value counts as taken.
+    """
+
+    def __init__(
+        self,
+        value: T,
+        files: Sequence[str],
+        load: Callable[[], T],
+        changed: Callable[[T], object],
+        *,
+        period: float = 5.0,
+    ) -> None:
+        """`period` is in seconds between two looks. Raises ValueError when it is not positive."""
+        if period <= 0:
+            raise ValueError(f"period must be a positive number of seconds, not {period!r}")
+        self._files = [Path(file) for file in files]
+        self._load = load
+        self._changed = changed
+        self._period = period
+        self._loaded = self._seen = self._read()
+        self._value = value
+
+    def start(self, stop: StopSignal) -> threading.Thread:
+        """Watch in a thread until `stop` is set. To be called once. Returns the thread, a daemon."""
+        thread = threading.Thread(target=self.run, args=(stop,), name="config-watcher", daemon=True)
+        thread.start()
+        return thread
+
+    def run(self, stop: StopSignal) -> None:
+        """Watch in this thread until `stop` is set."""
+        while not stop.wait(self._period):
+            self.look()
+
+    def look(self) -> None:
+        """Look once. For tests, and for programs with a loop of their own; not from two threads."""
+        now = self._read()
+        settled, self._seen = now == self._seen, now
+        if not settled or now == self._loaded:
+            return
+        self._loaded = now
+        names = ", ".join(str(file) for file in self._files)
+        try:
+            value = self._load()
+        except Exception as error:  # noqa: BLE001 - the vendor's checks run in it; whatever it is, the old value stays
+            told = "; ".join(str(error).splitlines()) or type(error).__name__
+            logger.warning("%s changed and cannot be used; the old configuration stays: %s", names, told)
+            return
+        if value == self._value:
+            return
+        self._value = value
+        logger.info("%s changed; the new configuration is used", names)
+        try:
+            self._changed(value)
+        except Exception:
+            logger.exception("%s changed; the provider failed to take the new configuration", names)
+
+    def _read(self) -> _Contents:
+        return tuple(_content(file) for file in self._files)
+
+
+def _content(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except OSError:  # `load` says why; until it is there again the old value stays
+        return None

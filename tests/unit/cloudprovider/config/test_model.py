@@ -1,0 +1,151 @@
+"""A provider's configuration: one value from file, environment and files of secrets, or every problem at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import pytest
+from pydantic import Field, SecretStr
+
+from cloudprovider import CloudConfig, CloudProviderError
+from cloudprovider.config import InvalidConfig, ProviderConfig, Seconds
+
+
+class Limits(ProviderConfig):
+    burst: int = Field(default=10, ge=1, description="Calls | at once.")
+    pause: Seconds = 1.0
+
+
+class Acme(ProviderConfig):
+    """The configuration of acme."""
+
+    env_prefix: ClassVar[str] = "ACME_"
+
+    region: str = Field(description="Where it is.")
+    token: SecretStr
+    mode: Literal["vpc", "classic"] = "vpc"
+    zones: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    pools: dict[str, Limits] = Field(default_factory=dict)
+    proxy: str | None = None
+
+
+def source(text: str, path: str = "acme.yaml") -> CloudConfig:
+    return CloudConfig(path=path, data=text.encode())
+
+
+def problems_of(text: str, path: str = "acme.yaml", **environ: str) -> tuple[str, ...]:
+    with pytest.raises(InvalidConfig) as caught:
+        Acme.load(source(text, path), environ=environ)
+    assert str(caught.value) == "\n".join(caught.value.problems)
+    assert isinstance(caught.value, CloudProviderError)
+    return caught.value.problems
+
+
+GOOD = "region: north\ntoken: hunter2\n"
+
+
+def test_yaml_json_and_ini_say_the_same() -> None:
+    yaml = GOOD + "zones: [a, b]\nlimits: {burst: 3, pause: 1m30s}\npools: {big: {burst: 7}}\n"
+    as_json = json.dumps(
+        {
+            "region": "north",
+            "token": "hunter2",
+            "zones": ["a", "b"],
+            "limits": {"burst": 3, "pause": 90},
+            "pools": {"big": {"burst": 7}},
+        }
+    )
+    ini = '[Global]\nRegion=north\ntoken="hunter2"\nzones=a\nzones=b\n'
+    ini += '[Limits]\nburst=3\npause=1m30s\n[pools "big"]\nburst=7\n'
+    found = [Acme.load(source(text), environ={}) for text in (yaml, as_json)]
+    found.append(Acme.load(source(ini, "cloud.conf"), environ={}))
+    assert found[0] == found[1] == found[2]
+    assert (found[0].zones, found[0].limits.pause, found[0].pools["big"].burst) == (("a", "b"), 90.0, 7)
+
+
+def test_without_a_file_the_environment_is_enough_and_over_a_file_it_counts_more(tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("hunter2\n")
+    environ = {
+        "ACME_REGION": "south",
+        "ACME_TOKEN_FILE": str(secret),
+        "ACME_ZONES": "a, b",
+        "ACME_LIMITS__BURST": "4",
+        "ACME_POOLS": '{"big": {"pause": "2s"}}',
+        "ACME_PROXY": "",
+    }
+    alone = Acme.load(None, environ=environ)
+    assert (alone.region, alone.token.get_secret_value(), alone.zones) == ("south", "hunter2", ("a", "b"))
+    assert (alone.limits.burst, alone.pools["big"].pause, alone.proxy) == (4, 2.0, None)
+    over = Acme.load(source(GOOD + "mode: classic\nlimits: {burst: 9, pause: 5}\n"), environ=environ)
+    assert (over.region, over.mode, over.limits) == ("south", "classic", Limits(burst=4, pause=5))
+    assert Acme.config_files(source(GOOD), environ=environ) == ("acme.yaml", str(secret))
+
+
+def test_every_problem_is_told_at_once_with_its_place_and_what_is_allowed() -> None:
+    text = "regoin: north\nmode: vcp\nlimits:\n  burst: 0\n  puase: 1\npools:\n  big:\n    pause: long\n"
+    told = problems_of(text, ACME_ZONES="[1", ACME_LIMITS__PAUSE="5 min", ACME_TOKEN="t", ACME_TOKEN_FILE="/t")
+    assert set(told) == {
+        "ACME_TOKEN: is set, and so is ACME_TOKEN_FILE: set one of them",
+        "acme.yaml, line 1: regoin: unknown field; did you mean region?",
+        "acme.yaml: region: is required (or ACME_REGION)",
+        "acme.yaml, line 2: mode: must be 'vpc' or 'classic'",
+        "acme.yaml, line 4: limits.burst: must be greater than or equal to 1",
+        "acme.yaml, line 5: limits.puase: unknown field; did you mean pause?",
+        "acme.yaml, line 8: pools.big.pause: must be a duration such as 300ms, 10s or 1m30s, or a number of seconds",
+        "ACME_LIMITS__PAUSE: must be a duration such as 300ms, 10s or 1m30s, or a number of seconds",
+        "ACME_ZONES: must be a valid tuple",
+    }
+
+
+def test_what_only_follows_from_an_unreadable_file_is_not_told() -> None:
+    assert problems_of("a: [1\n") == ("acme.yaml, line 2: is not YAML: expected ',' or ']', but got '<stream end>'",)
+    assert problems_of("region: x\n", ACME_TOKEN_FILE="/no/such/file") == (
+        "ACME_TOKEN_FILE: cannot read /no/such/file: No such file or directory",
+    )
+    with pytest.raises(InvalidConfig, match="is not UTF-8 text"):
+        Acme.load(CloudConfig(path="acme.yaml", data=b"\xff"), environ={})
+
+
+def test_secrets_are_shown_nowhere() -> None:
+    found = Acme.load(source(GOOD), environ={})
+    assert "hunter2" not in repr(found) + str(found) + found.model_dump_json()
+    for text in ("token: [hunter2]\nregion: {x: hunter2}\n", 'token: "hunter2\n', "token: hunter2\nmode: hunter2\n"):
+        assert not any("hunter2" in line for line in problems_of(text))
+
+
+def test_a_value_is_frozen_and_can_be_compared() -> None:
+    found = Acme.load(source(GOOD), environ={})
+    assert found == Acme.load(source(GOOD + "# again\n"), environ={})
+    with pytest.raises(ValueError, match="frozen"):
+        found.region = "south"
+
+
+def test_schema_and_table_for_the_docs() -> None:
+    schema = json.loads(Acme.json_schema())
+    assert schema["required"] == ["region", "token"]
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["token"]["writeOnly"] is True
+    assert Acme.markdown_table() == (
+        "| field | variable | default | meaning |\n"
+        "|---|---|---|---|\n"
+        "| `region` | `ACME_REGION` | required | Where it is. |\n"
+        "| `token` | `ACME_TOKEN` | required |  |\n"
+        "| `mode` | `ACME_MODE` | `vpc` |  |\n"
+        "| `zones` | `ACME_ZONES` |  |  |\n"
+        "| `limits.burst` | `ACME_LIMITS__BURST` | `10` | Calls \\| at once. |\n"
+        "| `limits.pause` | `ACME_LIMITS__PAUSE` | `1.0` |  |\n"
+        "| `pools` | `ACME_POOLS` |  |  |\n"
+        "| `proxy` | `ACME_PROXY` |  |  |\n"
+    )
+
+
+def test_the_contract_is_imported_without_it() -> None:
+    code = "import sys, cloudprovider; print({'cloudprovider.config', 'pydantic', 'yaml'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "set()\n"

@@ -1,0 +1,57 @@
+"""What vendors copy is clean under mypy --strict and in pyright's strict mode: README, docs, sample provider, examples.
+
+Each checker runs once; a run that found nothing is remembered in pytest's cache until something changes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.blocks import ROOT
+from tests.support.typecheck import digest, documented, mypy, pyright
+
+EXAMPLES = ROOT / "examples"
+COPIED = [
+    *sorted((EXAMPLES / "samplecloud" / "samplecloud_provider").rglob("*.py")),
+    *sorted(EXAMPLES.glob("*.py")),
+    ROOT / "tests" / "typing" / "vendor.py",
+]
+
+# What a strict checker must not let pass: it shows that the checkers see the packages' types.
+MISTAKE = """\
+from cloudprovider import InstanceMetadata
+from cloudprovider.helpers import node_name
+from kubernetes.client.models import V1Node
+
+
+def wrong(node: V1Node) -> InstanceMetadata:
+    return InstanceMetadata(provider_id=node.metadata.name, zone=len(node_name(node)))
+"""
+FOUND = {
+    "mypy": ("[union-attr]", "[arg-type]"),
+    "pyright": ("[reportOptionalMemberAccess]", "[reportArgumentType]"),
+}
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_what_vendors_copy_is_clean(checker: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    shown = documented(tmp_path)
+    assert len(shown) >= 3, "the Python programs of README and docs"
+    mistake = tmp_path / "mistake.py"
+    mistake.write_text(MISTAKE)
+    cache: pytest.Cache | None = getattr(request.config, "cache", None)  # absent with -p no:cacheprovider
+    key = f"types/{checker}"
+    now = digest([*shown, mistake, Path(__file__), ROOT / "tests" / "support" / "typecheck.py"])
+    if cache is not None and cache.get(key, "") == now:
+        return
+    # The examples are among mypy's own files, for `make lint`.
+    files = [*shown, mistake]
+    told = mypy(files, shown) if checker == "mypy" else pyright([*files, *COPIED], shown, tmp_path)
+    found = [line for line in told if line.startswith("mistake.py:")]
+    others = [line for line in told if line not in found]
+    assert others == [], "\n".join(others)
+    assert all(any(rule in line for line in found) for rule in FOUND[checker]), found
+    if cache is not None:
+        cache.set(key, now)
