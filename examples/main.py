@@ -5,7 +5,8 @@ Your package names its factory in the entry-point group "cloudprovider.providers
 
 import sys
 
-import cloudprovider as _cloudprovider  # noqa: F401  first: it reports a folder of yours that hides our package `controllers`
+# First, as it reports a folder of yours that hides our package `controllers`.
+import cloudprovider  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from controllers.app import main
 
 if __name__ == "__main__":

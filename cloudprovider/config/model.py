@@ -18,7 +18,6 @@ from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from cloudprovider.config.documents import Document, DocumentError, Place, parse
 from cloudprovider.config.watcher import ConfigWatcher
@@ -301,5 +300,5 @@ def _dotted(place: Place) -> str:
 
 def _shown(info: FieldInfo) -> str:
     default = info.default
-    empty = default is PydanticUndefined or default in (None, "", (), [], frozenset())
+    empty = info.default_factory is not None or default in (None, "", (), [], frozenset())
     return "" if empty else f"`{default}`"
