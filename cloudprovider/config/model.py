@@ -19,11 +19,11 @@ from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 
+from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.config.documents import Document, DocumentError, Place, parse
 from cloudprovider.config.watcher import ConfigWatcher
 from cloudprovider.errors import ConfigUnreadable, InvalidConfig
 from cloudprovider.helpers.kinds import parse_duration
-from cloudprovider.registry import CloudConfig
 
 __all__ = ["ProviderConfig", "Seconds"]
 
