@@ -6,6 +6,7 @@ what passed, what was skipped and why, and what failed. docs/conformance.md list
 """
 
 from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.endtoend import EndToEndConformance
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import BalancerFacts, Lab, new_node, new_service
 from cloudprovider.testing.conformance.registry import SCENARIOS, Scenario, scenario
@@ -15,6 +16,7 @@ from cloudprovider.testing.conformance.trial import Trial
 __all__ = [
     # what a vendor writes a test file with
     "ProviderConformance",
+    "EndToEndConformance",
     "Feature",
     "Lab",
     "BalancerFacts",

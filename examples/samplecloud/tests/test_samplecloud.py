@@ -3,7 +3,7 @@
 import pytest
 from samplelab import SampleLab
 
-from cloudprovider.testing.conformance import Feature, ProviderConformance
+from cloudprovider.testing.conformance import EndToEndConformance, Feature, ProviderConformance
 
 
 @pytest.fixture(scope="module")
@@ -11,7 +11,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> SampleLab:
     return SampleLab(tmp_path_factory.mktemp("cloud") / "state.json")
 
 
-class TestSampleCloud(ProviderConformance):
+class TestSampleCloud(ProviderConformance, EndToEndConformance):
     provider_name = "samplecloud"
     features = (
         Feature.INSTANCES_V2

@@ -1,0 +1,332 @@
+"""The end-to-end level: the provider under the real controllers, over an API server (the scenarios E1, E2 ...).
+
+The controllers come from outside, through the pytest fixtures `cluster` and `manager` of this distribution's plugin:
+the contract never imports what runs it, so what a scenario needs of them is written down here as Protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import pytest
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_service import V1Service
+
+from cloudprovider.cloudconfig import CloudConfig
+from cloudprovider.helpers.providerid import provider_id_of
+from cloudprovider.interface import Interface
+from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.features import Feature
+from cloudprovider.testing.conformance.lab import BalancerFacts, Lab
+from cloudprovider.testing.conformance.registry import scenario
+from cloudprovider.testing.conformance.trial import Trial, name_of
+from cloudprovider.wellknown import (
+    LABEL_INSTANCE_TYPE,
+    LABEL_TOPOLOGY_REGION,
+    LABEL_TOPOLOGY_ZONE,
+    TAINT_NODE_SHUTDOWN,
+)
+
+__all__ = ["ClusterUnderTest", "EndToEndConformance", "ManagerUnderTest", "NodeUnderTest", "ServiceUnderTest"]
+
+R = TypeVar("R")
+
+
+class NodeUnderTest(Protocol):
+    """A Node in the API server, read anew at each look."""
+
+    @property
+    def exists(self) -> bool: ...
+    @property
+    def object(self) -> V1Node: ...
+    @property
+    def provider_id(self) -> str: ...
+    @property
+    def addresses(self) -> list[tuple[str, str]]: ...
+    @property
+    def labels(self) -> dict[str, str]: ...
+    @property
+    def taints(self) -> dict[str, str]: ...
+    @property
+    def is_initialized(self) -> bool: ...
+    def mark_not_ready(self) -> None: ...
+    def mark_ready(self) -> None: ...
+    def delete(self) -> None: ...
+
+
+class ServiceUnderTest(Protocol):
+    """A Service in the API server, read anew at each look."""
+
+    @property
+    def exists(self) -> bool: ...
+    @property
+    def object(self) -> V1Service: ...
+    @property
+    def addresses(self) -> list[str]: ...
+    @property
+    def finalizers(self) -> list[str]: ...
+    def patch(self, body: Mapping[str, Any]) -> None: ...
+    def delete(self) -> None: ...
+
+
+class ClusterUnderTest(Protocol):
+    """The API server, and what kubelets and people do in it: the fixture `cluster`."""
+
+    def join(self, name: str, *, provider_id: str = "", labels: Mapping[str, str] | None = None) -> NodeUnderTest: ...
+    def expose(
+        self, name: str, *, ports: Sequence[int] = (80,), annotations: Mapping[str, str] | None = None
+    ) -> ServiceUnderTest: ...
+    def wait_until(self, condition: Callable[[], R], timeout: float = 30.0, what: str = "") -> R: ...
+
+
+class ManagerUnderTest(Protocol):
+    """The manager with every controller, at work: the fixture `manager`."""
+
+    def kill(self) -> None: ...
+    def start(self, provider: Interface | None = None) -> None: ...
+
+
+class EndToEndConformance(ConformanceBase):
+    """The provider under our controllers: `class TestAcme(ProviderConformance, EndToEndConformance)`."""
+
+    time_limit: float = 30.0
+    """Seconds that the controllers may take, beside the time that the lab says the cloud takes."""
+
+    @pytest.fixture
+    def provider(self, lab: Lab) -> Interface:
+        """What the manager runs."""
+        return self.make_provider(lab)
+
+    @pytest.fixture
+    def cloud_config(self, lab: Lab) -> CloudConfig | None:
+        """Whose secrets the manager conceals."""
+        return lab.config()
+
+    @pytest.fixture
+    def manager_flags(self, lab: Lab) -> Sequence[str]:
+        """The cluster's name, by which the cloud knows what belongs to it."""
+        return [f"--cluster-name={lab.cluster_name}"]
+
+    # ---- nodes
+
+    @scenario("E1", Feature.INSTANCES_V2, hooks=("create_machine",), level="end to end")
+    def test_e1_a_node_is_initialised(self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest) -> None:
+        """A node that joins gets provider ID, addresses, instance type, zone and region as the provider says, and loses
+        its taint."""
+        node = self._joined(trial, cluster, trial.registered())
+        instances = trial.provider.instances_v2()
+        assert instances is not None
+        said = instances.instance_metadata(node.object)
+        assert node.provider_id == said.provider_id
+        assert {(one.type, one.address) for one in said.node_addresses} <= set(node.addresses)
+        wanted = {
+            LABEL_INSTANCE_TYPE: said.instance_type,
+            LABEL_TOPOLOGY_ZONE: said.zone,
+            LABEL_TOPOLOGY_REGION: said.region,
+        }
+        assert {key: node.labels.get(key, "") for key in wanted} == wanted
+
+    @scenario("E2", Feature.INSTANCES_V2, hooks=("create_machine", "delete_machine"), level="end to end")
+    def test_e2_the_node_of_a_deleted_machine_goes(
+        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
+    ) -> None:
+        """The node of a deleted machine goes; the node of a machine that runs stays, although its kubelet is silent."""
+        stays = self._joined(trial, cluster, trial.registered())
+        machine = trial.bench.new_machine()
+        goes = self._joined(trial, cluster, machine)
+        trial.delete(goes.object)
+        stays.mark_not_ready()
+        goes.mark_not_ready()
+        self._wait(trial, cluster, lambda: not goes.exists, "the node of the deleted machine is gone")
+        assert stays.exists, "the node of a machine that runs was deleted"
+
+    @scenario("E3", Feature.INSTANCES_V2, hooks=("create_machine", "stop_machine"), level="end to end")
+    def test_e3_the_node_of_a_stopped_machine_is_tainted(
+        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
+    ) -> None:
+        """The node of a machine that is switched off gets the taint node.cloudprovider.kubernetes.io/shutdown, and
+        stays."""
+        node = self._joined(trial, cluster, trial.bench.new_machine())
+        trial.lab.stop_machine(node.object)
+        node.mark_not_ready()
+        self._wait(
+            trial, cluster, lambda: TAINT_NODE_SHUTDOWN in node.taints, "the node has the taint of a stopped machine"
+        )
+
+    # ---- load balancers
+
+    @scenario("E4", Feature.LOAD_BALANCER, level="end to end")
+    def test_e4_a_service_gets_its_address(
+        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
+    ) -> None:
+        """A Service of type LoadBalancer gets the status that the provider's load balancer has."""
+        service = self._exposed(trial, cluster)
+        found = trial.balancers().get_load_balancer(trial.cluster_name, service.object)
+        assert found is not None, "get_load_balancer says that there is none"
+        said = [point.ip or point.hostname for point in found.ingress or ()]
+        assert service.addresses == said
+
+    @scenario("E5", Feature.LOAD_BALANCER, level="end to end")
+    def test_e5_a_deleted_service_loses_its_load_balancer(
+        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
+    ) -> None:
+        """A deleted Service goes when its load balancer is gone, and nothing of that is left in the cloud."""
+        before = trial.resources()
+        service = self._exposed(trial, cluster)
+        seen = service.object
+        service.delete()
+        self._gone(trial, cluster, service, seen, before)
+
+    @scenario("E6", Feature.LOAD_BALANCER, level="end to end")
+    def test_e6_another_type_loses_the_load_balancer(
+        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
+    ) -> None:
+        """A Service that becomes one of type ClusterIP loses its load balancer, and keeps no finalizer."""
+        service = self._exposed(trial, cluster)
+        service.patch({"spec": {"type": "ClusterIP"}})
+        self._wait(trial, cluster, lambda: not service.finalizers, "the finalizer is removed", building=True)
+        found = trial.balancers().get_load_balancer(trial.cluster_name, service.object)
+        assert found is None, "the load balancer is still there"
+
+    @scenario("E7", Feature.LOAD_BALANCER, hooks=("create_machine", "load_balancer"), level="end to end")
+    def test_e7_nodes_become_targets_and_leave(
+        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
+    ) -> None:
+        """Nodes that join become targets of a load balancer that stands; a Node that is deleted leaves it."""
+        service = self._exposed(trial, cluster)
+        name = trial.balancers().get_load_balancer_name(trial.cluster_name, service.object)
+
+        def targets() -> int:
+            return len(self._facts(trial, name).targets)
+
+        first, second = (cluster.join(name_of(one), provider_id=provider_id_of(one)) for one in trial.machines(2))
+        self._wait(trial, cluster, lambda: first.is_initialized and second.is_initialized, "the nodes are initialised")
+        self._wait(trial, cluster, lambda: targets() == 2, "both nodes are targets", building=True)
+        second.delete()
+        self._wait(trial, cluster, lambda: targets() == 1, "the deleted Node is no target", building=True)
+
+    @scenario("E8", Feature.LOAD_BALANCER, hooks=("load_balancer",), level="end to end")
+    def test_e8_a_changed_port_reaches_the_load_balancer(
+        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
+    ) -> None:
+        """A port that is added to a Service is added to its load balancer."""
+        service = self._exposed(trial, cluster)
+        name = trial.balancers().get_load_balancer_name(trial.cluster_name, service.object)
+        ports = [{"name": f"port-{port}", "port": port, "protocol": "TCP"} for port in (80, 443)]
+        service.patch({"spec": {"ports": ports}})
+        self._wait(
+            trial,
+            cluster,
+            lambda: {port for port, _, _ in self._facts(trial, name).ports} == {80, 443},
+            "the load balancer has both ports",
+            building=True,
+        )
+
+    # ---- routes
+
+    @scenario("E9", Feature.ROUTES, hooks=("create_machine",), level="end to end")
+    def test_e9_routes_appear_and_leave(
+        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
+    ) -> None:
+        """A node's pod CIDR gets a route to the node, which goes with the Node."""
+        node = self._joined(trial, cluster, trial.registered())
+        spec = node.object.spec
+        assert spec is not None
+        wanted = spec.pod_cidr
+
+        def targets() -> list[str]:
+            routes = trial.provider.routes()
+            assert routes is not None, "routes() returns None, although the feature is declared"
+            listed = routes.list_routes(trial.cluster_name)
+            return [route.target_node for route in listed if route.destination_cidr == wanted]
+
+        self._wait(trial, cluster, lambda: targets() == [name_of(node.object)], f"there is a route for {wanted}")
+        node.delete()
+        self._wait(trial, cluster, lambda: not targets(), f"the route for {wanted} is gone")
+
+    # ---- what goes wrong
+
+    @scenario(
+        "E10", Feature.INSTANCES_V2 | Feature.LOAD_BALANCER, hooks=("create_machine", "outage"), level="end to end"
+    )
+    def test_e10_after_an_outage_everything_is_made_up_for(
+        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
+    ) -> None:
+        """While the cloud fails, nodes keep their taint and Services wait; when it answers again both are served."""
+        machine = trial.bench.new_machine()
+        with trial.lab.outage():
+            node = cluster.join(name_of(machine), provider_id=provider_id_of(machine))
+            service = cluster.expose(trial.bench.name("svc"), annotations=trial.lab.service_annotations)
+            self._wait(trial, cluster, lambda: service.finalizers, "the controller has begun to build")
+            trial.adopt(service.object)
+            assert not node.is_initialized
+            assert not service.addresses
+        self._wait(trial, cluster, lambda: node.is_initialized, "the node is initialised after the outage")
+        self._wait(trial, cluster, lambda: service.addresses, "the Service has an address", building=True)
+
+    @scenario("E11", Feature.LOAD_BALANCER, level="end to end")
+    def test_e11_a_killed_manager_leaves_nothing_behind(
+        self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
+    ) -> None:
+        """When a manager is killed, its successors finish the load balancer that it has begun, and delete all of one
+        that it has built."""
+        before = trial.resources()
+        service = cluster.expose(trial.bench.name("svc"), annotations=trial.lab.service_annotations)
+        self._wait(trial, cluster, lambda: service.finalizers, "the controller has begun to build")
+        manager.kill()
+        seen = service.object
+        trial.adopt(seen)
+        manager.start(self.make_provider(trial.lab))
+        self._wait(trial, cluster, lambda: service.addresses, "the Service has an address", building=True)
+        manager.kill()
+        manager.start(self.make_provider(trial.lab))
+        service.delete()
+        self._gone(trial, cluster, service, seen, before)
+
+    # ---- what several of them do
+
+    def _wait(
+        self, trial: Trial, cluster: ClusterUnderTest, condition: Callable[[], R], what: str, *, building: bool = False
+    ) -> R:
+        __tracebackhide__ = True
+        cloud = trial.lab.settle + (trial.lab.patience if building else 0.0)
+        return cluster.wait_until(condition, self.time_limit + cloud, what)
+
+    def _joined(self, trial: Trial, cluster: ClusterUnderTest, machine: V1Node) -> NodeUnderTest:
+        """The machine's node, initialised."""
+        __tracebackhide__ = True
+        labels = machine.metadata.labels if machine.metadata is not None else None
+        node = cluster.join(name_of(machine), provider_id=provider_id_of(machine), labels=labels)
+        self._wait(trial, cluster, lambda: node.is_initialized, "the node is initialised")
+        return node
+
+    def _exposed(self, trial: Trial, cluster: ClusterUnderTest) -> ServiceUnderTest:
+        """A Service with the address of its load balancer, which is removed in the end."""
+        __tracebackhide__ = True
+        service = cluster.expose(trial.bench.name("svc"), annotations=trial.lab.service_annotations)
+        trial.adopt(service.object)
+        self._wait(trial, cluster, lambda: service.addresses, "the Service has an address", building=True)
+        return service
+
+    def _gone(
+        self,
+        trial: Trial,
+        cluster: ClusterUnderTest,
+        service: ServiceUnderTest,
+        seen: V1Service,
+        before: frozenset[str],
+    ) -> None:
+        """Wait until the Service is gone; then nothing of its load balancer may be there."""
+        __tracebackhide__ = True
+        self._wait(trial, cluster, lambda: not service.exists, "the Service is gone", building=True)
+        found = trial.balancers().get_load_balancer(trial.cluster_name, seen)
+        assert found is None, "the load balancer is still there"
+        left = trial.resources() - before
+        assert not left, f"left in the cloud: {', '.join(sorted(left))}"
+
+    def _facts(self, trial: Trial, name: str) -> BalancerFacts:
+        """What the cloud itself shows of the load balancer."""
+        found = trial.lab.load_balancer(name)
+        assert found is not None, f"the cloud has no load balancer {name}"
+        return found
