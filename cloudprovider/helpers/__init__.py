@@ -1,8 +1,9 @@
 """Helpers for providers and controllers: pure functions over the official client's objects, under flat names.
 
 Node addresses, taints and labels (`addresses`, `taints`, `labels`), provider IDs (`providerid`), Services (`service`)
-and their annotations (`annotations`, `kinds`), volumes (`volumes`), IP addresses (`ips`), and what is read of every
-object (`objects`). None of them changes an argument; all may be called from many threads.
+and their annotations (`annotations`, `kinds`), volumes (`volumes`), IP addresses (`ips`), time limits of HTTP
+clients (`timelimits`), and what is read of every object (`objects`). None of them changes an argument; all may be
+called from many threads.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ from cloudprovider.helpers.taints import (
     shutdown_taint,
     without_taint_key,
 )
+from cloudprovider.helpers.timelimits import time_limit, time_limits
 from cloudprovider.helpers.volumes import (
     GB,
     KB,
@@ -210,6 +212,9 @@ __all__ = [
     "Text",
     "parse_duration",
     "show_duration",
+    # time limits of HTTP clients
+    "time_limit",
+    "time_limits",
     # volumes
     "GB",
     "GiB",

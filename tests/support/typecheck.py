@@ -81,4 +81,9 @@ def _line(file: Path, number: int, told: str, shown: Mapping[Path, Unit]) -> str
     unit = shown.get(file)
     page = unit.blocks[0].page if unit else file
     name = page.relative_to(ROOT) if page.is_relative_to(ROOT) else page.name
-    return f"{name}:{number}: {' '.join(told.split())}"
+    return f"{name}:{number}: {_shortened(' '.join(told.split()))}"
+
+
+def _shortened(told: str) -> str:
+    """The begin, and the rule at the end: pyright shows whole overloads."""
+    return told if len(told) <= 400 else f"{told[:300]} ... {told[-80:]}"
