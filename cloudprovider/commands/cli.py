@@ -13,9 +13,11 @@ import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 from cloudprovider.commands.check import Report, Step, check
+from cloudprovider.commands.new import Names, naming_problem, write
 from cloudprovider.commands.providers import Listed, list_providers
 from cloudprovider.registry import Registry
 
@@ -91,6 +93,17 @@ def parser() -> argparse.ArgumentParser:
     checking.add_argument("--traceback", action="store_true", help="show the tracebacks of what the provider raised")
     _add_output(checking)
     checking.set_defaults(run=_check)
+
+    new = commands.add_parser(
+        "new",
+        help="write a new provider package",
+        description="Writes a provider package that works from the first minute, over a simulated cloud: entry point, "
+        "configuration, instances, load balancers, conformance and end-to-end tests, Dockerfile, workflow.",
+        epilog=_CODES,
+    )
+    new.add_argument("name", metavar="NAME", help="the provider's name, as in --cloud-provider and in provider IDs")
+    new.add_argument("--directory", default="", metavar="D", help="the folder to create (default: NAME-provider)")
+    new.set_defaults(run=_new)
     return program
 
 
@@ -140,6 +153,24 @@ def _check(given: argparse.Namespace) -> int:
     elif causes and given.output == "text":
         print("--traceback shows where it was raised, in full.")
     return PROBLEMS if report.problems else FINE
+
+
+def _new(given: argparse.Namespace) -> int:
+    names = Names(given.name)
+    folder = Path(given.directory or names.placeholders["distribution"])
+    if (problem := naming_problem(given.name, folder)) is not None:
+        print(problem, file=sys.stderr)
+        return WRONG_USAGE
+    try:
+        written = write(names, folder)
+    except OSError as error:
+        print(f"{folder} cannot be written: {error.strerror}.", file=sys.stderr)
+        return PROBLEMS
+    print(f"wrote {len(written)} files into {folder}:")
+    for path in written:
+        print(f"  {path}")
+    print(f"Next: cd {folder}; pip install -e '.[test]'; pytest. Your cloud's client goes into {names.seam}.")
+    return FINE
 
 
 def _print_json(value: object) -> None:

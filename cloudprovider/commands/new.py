@@ -1,0 +1,106 @@
+"""Write a new provider package: the files of `template/`, with the provider's name in them.
+
+A name and a folder come in. Both are checked before anything is written; the files are rendered in memory first.
+Placeholders are %%{name}: one delimiter that neither Python, TOML, YAML nor a Dockerfile uses.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import string
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from cloudprovider.errors import InvalidProviderName
+from cloudprovider.problem import Problem
+from cloudprovider.registry import Registry, check_provider_name
+
+__all__ = ["Names", "naming_problem", "render", "write"]
+
+_MOVED: Final = {"github": ".github/workflows", "gitignore": ".gitignore", "dockerignore": ".dockerignore"}
+"""Names that a wheel or a linter would treat in a special way, and where they go."""
+
+
+class _Template(string.Template):
+    delimiter = "%%"
+
+
+@frozen
+class Names:
+    """What the template's placeholders stand for, all made from the provider's name."""
+
+    name: str
+
+    @property
+    def placeholders(self) -> Mapping[str, str]:
+        """Their values."""
+        words = [word for word in re.split(r"[^A-Za-z0-9]+", self.name) if word]
+        plain = "-".join(words).lower()
+        return {
+            "name": self.name,
+            "distribution": f"{plain}-provider",
+            "package": f"{plain.replace('-', '_')}_provider",
+            "script": f"{plain}-controller-manager",
+            "prefix": "".join(word[0].upper() + word[1:] for word in words),
+            "variable": "_".join(words).upper(),
+        }
+
+    @property
+    def seam(self) -> str:
+        """The file in which the cloud's client takes the place of the simulation."""
+        return f"{self.placeholders['package']}/cloud.py"
+
+
+def naming_problem(name: str, folder: Path, registry: Registry | None = None) -> Problem | None:
+    """What is wrong with the name or the folder; None when nothing is."""
+    try:
+        check_provider_name(name)
+    except InvalidProviderName as error:
+        return error.problem
+    if keyword.iskeyword(name) or keyword.issoftkeyword(name):
+        return Problem(f"{name!r} is a word of Python, and the package is named after it", "choose another name")
+    if not Names(name).placeholders["package"].isidentifier():
+        return Problem(f"no Python package can be named after {name!r}", "choose a name that begins with a letter")
+    if name in (registry or Registry()).names():
+        return Problem(f"a provider {name!r} is installed already", "choose another name, or uninstall that one")
+    if folder.exists():
+        return Problem(f"{folder} exists already", "give another folder with --directory, or remove it")
+    if not folder.absolute().parent.is_dir():
+        return Problem(f"there is no folder {folder.absolute().parent}", "create it, or give another --directory")
+    return None
+
+
+def render(names: Names) -> dict[str, str]:
+    """Every file of the package by its path. Raises KeyError for a placeholder that has no value."""
+    values = names.placeholders
+    rendered = {}
+    for path, source in _sources(files("cloudprovider.commands") / "template", ()):
+        first, *rest = path
+        first = values["package"] if first == "package" else _MOVED.get(first, first)
+        rendered["/".join([first, *rest])] = _Template(source.read_text("utf-8")).substitute(values)
+    return rendered
+
+
+def write(names: Names, folder: Path) -> list[str]:
+    """Write the package into `folder`, which must not exist; returns the files' paths in it. Raises OSError."""
+    rendered = render(names)
+    folder.mkdir()
+    for path, text in rendered.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, "utf-8")
+    return sorted(rendered)
+
+
+def _sources(folder: Traversable, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Traversable]]:
+    for one in folder.iterdir():
+        if one.is_dir():
+            yield from _sources(one, (*above, one.name))
+        elif one.name.endswith(".tmpl"):
+            yield (*above, one.name.removesuffix(".tmpl")), one

@@ -1,0 +1,128 @@
+"""`python -m cloudprovider new`: what it writes works as written, and what it cannot write is refused before."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cloudprovider.commands.cli import main
+from cloudprovider.commands.new import Names, render
+from tests.support.plugins import write_distribution
+from tests.support.typecheck import digest, mypy, pyright
+
+ROOT = Path(__file__).parents[3]
+
+
+def written(tmp_path: Path, name: str = "acme") -> Path:
+    """The package of that name, with the metadata that an installation would leave beside it."""
+    folder = tmp_path / "made"
+    assert main(["new", name, "--directory", str(folder)]) == 0
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    ((entry, value),) = project["entry-points"]["cloudprovider.providers"].items()
+    write_distribution(tmp_path / "site", project["name"], f"{entry} = {value}", version=project["version"])
+    return folder
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    paths = (folder.parent / "site", folder, ROOT)
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", *command], cwd=folder, env=environ, capture_output=True, text=True, check=False
+    )
+
+
+def test_its_tests_pass_as_written(tmp_path: Path) -> None:
+    folder = written(tmp_path)
+    done = run(folder, "pytest", "-q", "-p", "no:cacheprovider", "--conformance-report=report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " failed" not in done.stdout
+    report = (folder / "report" / "conformance-acme.md").read_text()
+    assert "acme" in report
+    checked = run(folder, "cloudprovider", "check", "acme")
+    assert checked.returncode == 0, checked.stdout
+    assert "load_balancer (AcmeLoadBalancers)" in checked.stdout
+
+
+@pytest.mark.parametrize("name", ["acme", "Open-Nebula.v2", "a1"])
+def test_it_is_clean_for_ruff(tmp_path: Path, name: str) -> None:
+    folder = written(tmp_path, name)
+    for command in (["check"], ["format", "--check"]):
+        done = run(folder, "ruff", *command, "--no-cache", ".")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_it_is_clean_for_strict_type_checkers(tmp_path: Path, checker: str, request: pytest.FixtureRequest) -> None:
+    folder = written(tmp_path)
+    files = sorted(folder.rglob("*.py"))
+    cache: pytest.Cache | None = getattr(request.config, "cache", None)  # absent with -p no:cacheprovider
+    key, now = f"types/new/{checker}", digest(files)
+    if cache is not None and cache.get(key, "") == now:
+        return
+    assert (mypy(files, {}) if checker == "mypy" else pyright(files, {}, folder)) == []
+    if cache is not None:
+        cache.set(key, now)
+
+
+def test_it_is_as_short_as_promised() -> None:
+    rendered = render(Names("acme"))
+    assert len(rendered["acme_provider/main.py"].splitlines()) <= 10
+    assert len(rendered["tests/test_conformance.py"].splitlines()) <= 25
+    (test,) = (one for one in ast.parse(rendered["tests/test_end_to_end.py"]).body if isinstance(one, ast.FunctionDef))
+    assert len(test.body) <= 5
+
+
+def test_every_file_can_be_read_and_no_placeholder_is_left() -> None:
+    rendered = render(Names("Open-Nebula.v2"))
+    assert [path for path, text in rendered.items() if "%%" in text or "TODO" in text] == []
+    project = tomllib.loads(rendered["pyproject.toml"])
+    assert project["project"]["entry-points"]["cloudprovider.providers"] == {
+        "Open-Nebula.v2": "open_nebula_v2_provider.provider:new_provider"
+    }
+    assert project["project"]["scripts"] == {
+        "open-nebula-v2-controller-manager": "open_nebula_v2_provider.main:run"
+    }  # fmt: skip
+    assert yaml.safe_load(rendered[".github/workflows/test.yaml"])["jobs"]["test"]["steps"]
+    assert "class OpenNebulaV2Cloud(Interface):" in rendered["open_nebula_v2_provider/provider.py"]
+    assert 'ENTRYPOINT ["/opt/manager/bin/open-nebula-v2-controller-manager"]' in rendered["Dockerfile"]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("", "a name that is not empty"),
+        ("a b", "cannot be a cloud provider's name"),
+        ("../acme", "cannot be a cloud provider's name"),
+        ("external", "another program is the provider"),
+        ("class", "is a word of Python"),
+        ("match", "is a word of Python"),
+        ("9lives", "no Python package can be named after '9lives'"),
+        ("fake", "a provider 'fake' is installed already"),
+    ],
+)
+def test_a_name_that_is_no_good_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, what: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", name]) == 2
+    told = capsys.readouterr().err
+    assert what in told
+    assert "Fix: " in told or not name
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "README.md").write_text("mine")
+    assert main(["new", "acme", "--directory", str(tmp_path / "mine")]) == 2
+    assert "mine exists already. Fix: give another folder with --directory" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["README.md"]
+    assert main(["new", "acme", "--directory", str(tmp_path / "no" / "where")]) == 2
+    assert f"there is no folder {tmp_path}/no" in capsys.readouterr().err
