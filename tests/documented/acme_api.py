@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Self
 
 import yaml
@@ -30,3 +31,7 @@ class Client:
 
     def find(self, name: str) -> Server | None:
         return self.servers.get(name)
+
+    def list(self, *, names: Collection[str]) -> dict[str, Server]:
+        """Those of these names that exist."""
+        return {name: server for name, server in self.servers.items() if name in names}

@@ -1,0 +1,49 @@
+"""The tutorial's files do what its page says: they pass the conformance suite, work in a cluster, and start."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.pages import ROOT
+
+TUTORIAL = ROOT / "examples" / "tutorial"
+PAGE = ROOT / "docs" / "tutorial" / "load-balancer.md"
+
+
+def run(*arguments: str, folder: Path) -> str:
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_provider_is_conformant_and_works_in_a_cluster(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    run("-m", "pytest", "-q", str(TUTORIAL), f"--conformance-report={report}", folder=ROOT)
+    summary = json.loads((report / "conformance-harbour.json").read_text())["summary"]
+    [promised] = re.findall(r"^(\d+) scenarios pass", PAGE.read_text(), re.M)
+    assert (summary["passed"], summary["failed"]) == (int(promised), 0)
+
+
+def test_the_scenario_that_the_page_names_finds_the_missing_check(tmp_path: Path) -> None:
+    for file in TUTORIAL.glob("*harbour*.py"):
+        text = file.read_text()
+        if file.name == "harbour_provider.py":
+            text = text.replace("        current_call().check()\n", "")
+        (tmp_path / file.name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir=.", "-k", "l29", "test_harbour.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ask current_call().check() before each" in done.stdout
+
+
+def test_it_has_forty_lines() -> None:
+    lines = [line for line in (TUTORIAL / "harbour_provider.py").read_text().splitlines() if line.strip()]
+    assert len(lines) <= 40
+
+
+def test_the_program_starts(tmp_path: Path) -> None:
+    assert "--cloud-provider" in run(str(TUTORIAL / "main.py"), "--help", folder=tmp_path)
