@@ -46,4 +46,4 @@ def test_it_has_forty_lines() -> None:
 
 
 def test_the_program_starts(tmp_path: Path) -> None:
-    assert "--cloud-provider" in run(str(TUTORIAL / "main.py"), "--help", folder=tmp_path)
+    assert "--cloud-provider" in run(str(TUTORIAL / "harbour_main.py"), "--help", folder=tmp_path)
