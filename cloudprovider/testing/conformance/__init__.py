@@ -2,12 +2,13 @@
 
 A vendor writes one test file: a `Lab` (what can be done to the test cloud), a fixture `lab`, and a subclass of
 `ProviderConformance` that declares its features. `pytest --conformance-report=DIR` then says in JSON and Markdown
-what passed, what was skipped and why, and what failed. docs/conformance.md lists every scenario.
+what passed, what was skipped and why, and what failed. docs/reference/scenarios.md lists every scenario.
 """
 
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.endtoend import EndToEndConformance
 from cloudprovider.testing.conformance.features import Feature
+from cloudprovider.testing.conformance.httplab import HTTPLab
 from cloudprovider.testing.conformance.lab import BalancerFacts, Lab, new_node, new_service
 from cloudprovider.testing.conformance.registry import SCENARIOS, Scenario, scenario
 from cloudprovider.testing.conformance.suite import ProviderConformance
@@ -19,6 +20,7 @@ __all__ = [
     "EndToEndConformance",
     "Feature",
     "Lab",
+    "HTTPLab",
     "BalancerFacts",
     "new_node",
     "new_service",

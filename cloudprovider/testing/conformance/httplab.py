@@ -1,0 +1,71 @@
+"""A lab that breaks the way to the cloud: for clouds that cannot be broken, a real account among them.
+
+`HTTPLab` stands between `http.client` and the network, for this process only. The official client, urllib3, requests,
+boto3 and most vendors' clients are built on `http.client`; httpx and aiohttp are not, and pass untouched.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from cloudprovider.testing.conformance.lab import Lab
+
+__all__ = ["HTTPLab"]
+
+Connection = http.client.HTTPConnection
+
+
+class HTTPLab(Lab):
+    """A lab whose `outage` and `hang` work on every cloud that is reached by `http.client`."""
+
+    cloud_hosts: tuple[str, ...] = ()
+    """Only requests to hosts whose names end so are broken; empty: all of this process."""
+
+    def outage(self, after: int = 0) -> AbstractContextManager[None]:
+        """`after` more requests are sent; each that follows fails before it is sent, as a refused connection does."""
+        numbers = itertools.count()
+
+        def refuse(connection: Connection, send: Callable[[], Any]) -> Any:
+            if next(numbers) < after:
+                return send()
+            connection.close()
+            raise ConnectionRefusedError(f"the conformance suite broke the connection to {connection.host}")
+
+        return self._patched("endheaders", refuse)
+
+    @contextmanager
+    def hang(self) -> Iterator[None]:
+        """Requests are sent, and their answers never come: a read ends by the client's own time limit."""
+        over = threading.Event()
+
+        def wait(connection: Connection, read: Callable[[], Any]) -> Any:
+            limit = connection.sock.gettimeout() if connection.sock is not None else connection.timeout
+            ended = over.wait(limit)
+            connection.close()
+            raise ConnectionResetError("the hang is over") if ended else TimeoutError("timed out")
+
+        with self._patched("getresponse", wait):
+            try:
+                yield
+            finally:
+                over.set()
+
+    @contextmanager
+    def _patched(self, method: str, instead: Callable[[Connection, Callable[[], Any]], Any]) -> Iterator[None]:
+        original = getattr(Connection, method)
+
+        def call(connection: Connection, *args: Any, **options: Any) -> Any:
+            if self.cloud_hosts and not connection.host.endswith(self.cloud_hosts):
+                return original(connection, *args, **options)
+            return instead(connection, lambda: original(connection, *args, **options))
+
+        setattr(Connection, method, call)
+        try:
+            yield
+        finally:
+            setattr(Connection, method, original)
