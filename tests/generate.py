@@ -1,8 +1,8 @@
 """``python -m tests.generate``: write every generated file of the repository again (`make generate`).
 
-Data comes from the code (flags, rights, the sample provider's annotations), from the chart in examples/deploy and its
-alert rules; the tests compare what is in the repository with the same functions. What needs helm is left as it is where
-helm cannot be had, with a message.
+Data comes from the code (flags, rights, conformance scenarios, the sample provider's annotations), from the chart in
+examples/deploy and its alert rules; the tests compare what is in the repository with the same functions. What needs
+helm is left as it is where helm cannot be had, with a message.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from controllers.app.entry import enabled
 from controllers.app.pages import gomanager, reference
 from tests import pictures
 from tests.envtest.build import AssetsMissing, tool
+from tests.unit.conformance import page as scenarios
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -83,6 +84,7 @@ def written_files() -> dict[Path, Callable[[], str]]:
     return {
         REFERENCE / "flags.md": lambda: reference.page(CATALOG),
         REFERENCE / "go-flags.md": lambda: gomanager.page(CATALOG),
+        REFERENCE / "scenarios.md": scenarios.page,
         REFERENCE / "alerts.md": lambda: alerts_page(ALERTS.read_text()),
         SAMPLECLOUD / "README.md": samplecloud_readme,
         BASE / "rbac.yaml": lambda: rbac.manifest(enabled(("*",), CATALOG)),

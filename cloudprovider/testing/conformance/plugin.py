@@ -111,7 +111,7 @@ class Collector:
             return  # a worker of pytest-xdist: its results went to the process that started it
         from datetime import UTC, datetime
 
-        from cloudprovider.testing.conformance import report
+        from cloudprovider.testing.conformance import SCENARIOS, report
 
         finished = datetime.now(UTC).isoformat(timespec="seconds")
         for name, results in sorted(self._results.items()):
@@ -121,6 +121,7 @@ class Collector:
                 sdk=_sdk(),
                 finished=finished,
                 left_behind=self._left[name],
+                levels={SCENARIOS[id].level for id in results},
             )
             self._lines.append(f"conformance of {report.summary_line(found)}")
             self._lines += [f"conformance of {name}: left behind: {one}" for one in found["left_behind"]]
