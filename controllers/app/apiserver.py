@@ -23,6 +23,16 @@ _TIMEOUT = 4.0
 _PATIENCE = 2.0  # seconds without an answer until it counts: one broken connection is nothing
 
 
+def advice(rest: RestClient, server: str) -> str:
+    """What to look at while the API server gives no first answer, for the end of a log line; "" while it answers."""
+    if rest.reachability.down_since is None:
+        return ""
+    return (
+        f". The manager keeps trying. Check that {server} is the API server's address (server: in the kubeconfig, or "
+        "--master), that it runs, and that DNS, a firewall or a proxy does not keep this process from it"
+    )
+
+
 class ServerCheck:
     """Asks until it is stopped. `run` is called once, in a thread; `checks` from any thread."""
 

@@ -7,7 +7,7 @@ the RBAC manifest follow from it. Names and aliases are those of the Go cloud-co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import attrs
@@ -112,6 +112,9 @@ class ControllerEntry:
     """Classes whose fields are declared by `option`: the controller's own, and those that only the manager reads."""
     rules: tuple[Rule, ...] = ()
     on_by_default: bool = True
+    off: Callable[[Mapping[str, Any]], str] = lambda _values: ""
+    """Why it has nothing to do with these values of flags, by their names; "" when it has. Where no other controller is
+    left to run either, the program does not start."""
     client: str = ""
     """The name that it gives its client, `clients.rest(name)`; empty: the controller's name."""
 
@@ -143,6 +146,15 @@ def canonical(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> tuple
     known = {alias: entry.name for entry in catalog for alias in entry.aliases}
     minus = {word: "-" if word.startswith("-") else "" for word in words}
     return tuple(minus[word] + known.get(word.removeprefix("-"), word.removeprefix("-")) for word in words)
+
+
+def off_by_flags(values: Mapping[str, Any], catalog: Sequence[ControllerEntry]) -> list[str]:
+    """Why no controller would run with these values of flags; nothing when one would."""
+    chosen = enabled(values["controllers"], catalog)
+    reasons = [(entry, entry.off(values)) for entry in chosen]
+    if not all(reason for _, reason in reasons):
+        return []
+    return [f"no controller is left to run: {entry.name} {reason}" for entry, reason in reasons]
 
 
 def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[str]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from cloudprovider import CloudConfig, Interface, StopSignal
-from controllers.app.apiserver import ServerCheck
+from controllers.app.apiserver import ServerCheck, advice
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import Context, ControllerEntry, Rule, enabled
 from controllers.app.flags.effective import configz, flagz
@@ -348,7 +348,8 @@ class Manager:
         return True
 
     def _tell_unsynced(self, waited: float) -> None:
-        log.warning("waiting %.0f s for the API server's first answer: %s", waited, self.health.unsynced())
+        tip = advice(self._clients.rest(_IDENTITY), self._clients.server)
+        log.warning("waiting %.0f s for the API server's first answer: %s%s", waited, self.health.unsynced(), tip)
 
     def _started(self, name: str, thread: threading.Thread, ask: Callable[[], None]) -> None:
         self._groups.add("controllers", Part(name, self._joined(thread), ask))

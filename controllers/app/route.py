@@ -8,7 +8,7 @@ both hold and the provider has routes, as in Go (startRouteController in k8s.io/
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -44,6 +44,14 @@ class RouteSwitches:
     )
 
 
+def _off(values: Mapping[str, Any]) -> str:
+    missing = [f"--{name}" for name in ("allocate-node-cidrs", "configure-cloud-routes") if not values[name]]
+    if not missing:
+        return ""
+    needs = [*missing, *(() if values["cluster-cidr"] else ("--cluster-cidr",))]
+    return f"needs {' and '.join(needs)}"
+
+
 def _construct(context: Context) -> Controller | None:
     from controllers.route import RouteController
 
@@ -71,6 +79,7 @@ ENTRY = ControllerEntry(
     aliases=("route",),
     client="route-controller",
     construct=_construct,
+    off=_off,
     module="controllers.route.controller",
     informers=_informers,
     options=(RouteSwitches, RouteOptions),

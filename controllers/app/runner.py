@@ -36,12 +36,12 @@ def construct(entries: Sequence[ControllerEntry], context: Context) -> list[Buil
         try:
             controller = entry.construct(context)
         except ValueError as error:
-            raise ManagerError(
-                f"{entry.name} cannot run: {error}. Fix: leave it out with --controllers=*,-{entry.name}, or use a "
-                "provider that has what it needs."
-            ) from error
+            fix = "" if "Fix: " in str(error) else f". Fix: leave it out with --controllers=*,-{entry.name}"
+            raise ManagerError(f"{entry.name} cannot run: {error}{fix}.") from error
         if controller is not None:
             built.append((entry, controller))
+    if entries and not built:
+        raise ManagerError("no controller is left to run: the log lines above say why each one is off.")
     return built
 
 

@@ -113,7 +113,10 @@ class RouteOptions:
         """Prefix length of nodes' pod CIDRs by IP version, as far as given. Raises ValueError where the cluster CIDR is
         missing, the mask sizes contradict each other, or one does not fit the cluster CIDR."""
         if not self.cluster_cidrs:
-            raise ValueError("the cluster CIDR must be given (--cluster-cidr)")
+            raise ValueError(
+                "--cluster-cidr is missing. Fix: give --cluster-cidr=RANGE, the range of the pods that "
+                "kube-controller-manager has too (10.244.0.0/16, say), or --configure-cloud-routes=false for no routes"
+            )
         given = {4: self.node_cidr_mask_size_ipv4, 6: self.node_cidr_mask_size_ipv6}
         sizes = {version: size for version, size in given.items() if size}
         if self.node_cidr_mask_size:

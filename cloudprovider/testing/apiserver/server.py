@@ -18,7 +18,7 @@ from cloudprovider.testing.apiserver import catalog, kubeconfig
 from cloudprovider.testing.apiserver.access import Access
 from cloudprovider.testing.apiserver.api import API
 from cloudprovider.testing.apiserver.decoding import MERGE, Options
-from cloudprovider.testing.apiserver.errors import JSON, StatusError
+from cloudprovider.testing.apiserver.errors import JSON, StatusError, not_implemented
 from cloudprovider.testing.apiserver.faults import Faults
 from cloudprovider.testing.apiserver.handler import Handler
 from cloudprovider.testing.apiserver.kinds import Kind
@@ -168,23 +168,29 @@ class EmbeddedAPIServer:
         return self.store.version
 
     def create(self, obj: JSON) -> JSON:
-        """Create an object as a POST would; `kind` says of which resource. Raises StatusError."""
-        kind = self._by_kind[obj["kind"]]
+        """Create an object as a POST would; `kind` says of which resource.
+
+        Raises StatusError, which has `code` and `reason`: 409 AlreadyExists for a name that is taken (the namespaces
+        default, kube-node-lease, kube-public and kube-system and the Service default/kubernetes are there from the
+        start), 501 for a kind that is not served. As in a cluster a new Node gets the taint
+        node.kubernetes.io/not-ready, also one that says that it is ready.
+        """
+        kind = self._creatable(obj.get("kind"))
         namespace = obj.get("metadata", {}).get("namespace", "default") if kind.namespaced else ""
         return self._stored(self._operations.create(kind, namespace, obj, Options("Ignore")))
 
     def get(self, plural: str, name: str, namespace: str = "default") -> JSON:
         """An object, not to be changed. Raises KeyError."""
-        kind = self._by_plural[plural]
+        kind = self._plural_of(plural)
         found = self.store.get(plural, kind.key(namespace, name))
         if found is None:
-            raise KeyError(f"{plural} {name}")
+            raise KeyError(f"there is no {plural} {kind.key(namespace, name)}")
         return found.object
 
     def list(self, plural: str, namespace: str = "", *, labels: str = "", fields: str = "") -> Sequence[JSON]:
         """The objects of a resource in key order, not to be changed; in all namespaces unless one is named."""
         query = {"labelSelector": labels, "fieldSelector": fields}
-        return [one.object for one in list_objects(self.store, self._by_plural[plural], namespace, query).items]
+        return [one.object for one in list_objects(self.store, self._plural_of(plural), namespace, query).items]
 
     def patch(
         self,
@@ -197,7 +203,7 @@ class EmbeddedAPIServer:
         content_type: str = MERGE,
     ) -> JSON:
         """Patch an object as a PATCH would. Raises StatusError."""
-        kind = self._by_plural[plural]
+        kind = self._plural_of(plural)
         options = Options("Ignore", subresource)
         return self._stored(
             self._operations.patch(kind, namespace if kind.namespaced else "", name, body, content_type, options)
@@ -205,7 +211,7 @@ class EmbeddedAPIServer:
 
     def delete(self, plural: str, name: str, namespace: str = "default") -> None:
         """Delete an object as a DELETE would: finalizers hold it. Raises StatusError."""
-        kind = self._by_plural[plural]
+        kind = self._plural_of(plural)
         self._operations.delete(kind, namespace if kind.namespaced else "", name)
 
     def put_raw(self, plural: str, obj: JSON) -> JSON:
@@ -213,10 +219,26 @@ class EmbeddedAPIServer:
 
         Only `metadata.resourceVersion` is set; replaces an object of the same name.
         """
-        kind = self._by_plural[plural]
+        kind = self._plural_of(plural)
         meta = dict(obj.get("metadata") or {})
         key = kind.key(str(meta.get("namespace", "default")), str(meta.get("name", "")))
         return self.store.put(plural, key, {**obj, "metadata": meta}, raw=True).object
+
+    def _creatable(self, name: object) -> Kind:
+        """The resource of this `kind`."""
+        found = self._by_kind.get(name) if isinstance(name, str) else None
+        if found is None or "create" not in found.verbs:
+            known = ", ".join(sorted(kind.kind for kind in self.kinds() if "create" in kind.verbs))
+            raise not_implemented(f"objects of kind {name!r}; known kinds are {known}")
+        return found
+
+    def _plural_of(self, plural: str) -> Kind:
+        """The resource of this name."""
+        found = self._by_plural.get(plural)
+        if found is None:
+            known = ", ".join(sorted(self._by_plural))
+            raise KeyError(f"the embedded API server serves no {plural!r}; it serves {known}")
+        return found
 
     @staticmethod
     def _stored(outcome: Any) -> JSON:

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from controllers.app.entry import ControllerEntry, problems_of
+from controllers.app.entry import ControllerEntry, off_by_flags, problems_of
 from controllers.app.flags import syntax
 from controllers.app.flags.ignored import IGNORED
 from controllers.app.flags.syntax import Parsed
@@ -158,7 +158,8 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry]) -> list[str]:
     if pair:
         problems.append(pair)
     if "controllers" not in ill:
-        problems += [f"--controllers: {line}" for line in problems_of(values["controllers"], catalog)]
+        lines = problems_of(values["controllers"], catalog) or off_by_flags(values, catalog)
+        problems += [f"--controllers: {line}" for line in lines]
     return problems
 
 

@@ -124,7 +124,9 @@ class ClientBuilder:
         if self._certificates is not None:
             access.configuration.cert_file = self._certificates.cert_file
             access.configuration.key_file = self._certificates.key_file
-        self._credentials = Credentials(access.source, self._waits, on_certificate=self._on_certificate)
+        self._credentials = Credentials(
+            access.source, self._waits, on_certificate=self._on_certificate, origin=access.origin
+        )
         endpoint = access.endpoint()
         settings = access.tls()
         if self._certificates is not None:

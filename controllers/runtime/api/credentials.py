@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from attrs import field, frozen
 
@@ -52,6 +52,23 @@ class Source(Protocol):
 
     def close(self) -> None:
         """End a fetch under way; called once, at the end."""
+
+
+def origin_of(user: Mapping[str, Any], where: str) -> str:
+    """What the server is shown for this user of a kubeconfig, and where it comes from; `where` names the user."""
+    if "auth-provider" in user:
+        return f"a token of the auth-provider of {where}"
+    if "tokenFile" in user:
+        return f"the token in {user['tokenFile']}, the tokenFile of {where}"
+    if user.get("token"):
+        return f"the token of {where}"
+    if "exec" in user:
+        return f"what the exec plugin {user['exec']['command']} gave, of {where}"
+    if user.get("username"):
+        return f"the username and password of {where}"
+    if user.get("client-certificate") or user.get("client-certificate-data"):
+        return f"the client certificate of {where}"
+    return f"no credential: there is none for {where}"
 
 
 class Fixed:
@@ -142,7 +159,10 @@ class Credentials:
         *,
         on_certificate: Callable[[bytes, bytes], None] | None = None,
         timeout: float = FETCH_TIMEOUT,
+        origin: str = "",
     ) -> None:
+        """`origin` says in words what the credential is and where it comes from, for the message of a 401."""
+        self.origin = origin
         self._source = source
         self._waits = waits
         self._clock = waits.clock

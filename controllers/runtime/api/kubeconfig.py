@@ -42,7 +42,7 @@ from kubernetes.config.incluster_config import (
 )
 from kubernetes.config.kube_config import load_kube_config_from_dict
 
-from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile
+from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile, origin_of
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.proxies import from_environment, is_local
 from controllers.runtime.api.secretfiles import SecretFile
@@ -68,6 +68,8 @@ class Access:
     """Impersonation headers of the kubeconfig's user."""
     makes_certificates: bool = False
     """The source may give client certificates (an exec plugin)."""
+    origin: str = ""
+    """What the credential is and where it comes from, in words."""
     files: tuple[SecretFile, ...] = field(default=(), repr=False)
     """Inline data that `configuration` names by path; they live as long as this object."""
 
@@ -115,7 +117,7 @@ def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] 
     elif in_pod:
         access = _in_cluster(environ, complete)
     elif complete:
-        access = Access(Configuration(host=complete.rstrip("/")), Fixed())
+        access = Access(Configuration(host=complete.rstrip("/")), Fixed(), origin="no credential: --master names none")
         access.configuration.proxy = None
     else:
         named = environ.get("KUBECONFIG")
@@ -148,7 +150,8 @@ def _in_cluster(environ: Mapping[str, str], master: str | None) -> Access:
             )
     configuration = Configuration(host=(master or f"https://{f'[{host}]' if ':' in host else host}:{port}").rstrip("/"))
     configuration.ssl_ca_cert = SERVICE_CERT_FILENAME
-    return Access(configuration, TokenFile(SERVICE_TOKEN_FILENAME))
+    origin = f"the token of the pod's service account, in {SERVICE_TOKEN_FILENAME}"
+    return Access(configuration, TokenFile(SERVICE_TOKEN_FILENAME), origin=origin)
 
 
 def _settle_proxy(access: Access, environ: Mapping[str, str]) -> None:
@@ -200,7 +203,13 @@ class _KubeConfig:
         config = self._parse()
         context_name = config.get("current-context")
         if not context_name or not isinstance(context_name, str):
-            raise self._error(f"has no current-context; choose one of {self._names(config, 'contexts')}")
+            names = self._names(config, "contexts")
+            if names == "none":
+                raise self._error("has no current-context, and no contexts; give --kubeconfig a file that has them")
+            raise self._error(
+                f"has no current-context; choose one of {names}: "
+                f"kubectl config use-context NAME --kubeconfig={self._path}"
+            )
         context = self._entry(config, "contexts", "context", context_name, "current-context")
         self._where = f"context {context_name!r}"
         self._cluster_name = self._text(context, "cluster", self._where)
@@ -239,7 +248,8 @@ class _KubeConfig:
         headers = _impersonation(user)
         if not all(text.isascii() and text.isprintable() for header in headers for text in header):
             raise self._error(f"user {self._user_name!r}: as, as-uid, as-groups, as-user-extra: only ASCII text")
-        return Access(configuration, source, headers, isinstance(source, ExecPlugin), tuple(files))
+        origin = origin_of(user, f"user {self._user_name!r} ({self._where}) in the kubeconfig {self._path}")
+        return Access(configuration, source, headers, isinstance(source, ExecPlugin), origin, tuple(files))
 
     def _official(self, document: dict[str, Any]) -> Configuration:
         configuration = Configuration()

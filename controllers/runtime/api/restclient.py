@@ -257,6 +257,8 @@ class RestClient:
             self._credentials.rejected(authorization)
             self._transport.recheck_tls()
         error = from_status(status, headers, data, method=method, path=path, now=self._clock.time())
+        if status == 401 and self._credentials.origin:
+            error.message = f"{error.message or 'not accepted'}; sent was {self._credentials.origin}"
         if status in NO_ANSWERS:
             error.recovery = self._transport.reachability.recovery
         return error

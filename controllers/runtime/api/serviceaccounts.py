@@ -150,7 +150,9 @@ class ServiceAccounts:
             found = self._credentials.get(name)
             if found is None:
                 source = TokenSource(self._namespace, name, self._tokens, self._accounts, self._waits.clock)
-                found = self._credentials[name] = Credentials(source, self._waits)
+                found = self._credentials[name] = Credentials(
+                    source, self._waits, origin=f"a token of the service account {self._namespace}/{name}"
+                )
             return found
 
 
