@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from cloudprovider.errors import CallCancelled, CallDeadlineExceeded
+from cloudprovider.fielddocs import documented
 
 if TYPE_CHECKING:
     from cloudprovider.host import StopSignal
@@ -40,6 +41,7 @@ class _Never:
         return threading.Event().wait(timeout)
 
 
+@documented
 @frozen
 class Call:
     """How long the host still waits for the call under way. Immutable; may be read from any thread."""

@@ -11,7 +11,9 @@ from typing import TypeVar
 
 from attrs import Attribute, evolve, field, frozen
 
+from cloudprovider import fieldchecks
 from cloudprovider.errors import ConfigMissing, ConfigUnreadable
+from cloudprovider.fielddocs import documented
 
 __all__ = ["CloudConfig"]
 
@@ -23,6 +25,7 @@ def _is_bytes(_: object, __: Attribute[bytes], value: object) -> None:
         raise TypeError(f"CloudConfig.data must be bytes, not {type(value).__name__}")
 
 
+@documented
 @frozen
 class CloudConfig:
     """The file given by --cloud-config: its path and what it held when it was read. Its repr shows only the
@@ -32,8 +35,12 @@ class CloudConfig:
     program with flags of its own (`main(flags=...)`); `path` alone for a config that was never a file (in tests).
     """
 
-    path: str
+    path: str = field(validator=fieldchecks.text)
+    """Where the file is; empty where there is none."""
+
     data: bytes = field(repr=False, validator=_is_bytes)
+    """What it held when it was read."""
+
     options: tuple[object, ...] = field(default=(), repr=False)
     """The program's own flags: an instance of each options class that it declares; see `of`."""
 

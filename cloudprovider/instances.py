@@ -21,6 +21,7 @@ from attrs import field, frozen
 
 from cloudprovider import fieldchecks
 from cloudprovider.errors import CloudProviderError
+from cloudprovider.fielddocs import documented
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["InstanceMetadata", "InstanceState", "Instances", "InstancesBatch", "InstancesV2"]
 
 
+@documented
 @frozen
 class InstanceMetadata:
     """One instance as the cloud knows it. Empty fields mean "nothing to say": they erase nothing on the node.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from cloudprovider import fieldchecks
+from cloudprovider.fielddocs import documented
 from cloudprovider.helpers.service import default_load_balancer_name
 
 if TYPE_CHECKING:
@@ -89,11 +90,13 @@ class LoadBalancer(ABC):
         """
 
 
+@documented
 @frozen
 class OwnedLoadBalancer:
     """A load balancer in the cloud that a cluster's service controller made. Anything but texts: TypeError."""
 
     name: str = field(validator=fieldchecks.text)
+    """The load balancer's name in the cloud, as `get_load_balancer_name` gives it."""
     service: str = field(validator=fieldchecks.text)
     """ "namespace/name" of the Service that it was made for; "" where the cloud does not know."""
     service_uid: str = field(default="", validator=fieldchecks.text)

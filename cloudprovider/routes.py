@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from cloudprovider import fieldchecks
+from cloudprovider.fielddocs import documented
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node_address import V1NodeAddress
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Route", "Routes"]
 
 
+@documented
 @frozen
 class Route:
     """One routing rule: traffic for `destination_cidr` goes to `target_node`. Raises TypeError for a value of another

@@ -11,10 +11,12 @@ from abc import ABC, abstractmethod
 from attrs import field, frozen
 
 from cloudprovider import fieldchecks
+from cloudprovider.fielddocs import documented
 
 __all__ = ["Zone", "Zones"]
 
 
+@documented
 @frozen
 class Zone:
     """A place: both values are valid label values, or empty where the cloud has no such notion. Raises TypeError
@@ -24,7 +26,10 @@ class Zone:
     """
 
     failure_domain: str = field(default="", validator=fieldchecks.text)
+    """The zone; becomes the label topology.kubernetes.io/zone and its deprecated beta twin."""
+
     region: str = field(default="", validator=fieldchecks.text)
+    """The region; becomes the label topology.kubernetes.io/region and its deprecated beta twin."""
 
 
 class Zones(ABC):

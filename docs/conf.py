@@ -15,6 +15,7 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.application import Sphinx
 
+FIELDS = "Fields:"  # what cloudprovider.fielddocs adds to a docstring, for help()
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 SOURCE_URL = os.environ.get("DOCS_SOURCE_URL", "").rstrip("/")
@@ -89,6 +90,8 @@ def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines
 
     They are plain text with `names`, **words in bold**, lists and indented blocks after "::".
     """
+    if what == "class" and FIELDS in lines:
+        del lines[lines.index(FIELDS) :]  # each field stands below with its own text
     block = -1  # the indentation of the line that ends with "::", while its block goes on
     for number, line in enumerate(lines):
         indentation = len(line) - len(line.lstrip())

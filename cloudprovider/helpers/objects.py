@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
+from cloudprovider.fielddocs import documented
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_INTERNAL_IP
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class HasMetadata(Protocol):
         ...
 
 
+@documented
 @frozen
 class ServicePort:
     """One port of a Service, with the API's defaults in place of what is not set."""

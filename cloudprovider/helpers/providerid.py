@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import frozen
 
 from cloudprovider.errors import NotImplementedByProvider
+from cloudprovider.fielddocs import documented
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -39,6 +40,7 @@ _SCHEME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9+._-]*[A-Za-z0-9])?")
 _UNPRINTABLE = re.compile(r"[\s\x00-\x1f\x7f]")
 
 
+@documented
 @frozen
 class ProviderID:
     """A provider ID in its parts. `str()` gives it back unchanged."""

@@ -25,6 +25,7 @@ INTERNAL = {
     for name in (
         "diagnostics",
         "fieldchecks",
+        "fielddocs",
         "importnames",
         "loading",
         "masking",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-from cloudprovider import InstanceMetadata, OwnedLoadBalancer, Route, Zone
+from cloudprovider import CloudConfig, InstanceMetadata, OwnedLoadBalancer, Route, Zone
 
 ADDRESS = V1NodeAddress(type="InternalIP", address="10.0.0.1")
 
@@ -40,13 +40,17 @@ ADDRESS = V1NodeAddress(type="InternalIP", address="10.0.0.1")
         (Route, {"blackhole": None}, "Route.blackhole must be True or False"),
         (Route, {"owned": "no"}, "Route.owned must be True, False or None; it is of type str: no"),
         (Route, {"target_node_addresses": ("1.1.1.1",)}, "target_node_addresses must be a sequence of V1NodeAddress"),
+        (CloudConfig, {"path": None}, "CloudConfig.path must be a str; it is of type NoneType: None"),
+        (CloudConfig, {"data": "token"}, "CloudConfig.data must be bytes, not str"),
         (OwnedLoadBalancer, {"name": None}, "OwnedLoadBalancer.name must be a str"),
         (OwnedLoadBalancer, {"service_uid": None}, "OwnedLoadBalancer.service_uid must be a str"),
     ],
 )
 def test_the_error_names_field_wish_and_value(build: type[Any], fields: dict[str, Any], told: str) -> None:
     needed = {"Route": ("name", "target_node", "destination_cidr"), "OwnedLoadBalancer": ("name", "service")}
-    given = {**dict.fromkeys(needed.get(build.__name__, ()), "x"), **fields}
+    given: dict[str, Any] = {**dict.fromkeys(needed.get(build.__name__, ()), "x"), **fields}
+    if build is CloudConfig:
+        given = {"path": "", "data": b"", **fields}
     with pytest.raises(TypeError) as caught:
         build(**given)
     assert told in str(caught.value)
