@@ -92,6 +92,8 @@ def test_commands_are_joined_and_output_is_left_out() -> None:
         ("FOO=1 cloud-controler-manager", "unknown program cloud-controler-manager"),
         ("python -m controllers.app.rback", "no module"),
         ("python -m controllers.app.rbac --controler=x | kubectl apply -f -", "--controler"),
+        ("python -m cloudprovider chek acme", "chek"),
+        ("python -m cloudprovider check acme --of-line", "--of-line"),
         ("python examples/gone.py", "examples/gone.py: no such file"),
         ("kubectl gte pods", "kubectl gte"),
         ("kubectl get pods --namepsace x", "unknown flag --namepsace"),
