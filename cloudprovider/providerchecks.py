@@ -39,15 +39,16 @@ _NEWER: Final = ("instances_v2", "instances_batch")
 _OLDER: Final = ("instances", "zones")
 
 
-def interface_problems(provider: Interface, name: str = "", aliases: Sequence[str] = ()) -> list[Problem]:
+def interface_problems(provider: Interface, name: str = "") -> list[Problem]:
     """What is wrong with the methods of the provider itself. May be asked before `initialize`.
 
-    `name` is the one it was asked for by ("" where it was not), `aliases` further names of the same factory.
+    `name` is the one it was asked for by, "" where it was not.
     """
     problems = list(_method_problems(provider, Interface))
     if callable(getattr(provider, "set_informers", None)):
         problems += _method_problems(provider, InformerUser)
-    if not problems and (own := _own_name(provider, problems)) and name and own not in (name, *aliases):
+    own = _own_name(provider, problems)
+    if own and name and own != name:
         kind = type(provider).__name__
         problems.append(
             Problem(
@@ -93,10 +94,15 @@ def methods_of(kind: type) -> list[str]:
 
 
 def _own_name(provider: Interface, problems: list[Problem]) -> str:
+    """Its name; "" where it has none that can be used, which `problems` tells."""
+    method = _attribute(provider, "provider_name")
+    if not callable(method) or _unlike_a_function(method):
+        return ""
+    count = len(problems)
     name: object = _called(provider, "provider_name", problems)
     if isinstance(name, str) and name.strip():
         return name
-    if not problems:
+    if len(problems) == count:
         problems.append(
             Problem(
                 f"{type(provider).__name__}.provider_name() returns {_kind(name)}, which is no name",

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from cloudprovider import get_cloud_provider
+from cloudprovider.providerchecks import interface_problems
 from controllers.app import ManagerError, cli, hosting
 from tests.support.plugins import write_distribution
 
@@ -371,3 +372,22 @@ def test_initialize_raises(install: Install, tmp_path: Path, kubeconfig: str) ->
     told = refused(kubeconfig)
     place = f"{where('raise', tmp_path)}, in initialize"
     assert told == f"cloud provider acme could not be initialised: RuntimeError: the token is refused ({place})."
+
+
+def test_its_name_is_told_beside_other_mistakes(install: Install) -> None:
+    code = "    async def has_cluster_id(self):\n        return True\n\n"
+    install(GOOD.replace(ACCESSOR, code + ACCESSOR).replace('return "acme"', 'return "acmecloud"'))
+    provider = get_cloud_provider("acme")
+    assert [problem.what for problem in interface_problems(provider, "acme")] == [
+        f"AcmeCloud.has_cluster_id ({sys.modules['acme_module'].__file__}:9) is async",
+        "AcmeCloud.provider_name() returns 'acmecloud', but the provider is installed or registered as 'acme'",
+    ]
+    assert len(interface_problems(provider)) == 1
+
+
+@pytest.mark.parametrize("name", ["None", "5", "''", "' '"])
+def test_its_name_is_none(install: Install, name: str) -> None:
+    install(GOOD.replace('return "acme"', f"return {name}"))
+    (problem,) = interface_problems(get_cloud_provider("acme"))
+    assert problem.what.endswith("which is no name")
+    assert problem.fatal
