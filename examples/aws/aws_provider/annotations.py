@@ -1,129 +1,87 @@
 """The annotations of a Service that this provider reads: the Go provider's, as far as they are about NLBs. Pure.
 
-Texts in, values out. What cannot be read is collected, so that one look at the Service's Events mends every mistake.
+Mistakes in them come out together, as one Warning Event on the Service; so does an annotation with this prefix that
+is not known here, which would otherwise build another load balancer than was asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 from kubernetes.client.models.v1_service import V1Service
 
-if TYPE_CHECKING:
-    from aws_provider.plan import HealthCheck
+from aws_provider.healthcheck import HealthCheck
+from cloudprovider.helpers import (
+    BOOL,
+    PAIRS,
+    TEXT,
+    Integer,
+    ListOf,
+    OneOf,
+    ServiceAnnotations,
+    Text,
+    annotation,
+    annotations_of,
+)
 
 PREFIX: Final = "service.beta.kubernetes.io/aws-load-balancer-"
+_PORT = Text("traffic-port|[1-9][0-9]{0,4}", "traffic-port or the number of a port")
+_WORDS = ListOf(TEXT)
 
 
-@frozen(kw_only=True)
-class Annotations:
+def is_elsewhere(service: V1Service) -> bool:
+    """Whether the AWS Load Balancer Controller is to build it. That one has further annotations, none of ours."""
+    return annotations_of(service).get(f"{PREFIX}type") in ("external", "nlb-ip")
+
+
+class Annotations(ServiceAnnotations, prefix=PREFIX):
     """What a Service asks for beside its spec."""
 
-    elsewhere: bool = False
-    """Whether AWS's own Load Balancer Controller is to build it: type "external" or "nlb-ip"."""
-    internal: bool = False
-    cross_zone: bool = False
-    subnets: tuple[str, ...] = ()
-    tags: Mapping[str, str] = field(factory=dict)
-    node_labels: Mapping[str, str] = field(factory=dict)
-    """Only nodes with these labels become targets."""
-    certificate: str = ""
-    ssl_ports: tuple[str, ...] = ()
-    """Names or numbers; empty, and "*", mean all."""
-    ssl_policy: str = ""
-    backend_protocol: str = "tcp"
-    """Behind a TLS listener: "ssl" encrypts again on the way to the node, "tcp" does not."""
-    target_group_attributes: Mapping[str, str] = field(factory=dict)
-    health_check: Mapping[str, Any] = field(factory=dict)
-    """Fields of `plan.HealthCheck` that differ from its defaults."""
-
-    @classmethod
-    def of(cls, service: V1Service) -> tuple[Annotations, list[str]]:
-        """The Service's, and every problem in them."""
-        texts = (service.metadata.annotations if service.metadata is not None else None) or {}
-        reader = _Reader({key.removeprefix(PREFIX): text for key, text in texts.items() if key.startswith(PREFIX)})
-        check: dict[str, Any] = {
-            "protocol": reader.choice("healthcheck-protocol", "", "tcp", "http", "https").upper(),
-            "port": reader.port("healthcheck-port"),
-            "path": reader.text("healthcheck-path"),
-            "interval": reader.number("healthcheck-interval", 5, 300),
-            "timeout": reader.number("healthcheck-timeout", 2, 120),
-            "healthy": reader.number("healthcheck-healthy-threshold", 2, 10),
-            "unhealthy": reader.number("healthcheck-unhealthy-threshold", 2, 10),
-        }
-        found = cls(
-            elsewhere=reader.choice("type", "nlb", "nlb", "external", "nlb-ip") != "nlb",
-            internal=reader.flag("internal"),
-            cross_zone=reader.flag("cross-zone-load-balancing-enabled"),
-            subnets=reader.words("subnets"),
-            tags=reader.pairs("additional-resource-tags"),
-            node_labels=reader.pairs("target-node-labels"),
-            certificate=reader.text("ssl-cert"),
-            ssl_ports=reader.words("ssl-ports"),
-            ssl_policy=reader.text("ssl-negotiation-policy"),
-            backend_protocol=reader.choice("backend-protocol", "tcp", "tcp", "ssl"),
-            target_group_attributes=reader.pairs("target-group-attributes"),
-            health_check={name: value for name, value in check.items() if value},
-        )
-        return found, reader.problems
+    kind = annotation("type", OneOf("nlb", "external", "nlb-ip"), default="nlb",
+        help="external and nlb-ip leave the Service to the AWS Load Balancer Controller.")  # fmt: skip
+    internal = annotation("internal", BOOL, default=False,
+        help="Only reachable from inside the VPC. A change builds the load balancer anew.")  # fmt: skip
+    cross_zone = annotation("cross-zone-load-balancing-enabled", BOOL, default=False,
+        help="Each zone's addresses send traffic to the nodes of all zones.")  # fmt: skip
+    subnets = annotation("subnets", _WORDS, default=(),
+        help="IDs or names of the subnets, one in each zone, in place of those found by tags.")  # fmt: skip
+    tags = annotation("additional-resource-tags", PAIRS, default={}, help="Further tags of what is built.")
+    node_labels = annotation("target-node-labels", PAIRS, default={}, help="Only nodes with these labels are targets.")
+    certificate = annotation("ssl-cert", TEXT, default="", help="ARN of a certificate: TCP ports become TLS.")
+    ssl_ports = annotation("ssl-ports", _WORDS, default=("*",),
+        help="Names or numbers of the ports that the certificate is for.")  # fmt: skip
+    ssl_policy = annotation("ssl-negotiation-policy", TEXT, default="", help="AWS's name of a TLS policy.")
+    backend_protocol = annotation("backend-protocol", OneOf("tcp", "ssl"), default="tcp",
+        help="Behind a TLS port: ssl encrypts again on the way to the node.")  # fmt: skip
+    attributes = annotation("target-group-attributes", PAIRS, default={},
+        help="deregistration_delay.timeout_seconds, preserve_client_ip.enabled, proxy_protocol_v2.enabled, "
+        "stickiness.enabled.")  # fmt: skip
+    check_protocol = annotation("healthcheck-protocol", OneOf("tcp", "http", "https", "TCP", "HTTP", "HTTPS"),
+        help="How nodes are checked.")  # fmt: skip
+    check_port = annotation("healthcheck-port", _PORT, help="Where nodes are checked.")
+    check_path = annotation(
+        "healthcheck-path", Text("/.*", "a path such as /healthz"), help="What http and https ask for."
+    )
+    check_interval = annotation("healthcheck-interval", Integer(5, 300), help="Seconds between two checks.")
+    check_timeout = annotation("healthcheck-timeout", Integer(2, 120), help="Seconds for an answer.")
+    check_healthy = annotation("healthcheck-healthy-threshold", Integer(2, 10), help="Good answers until traffic.")
+    check_unhealthy = annotation("healthcheck-unhealthy-threshold", Integer(2, 10), help="Bad ones until none.")
 
     def is_secure(self, port: int, name: str) -> bool:
-        """Whether the certificate is for this port."""
-        return not self.ssl_ports or bool({"*", str(port), name} & set(self.ssl_ports))
+        """Whether there is a certificate for this port."""
+        return bool(self.certificate) and not {"*", str(port), name}.isdisjoint(self.ssl_ports)
 
     def adjusted(self, check: HealthCheck) -> HealthCheck:
         """The health check with what the Service asks for in its place."""
-        result = evolve(check, **self.health_check)
-        if result.protocol == "TCP":
-            return evolve(result, path="")
-        return result if result.path else evolve(result, path="/")
-
-
-@frozen
-class _Reader:
-    texts: Mapping[str, str]
-    problems: list[str] = field(factory=list)
-
-    def text(self, name: str) -> str:
-        return self.texts.get(name, "").strip()
-
-    def words(self, name: str) -> tuple[str, ...]:
-        return tuple(word.strip() for word in self.text(name).split(",") if word.strip())
-
-    def pairs(self, name: str) -> dict[str, str]:
-        split = (word.partition("=") for word in self.words(name))
-        return {key.strip(): value.strip() for key, _, value in split if key.strip()}
-
-    def flag(self, name: str) -> bool:
-        text = self.text(name).lower()
-        if text not in ("", "true", "false"):
-            self._wrong(name, "true or false")
-        return text == "true"
-
-    def choice(self, name: str, default: str, *allowed: str) -> str:
-        text = self.text(name).lower() or default
-        if text != default and text not in allowed:
-            self._wrong(name, " or ".join(allowed))
-            return default
-        return text
-
-    def number(self, name: str, least: int, most: int) -> int:
-        text = self.text(name)
-        if not text:
-            return 0
-        if not text.isdecimal() or not least <= int(text) <= most:
-            self._wrong(name, f"a number from {least} to {most}")
-            return 0
-        return int(text)
-
-    def port(self, name: str) -> str:
-        text = self.text(name)
-        if text not in ("", "traffic-port") and not (text.isdecimal() and 1 <= int(text) <= 65535):
-            self._wrong(name, "traffic-port or a number from 1 to 65535")
-            return ""
-        return text
-
-    def _wrong(self, name: str, allowed: str) -> None:
-        self.problems.append(f"the annotation {PREFIX}{name} must be {allowed}, not {self.texts[name]!r}")
+        asked: dict[str, Any] = {
+            "protocol": (self.check_protocol or "").upper(),
+            "port": self.check_port,
+            "path": self.check_path,
+            "interval": self.check_interval,
+            "timeout": self.check_timeout,
+            "healthy": self.check_healthy,
+            "unhealthy": self.check_unhealthy,
+        }
+        result: HealthCheck = evolve(check, **{name: value for name, value in asked.items() if value})
+        return evolve(result, path="" if result.protocol == "TCP" else result.path or "/")

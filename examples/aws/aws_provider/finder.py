@@ -21,7 +21,7 @@ from kubernetes.client.models.v1_node import V1Node
 from aws_provider.clients import Clients
 from aws_provider.tags import cluster_tag
 from cloudprovider import CloudProviderError, InstanceNotFound
-from cloudprovider.helpers import parse_provider_id, provider_id_of
+from cloudprovider.helpers import node_name, parse_provider_id, provider_id_of
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
@@ -71,7 +71,7 @@ class InstanceFinder:
         found: dict[str, InstanceTypeDef | CloudProviderError] = {}
         ids: dict[str, str] = {}
         for node in nodes:
-            name = (node.metadata.name if node.metadata is not None else None) or ""
+            name = node_name(node)
             try:
                 ids[name] = self._id_of(node, name)
             except CloudProviderError as exc:

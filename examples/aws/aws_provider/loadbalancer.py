@@ -16,7 +16,7 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 from typing_extensions import override
 
-from aws_provider.annotations import Annotations
+from aws_provider.annotations import is_elsewhere
 from aws_provider.balancers import Balancer, Balancers
 from aws_provider.clients import Clients
 from aws_provider.config import Config
@@ -36,6 +36,7 @@ from cloudprovider import (
     OwnedLoadBalancers,
     RetryError,
 )
+from cloudprovider.helpers import labels_of
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -134,15 +135,15 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         ]
 
     def _plan(self, cluster_name: str, service: V1Service) -> Plan:
-        """The Service's plan. Raises `ServiceProblems`, and `ImplementedElsewhere` for the other controller's."""
-        if Annotations.of(service)[0].elsewhere:
+        """The Service's plan. Raises `InvalidService`, and `ImplementedElsewhere` for the other controller's."""
+        if is_elsewhere(service):
             raise ImplementedElsewhere("the annotation asks for the AWS Load Balancer Controller")
         return plan(cluster_name, service)
 
     def _targets(self, nodes: Iterable[V1Node], wanted: Plan, balancer: Balancer) -> Mapping[str, InstanceTypeDef]:
         """The instances that become targets, by ID: AWS refuses one that is not running, or in another network."""
         labels = wanted.annotations.node_labels.items()
-        asked = [node for node in nodes if labels <= _labels(node).items()]
+        asked = [node for node in nodes if labels <= labels_of(node).items()]
         return {
             key: instance
             for key, instance in self._finder.targets(asked).items()
@@ -162,10 +163,6 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         if self._groups.of(asked):
             return True
         return self._config.manage_security_groups and self._security.has_rules_of(asked)
-
-
-def _labels(node: V1Node) -> Mapping[str, str]:
-    return (node.metadata.labels if node.metadata is not None else None) or {}
 
 
 def _ready(balancer: Balancer) -> V1LoadBalancerStatus:

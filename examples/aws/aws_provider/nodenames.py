@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aws_provider.finder import PROVIDER
 from cloudprovider import Listers
-from cloudprovider.helpers import provider_id_of
+from cloudprovider.helpers import node_name, provider_id_of
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -32,9 +32,9 @@ class NodeNames:
         if self._listers is None or not self._listers.has_synced():
             return {}
         return {
-            of.rpartition("/")[2]: node.metadata.name or ""
+            of.rpartition("/")[2]: node_name(node)
             for node in self._listers.nodes.list()
-            if node.metadata is not None and (of := provider_id_of(node)).startswith(f"{PROVIDER}://")
+            if (of := provider_id_of(node)).startswith(f"{PROVIDER}://")
         }
 
     @staticmethod

@@ -3,8 +3,7 @@
 In comes the Service, out comes a `Plan` or all problems at once. Names are made here: they never change for a Service,
 and tell a target group that must be replaced (its port or protocol cannot be modified) from the one that replaces it.
 
-Follows: the Go provider in names of load balancers and in health checks, except that a port of UDP alone is checked by
-kube-proxy's own port: nothing answers TCP on the node port there.
+Follows: the Go provider in the names of load balancers.
 """
 
 from __future__ import annotations
@@ -15,21 +14,27 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import asdict, frozen
 from kubernetes.client.models.v1_service import V1Service
-from kubernetes.client.models.v1_service_port import V1ServicePort
 from kubernetes.client.models.v1_service_spec import V1ServiceSpec
 
 from aws_provider.annotations import Annotations
+from aws_provider.healthcheck import TRAFFIC_PORT, HealthCheck, health_check
 from aws_provider.tags import OWNED, SERVICE_NAME_TAG, SERVICE_UID_TAG, cluster_tag
-from cloudprovider import CloudProviderError
-from cloudprovider.helpers import default_load_balancer_name, health_check_path_port, load_balancer_source_ranges
+from cloudprovider import InvalidService
+from cloudprovider.errors import InvalidAnnotations
+from cloudprovider.helpers import (
+    ServicePort,
+    default_load_balancer_name,
+    health_check_path_port,
+    key_of,
+    load_balancer_source_ranges,
+    ports_of,
+    uid_of,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_elbv2.literals import ProtocolEnumType
 
 EVERYONE: Final = "0.0.0.0/0"
-TRAFFIC_PORT: Final = "traffic-port"
-KUBE_PROXY_PORT: Final = 10256
-KUBE_PROXY_PATH: Final = "/healthz"
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "deregistration_delay.timeout_seconds": "300",
@@ -38,23 +43,6 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "stickiness.enabled": "false",
 }
 """The attributes of target groups that are kept as wished, with AWS's defaults for targets that are instances."""
-
-
-class ServiceProblems(CloudProviderError):
-    """Everything about a Service that no Network Load Balancer can do."""
-
-
-@frozen
-class HealthCheck:
-    """How the load balancer asks an instance whether it takes traffic. Times are in seconds."""
-
-    protocol: ProtocolEnumType = "TCP"
-    port: str = TRAFFIC_PORT
-    path: str = ""
-    interval: int = 30
-    timeout: int = 10
-    healthy: int = 3
-    unhealthy: int = 3
 
 
 @frozen
@@ -122,13 +110,18 @@ class Plan(Identity):
 
 
 def plan(cluster: str, service: V1Service) -> Plan:
-    """The plan. Raises `ServiceProblems`, which names all that stands in the way."""
+    """The plan. Raises `InvalidService`, which names all that stands in the way."""
     spec = service.spec or V1ServiceSpec()
-    annotations, problems = Annotations.of(service)
+    problems: list[str] = []
+    try:
+        annotations = Annotations.read(service)
+    except InvalidAnnotations as exc:
+        problems += exc.problems
+        annotations = Annotations.read(V1Service())
     found = identity(cluster, service)
-    ports, more = _ports(spec, service, annotations, found.group_prefix)
-    problems = [*problems, *more, *_spec_problems(spec)]
-    attributes = {**ATTRIBUTES, **annotations.target_group_attributes}
+    ports, more = _ports(service, annotations, found.group_prefix)
+    problems += [*more, *_spec_problems(spec)]
+    attributes = {**ATTRIBUTES, **annotations.attributes}
     unknown = sorted(attributes.keys() - ATTRIBUTES.keys())
     if unknown:
         problems.append(f"unknown target group attributes {', '.join(unknown)} (known: {', '.join(ATTRIBUTES)})")
@@ -144,17 +137,15 @@ def plan(cluster: str, service: V1Service) -> Plan:
     if attributes["preserve_client_ip.enabled"] == "false" and sources != (EVERYONE,):
         problems.append("source ranges need preserve_client_ip.enabled=true: the nodes see no other addresses then")
     if problems:
-        raise ServiceProblems("; ".join(problems))
+        raise InvalidService(*problems)
     return Plan(**asdict(found), annotations=annotations, ports=tuple(ports), sources=sources, attributes=attributes)
 
 
 def identity(cluster: str, service: V1Service) -> Identity:
     """What the load balancer is found by, whatever the Service's ports and annotations are today."""
-    metadata = service.metadata
-    uid = (metadata.uid if metadata is not None else None) or ""
-    full_name = f"{metadata.namespace}/{metadata.name}" if metadata is not None else ""
+    uid = uid_of(service)
     prefix = f"k8s-{_digest(cluster, uid)}-"
-    return Identity(default_load_balancer_name(service), prefix, cluster, full_name, uid)
+    return Identity(default_load_balancer_name(service), prefix, cluster, key_of(service), uid)
 
 
 def _spec_problems(spec: V1ServiceSpec) -> list[str]:
@@ -166,15 +157,13 @@ def _spec_problems(spec: V1ServiceSpec) -> list[str]:
     return problems
 
 
-def _ports(
-    spec: V1ServiceSpec, service: V1Service, annotations: Annotations, prefix: str
-) -> tuple[list[PlannedPort], list[str]]:
+def _ports(service: V1Service, annotations: Annotations, prefix: str) -> tuple[list[PlannedPort], list[str]]:
     """One for each number: a load balancer's port is TCP, UDP, or both together."""
     problems: list[str] = []
-    by_number: dict[int, list[V1ServicePort]] = {}
-    for port in spec.ports or ():
+    by_number: dict[int, list[ServicePort]] = {}
+    for port in ports_of(service):
         by_number.setdefault(port.port, []).append(port)
-        if port.protocol not in (None, "TCP", "UDP"):
+        if port.protocol not in ("TCP", "UDP"):
             problems.append(f"port {port.port}: a Network Load Balancer has no {port.protocol}, only TCP and UDP")
         if not port.node_port:
             problems.append(f"port {port.port} has no node port: set allocateLoadBalancerNodePorts to true")
@@ -189,17 +178,17 @@ def _ports(
 
 
 def _port(
-    number: int, same: Sequence[V1ServicePort], service: V1Service, annotations: Annotations, prefix: str
+    number: int, same: Sequence[ServicePort], service: V1Service, annotations: Annotations, prefix: str
 ) -> PlannedPort:
-    protocols = {port.protocol or "TCP" for port in same}
+    protocols = {port.protocol for port in same}
     target: ProtocolEnumType = "TCP_UDP" if len(protocols) > 1 else "UDP" if "UDP" in protocols else "TCP"
     listener = target
-    certificate = annotations.certificate if annotations.is_secure(number, same[0].name or "") else ""
+    certificate = annotations.certificate if annotations.is_secure(number, same[0].name) else ""
     if certificate and target == "TCP":
         listener, target = "TLS", "TLS" if annotations.backend_protocol == "ssl" else "TCP"
-    node_port = same[0].node_port or 0
+    node_port = same[0].node_port
     local = health_check_path_port(service)
-    check = annotations.adjusted(_health_check(local, target))
+    check = annotations.adjusted(health_check(local, target))
     # What cannot be modified is part of the name, so that a replacement can stand beside what it replaces.
     identity = _digest(number, target, node_port, check.protocol, check.interval)
     is_tls = listener == "TLS"
@@ -214,14 +203,6 @@ def _port(
         annotations.ssl_policy if is_tls else "",
         shares_health_check_port=check.port not in {TRAFFIC_PORT, str(node_port), str(local[1]) if local else ""},
     )
-
-
-def _health_check(local: tuple[str, int] | None, target: str) -> HealthCheck:
-    if local is not None:  # externalTrafficPolicy Local: each node tells whether it has endpoints
-        return HealthCheck("HTTP", str(local[1]), local[0], interval=10, healthy=2, unhealthy=2)
-    if target == "UDP":
-        return HealthCheck("HTTP", str(KUBE_PROXY_PORT), KUBE_PROXY_PATH)
-    return HealthCheck()
 
 
 def _digest(*parts: object) -> str:

@@ -33,6 +33,7 @@ class Account:
     subnets: dict[str, str]
     """By zone."""
     security_group: str
+    route_table: str = ""
 
     def launch(self, zone: str = f"{REGION}a", *, tagged: bool = True, **settings: Any) -> InstanceTypeDef:
         """A running instance of the cluster, as DescribeInstances shows it."""
@@ -48,6 +49,11 @@ class Account:
     def show(self, instance_id: str) -> InstanceTypeDef:
         """The instance as it is now."""
         return self.ec2.describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
+
+    def routed(self) -> set[str]:
+        """The instances that the route table's routes lead to."""
+        [table] = self.ec2.describe_route_tables(RouteTableIds=[self.route_table])["RouteTables"]
+        return {one["InstanceId"] for one in table["Routes"] if one.get("InstanceId")}
 
 
 def node(name: str, of: str | None = None, **labels: str) -> V1Node:

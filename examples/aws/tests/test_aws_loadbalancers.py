@@ -10,16 +10,18 @@ import pytest
 from aws_provider.annotations import PREFIX
 from aws_provider.clients import Clients
 from aws_provider.config import Config
+from aws_provider.listeners import Listeners
 from aws_provider.ownership import NotOurs
-from aws_provider.plan import ServiceProblems, identity
+from aws_provider.plan import identity, plan
 from aws_provider.provider import AWS
 from aws_provider.tags import tag_list
 from botocore.exceptions import ClientError
+from botocore.stub import Stubber
 from conftest import CLUSTER, REGION, Account, node, node_of
 from kubernetes.client.models import V1Node, V1ObjectMeta, V1Service, V1ServicePort, V1ServiceSpec
 from moto.elbv2.models import ELBv2Backend, elbv2_backends
 
-from cloudprovider import CloudProviderError, ImplementedElsewhere, OwnedLoadBalancer, RetryError
+from cloudprovider import CloudProviderError, ImplementedElsewhere, InvalidService, OwnedLoadBalancer, RetryError
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import TagTypeDef
@@ -213,6 +215,27 @@ def test_protocols(account: Account, aws: AWS) -> None:
         if one.protocol == "TLS"
     ]
     assert tls.certificates == [CERTIFICATE]
+
+
+def test_a_certificate_turns_the_listener_into_tls_in_place(account: Account, aws: AWS) -> None:
+    """moto refuses to change a listener to TLS, which AWS does."""
+    ensure(aws, service())
+    wanted = plan(CLUSTER, service(annotations={"ssl-cert": CERTIFICATE, "ssl-negotiation-policy": "p"}))
+    arns = [
+        "arn:aws:elasticloadbalancing:eu-west-1:1:" + kind for kind in ("loadbalancer/1", "listener/1", "targetgroup/1")
+    ]
+    present = {
+        "ListenerArn": arns[1], "Port": 80, "Protocol": "TCP",
+        "DefaultActions": [{"Type": "forward", "TargetGroupArn": arns[2]}],
+    }  # fmt: skip
+    changes = {
+        "ListenerArn": arns[1], "Protocol": "TLS", "Certificates": [{"CertificateArn": CERTIFICATE}], "SslPolicy": "p",
+    }  # fmt: skip
+    with Stubber(aws.clients.elb) as stub:
+        stub.add_response("describe_listeners", {"Listeners": [present]}, {"LoadBalancerArn": arns[0]})
+        stub.add_response("modify_listener", {"Listeners": []}, changes)
+        Listeners(aws.clients).ensure(arns[0], wanted, {80: arns[2]})
+        stub.assert_no_pending_responses()
 
 
 def test_changes_of_the_service_reach_aws(account: Account, aws: AWS) -> None:
@@ -524,19 +547,38 @@ def test_all_problems_of_a_service_at_once(aws: AWS) -> None:
         port(80, "SCTP"), V1ServicePort(port=81), port(53), port(53, "UDP", 31053),
         annotations={
             "internal": "maybe", "healthcheck-interval": "1", "healthcheck-port": "0", "type": "classic",
-            "target-group-attributes": "slow_start=1,preserve_client_ip.enabled=false",
         },
         load_balancer_ip="1.2.3.4", load_balancer_source_ranges=["192.0.2.0/24"], ip_families=["IPv6"],
     )  # fmt: skip
-    with pytest.raises(ServiceProblems) as raised:
+    with pytest.raises(InvalidService) as raised:
         aws.load_balancer().ensure_load_balancer(CLUSTER, wanted, [])
     for words in (
         "port 80: a Network Load Balancer has no SCTP", "port 81 has no node port", "port 53 has one node port for TCP",
-        f"{PREFIX}internal must be true or false, not 'maybe'", f"{PREFIX}healthcheck-interval must be a number from 5",
-        f"{PREFIX}healthcheck-port must be traffic-port", f"{PREFIX}type must be nlb", "unknown target group attr",
-        "spec.loadBalancerIP", "no IPv4 address", "source ranges need preserve_client_ip",
+        f"{PREFIX}internal: 'maybe' cannot be used; allowed: true or false", f"{PREFIX}healthcheck-interval: '1'",
+        f"{PREFIX}healthcheck-port: '0' cannot", f"{PREFIX}type: 'classic'", "spec.loadBalancerIP", "no IPv4 address",
     ):  # fmt: skip
         assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "spec", "problem"),
+    [
+        ("slow_start=1", {}, "unknown target group attributes slow_start"),
+        ("preserve_client_ip.enabled=false", {"load_balancer_source_ranges": ["192.0.2.0/24"]}, "source ranges need"),
+    ],
+)
+def test_target_group_attributes_that_cannot_be(
+    account: Account, aws: AWS, attributes: str, spec: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InvalidService, match=problem):
+        aws.load_balancer().ensure_load_balancer(
+            CLUSTER, service(annotations={"target-group-attributes": attributes}, **spec), []
+        )
+
+
+def test_an_annotation_that_nobody_knows_is_a_mistake(account: Account, aws: AWS) -> None:
+    with pytest.raises(InvalidService, match="did you mean"):
+        aws.load_balancer().ensure_load_balancer(CLUSTER, service(annotations={"intern": "true"}), [])
 
 
 @pytest.mark.parametrize("kind", ["external", "nlb-ip"])
