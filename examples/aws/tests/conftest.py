@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import botocore.session
 import pytest
 from attrs import frozen
 from aws_provider.clients import Clients
@@ -80,6 +82,8 @@ def credentials() -> Iterator[None]:
         patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # half a second for each test
         patch.setenv("AWS_CONFIG_FILE", "/nonexistent")
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+        # Each session of botocore reads the APIs' models anew, half a second of work: one reader for all.
+        patch.setattr(botocore.session, "create_loader", functools.cache(botocore.session.create_loader))
         yield
 
 
