@@ -21,7 +21,7 @@ FOLDER = re.compile(rf"(?<![\w./-])(?:{'|'.join((*PACKAGES, 'docs'))})(?:/[\w-]+
 DOTTED = re.compile(rf"(?<![\w./@:-])(?:{'|'.join(PACKAGES)})(?:\.[A-Za-z_]\w*)+(?![\w/-])")
 IMPORT = re.compile(r"^\s*(?:from|import) ")
 
-OF_NOBODY = {"main.py", "file.py", "__init__.py", "acme_provider/cloud.py"}
+OF_NOBODY = {"main.py", "file.py", "__init__.py", "acme_provider/cloud.py", "conformance-NAME.md"}
 """What a vendor writes, a place holder in a log line, and what every package has."""
 ROLES = {"triggers.py", "reconcile.py", "changes.py", "controller.py", "options.py"}
 """What every controller has (test_every_controller_has_its_roles)."""
