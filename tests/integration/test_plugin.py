@@ -95,6 +95,19 @@ def test_an_installed_provider_initialises_nodes_beside_a_broken_one(
     assert labels["topology.kubernetes.io/zone"] == "north-1"
 
 
+def test_an_installed_provider_is_proved_by_its_own_tests(environment: Path, tmp_path: Path) -> None:
+    """The suite and its report are in the wheel; the entry point is the installed one."""
+    tests = ROOT / "examples" / "samplecloud" / "tests"
+    command = [str(environment / "python"), "-m", "pytest", "-q", "--rootdir", str(tmp_path), "-p", "no:cacheprovider"]
+    command += ["-W", "error", f"--conformance-report={tmp_path}", "-k", "not test_e", str(tests)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((tmp_path / "conformance-samplecloud.json").read_text())
+    assert report["provider"]["distribution"] == "samplecloud 0.1.0"
+    assert report["summary"]["failed"] == 0
+    assert report["summary"]["passed"] > 70
+
+
 def test_the_broken_one_is_blamed_by_name(environment: Path, tmp_path: Path) -> None:
     command = [str(environment / "cloud-controller-manager"), "--cloud-provider=brokencloud", "--leader-elect=false"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
