@@ -32,6 +32,7 @@ from controllers.cloudcalls.errors import CallFailed
 from controllers.cloudcalls.gateway import Ask, Gateway
 from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NORMAL, PRIORITY_SWEEP
 from controllers.runtime.cache import key_of
+from controllers.runtime.cleaning import text_of
 from controllers.runtime.queue import seconds_text
 
 if TYPE_CHECKING:
@@ -67,8 +68,9 @@ class _Calls:
         *args: Any,
         mutating: bool = False,
         priority: int = PRIORITY_NORMAL,
+        fn: Callable[..., Any] | None = None,
     ) -> R:
-        fn = getattr(self._capability, method)
+        fn = fn or getattr(self._capability, method)
         return self._gateway.call(Ask(method, fn, args, key, partial(check, method=method), mutating, priority))
 
 
@@ -132,14 +134,16 @@ class LoadBalancerCalls(_Calls):
         """Create or repair it. Use PRIORITY_NEW for a Service that has none yet."""
         key, check = _service_key(service), validate.load_balancer_status
         began = self._gateway.clock.monotonic()
+        names: list[str] = []
+        fn = self._and_name(self._capability.ensure_load_balancer, names)
         status = self._call(
-            "ensure_load_balancer", check, key, cluster_name, service, nodes, mutating=True, priority=priority
+            "ensure_load_balancer", check, key, cluster_name, service, nodes, mutating=True, priority=priority, fn=fn
         )
         before = service.status.load_balancer if service.status is not None else None
         same = load_balancer_status_equal(before, status)
         if priority != PRIORITY_SWEEP or not same:  # a check that found all well is not worth a line
             done = "changed" if before is not None and before.ingress else "built"
-            self._tell(done, service, began, _addresses(status))
+            self._tell(done, service, began, _addresses(status), names)
         return status
 
     def update(
@@ -156,18 +160,33 @@ class LoadBalancerCalls(_Calls):
         key, check = _service_key(service), validate.no_answer
         began = self._gateway.clock.monotonic()
         method = "ensure_load_balancer_deleted"
+        names: list[str] = []
         try:
-            self._call(method, check, key, cluster_name, service, mutating=True, priority=priority)
+            fn = self._and_name(self._capability.ensure_load_balancer_deleted, names)
+            self._call(method, check, key, cluster_name, service, mutating=True, priority=priority, fn=fn)
         except InvalidService as error:  # a deletion never waits for the Service's owner
             raise CallFailed(f"the provider's {method} failed: {error}") from error
-        self._tell("deleted", service, began, "")
+        self._tell("deleted", service, began, "", names)
 
-    def _tell(self, done: str, service: V1Service, began: float, what: str) -> None:
+    def _and_name(self, call: Callable[..., R], names: list[str]) -> Callable[..., R]:
+        """The call, and in the same thread of the provider, before it, the load balancer's name, for the log alone."""
+
+        def run(cluster_name: str, service: V1Service, *rest: Any) -> R:
+            try:
+                names.append(text_of(self._capability.get_load_balancer_name(cluster_name, service)))
+            except Exception as error:  # noqa: BLE001 - vendor boundary: a line without the name is no harm
+                log.debug("the name of the load balancer of Service %s: %s", key_of(service), text_of(error))
+            return call(cluster_name, service, *rest)
+
+        return run
+
+    def _tell(self, done: str, service: V1Service, began: float, what: str, names: Sequence[str] = ()) -> None:
         """One line for each load balancer that was built, changed or deleted."""
         seconds = self._gateway.clock.monotonic() - began
         log.info(
-            "%s the load balancer of Service %s in %s%s",
+            "%s the load balancer %sof Service %s in %s%s",
             done,
+            f"{names[0]} " if names else "",
             key_of(service),
             seconds_text(seconds),
             f": {what}" if what else "",

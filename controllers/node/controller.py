@@ -95,6 +95,7 @@ class CloudNodeController:
             on_error=self._failed,
             expected=(CloudCallError, NodeIPError, InstanceReplaced),
             noun="node",
+            controller=COMPONENT,
             recall=cloud.outage,
         )
         syncs = self._options.concurrent_node_syncs

@@ -133,7 +133,9 @@ class NodeLifecycleController:
             clock,
         )
         batching = cloud.batching(_BATCH_FETCHERS)
-        failures: FailureHandling[str] = FailureHandling(expected=(CloudCallError,), noun="node", recall=cloud.outage)
+        failures: FailureHandling[str] = FailureHandling(
+            expected=(CloudCallError,), noun="node", controller=COMPONENT, recall=cloud.outage
+        )
         self._workers = (
             BatchWorker(
                 queue,

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.cache import InformerFactory
 
+NAME = "node-route-controller"
 COMPONENT = "route_controller"
+"""What Events say that they come from, as with Go."""
 IDENTITY = "route-controller"
 _BACKOFF = Backoff(base=0.2, cap=60.0)
 
@@ -79,7 +81,9 @@ class RouteController:
             self._queue,
             reconciler.reconcile,
             threads=options.concurrent_route_syncs,
-            failures=FailureHandling(expected=(CloudCallError, RouteConflict), noun="route", recall=cloud.outage),
+            failures=FailureHandling(
+                expected=(CloudCallError, RouteConflict), noun="route", controller=NAME, recall=cloud.outage
+            ),
             metrics=metrics,
             clock=clock,
         )
@@ -93,7 +97,7 @@ class RouteController:
         triggers = self._triggers
         run_until(
             stop,
-            component=COMPONENT,
+            component=NAME,
             registrations=lambda: [self._informer.add_handler(triggers.on_add, triggers.on_update, triggers.on_delete)],
             workers=[self._worker],
             recorder=self._recorder,

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+NAME = "service-lb-controller"
 COMPONENT = "service-controller"
+"""What Events say that they come from, as with Go."""
 IDENTITY = "service-controller"
 _BACKOFF = Backoff(base=1.0, cap=60.0)
 _FLOOR = 0.2
@@ -120,7 +122,9 @@ class ServiceController:
                 queue,
                 reconciler.reconcile,
                 threads=syncs,
-                failures=FailureHandling(expected=(CloudCallError, CacheBehind), noun="service", recall=cloud.outage),
+                failures=FailureHandling(
+                    expected=(CloudCallError, CacheBehind), noun="service", controller=NAME, recall=cloud.outage
+                ),
                 metrics=metrics,
                 clock=clock,
             ),
@@ -147,7 +151,7 @@ class ServiceController:
         """
         run_until(
             stop,
-            component=COMPONENT,
+            component=NAME,
             registrations=self._register,
             workers=self._workers,
             recorder=self._recorder,

@@ -12,7 +12,8 @@ import pytest
 from cloudprovider.testing.apiserver import EmbeddedAPIServer, StatusError
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from controllers.app import CATALOG, ManagerError, manager, parse
+from controllers.app import CATALOG, ManagerError, parse
+from controllers.app import manager as manager_module
 from controllers.runtime.api import ClientBuilder, ClientConfigError, Unauthorized
 from controllers.testing import Cluster, ManagerRun
 
@@ -110,7 +111,7 @@ def test_a_kubeconfig_without_a_current_context(embedded_apiserver: EmbeddedAPIS
 def test_an_api_server_that_does_not_answer(
     embedded_apiserver: EmbeddedAPIServer, provider: FakeCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manager, "_TELL", 0.2)
+    monkeypatch.setattr(manager_module, "_TELL", 0.2)
     path, url = embedded_apiserver.write_kubeconfig(tmp_path / "config"), embedded_apiserver.url
     embedded_apiserver.stop()
     run = ManagerRun(path, provider)
@@ -145,3 +146,25 @@ def test_the_embedded_server_names_what_it_serves(embedded_apiserver: EmbeddedAP
         embedded_apiserver.get("deployments", "a")
     with pytest.raises(KeyError, match="there is no nodes a"):
         embedded_apiserver.get("nodes", "a")
+
+
+def test_one_controller_has_one_name_and_a_load_balancer_one_line(
+    cluster: Cluster, manager: ManagerRun, provider: FakeCloud
+) -> None:
+    service = cluster.expose("web")
+    [address] = cluster.wait_until(lambda: service.addresses)
+    [name] = [balancer.name for balancer in provider.console.load_balancers()]
+    provider.faults.add({"action": "raise", "method": "ensure_load_balancer", "key": "*broken*", "times": 1})
+    broken = cluster.expose("broken")
+    cluster.wait_until(lambda: broken.addresses)
+    service.delete()
+    cluster.wait_until(lambda: not service.exists)
+    about = [line.partition("] ")[2] for line in manager.log.splitlines() if "default/web" in line]
+    assert [line.partition(" in ")[0] for line in about] == [
+        f"built the load balancer {name} of Service default/web",
+        f"deleted the load balancer {name} of Service default/web",
+    ]
+    assert about[0].endswith(f" s: {address}")
+    assert "] service-lb-controller: default/broken failed (attempt 1), retrying in " in manager.log
+    for entry in CATALOG[:4]:
+        assert f"] {entry.name} is running" in manager.log

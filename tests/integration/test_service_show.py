@@ -62,7 +62,7 @@ class Stage:
         self.state = folder / "cloud.sqlite"
         self.process: Process = self.begin()
         eventually(self.state.is_file, 30, message=lambda: self.process.log)
-        eventually(lambda: "service-controller is running" in self.process.log, 30, message=lambda: self.process.log)
+        eventually(lambda: "service-lb-controller is running" in self.process.log, 30, message=lambda: self.process.log)
         self.cloud: Attached = attach(self.state)
 
     def begin(self) -> Process:
@@ -167,7 +167,9 @@ def test_cluster_and_cloud_agree_after_a_day_of_everything(api: Cluster, start: 
     before, calls = stage.written(), len(cloud.calls.log(*CHANGING))
     stage.begin()
     eventually(
-        lambda: len(cloud.calls.log("get_load_balancer")) >= 2 and "service-controller is running" in stage.process.log
+        lambda: (
+            len(cloud.calls.log("get_load_balancer")) >= 2 and "service-lb-controller is running" in stage.process.log
+        )
     )
     time.sleep(IDLE)
     pass_by(api, cloud)

@@ -131,6 +131,9 @@ class FailureHandling(Generic[K]):
     noun: str = "key"
     """What the keys are, for the log: what fails again and again is told in few lines (`failurelog.py`)."""
 
+    controller: str = ""
+    """Whose work it is: the name in --controllers, with which each line begins; the queue's name if empty."""
+
     recall: Recall | None = None
     """May bring keys back before their back-off ends."""
 
@@ -151,7 +154,9 @@ class Settler(Generic[K]):
         self._chance = chance
         self._name = queue.name
         self._on_error = failures.on_error
-        self._failures: FailureLog[K] = FailureLog(queue.name, logger, clock=clock, noun=failures.noun)
+        self._failures: FailureLog[K] = FailureLog(
+            failures.controller or queue.name, logger, clock=clock, noun=failures.noun
+        )
         self._recall = failures.recall
         self._stranded: Stranded[K] = Stranded(self._return)
         self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *failures.expected)

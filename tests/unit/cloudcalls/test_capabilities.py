@@ -37,11 +37,13 @@ def test_load_balancers() -> None:
         assert [name for name, _ in lb.calls] == [
             "get_load_balancer",
             "get_load_balancer_name",
+            "get_load_balancer_name",  # for the log line, as before the deletion
             "ensure_load_balancer",
             "update_load_balancer",
+            "get_load_balancer_name",
             "ensure_load_balancer_deleted",
         ]
-        _, (cluster, vendors, vendor_nodes) = lb.calls[2]
+        _, (cluster, vendors, vendor_nodes) = lb.calls[3]
         assert cluster == "c"
         assert vendors == svc
         assert vendors is not svc, "a copy"
@@ -259,6 +261,7 @@ def test_each_load_balancer_built_changed_and_deleted_is_one_line(caplog: pytest
         ensure_load_balancer=lambda *_: status,
         update_load_balancer=lambda *_: None,
         ensure_load_balancer_deleted=lambda *_: None,
+        get_load_balancer_name=lambda *_: "a1b2",
     )
     with world(Provider(load_balancer=lb)) as w, caplog.at_level("INFO"):
         calls = w.calls.load_balancers
@@ -272,10 +275,10 @@ def test_each_load_balancer_built_changed_and_deleted_is_one_line(caplog: pytest
         calls.update("c", served, nodes(2))
         calls.ensure_deleted("c", served)
     assert [record.getMessage() for record in caplog.records] == [
-        "built the load balancer of Service default/web in 0 s: 192.0.2.1",
-        "changed the load balancer of Service default/web in 0 s: 192.0.2.1",
+        "built the load balancer a1b2 of Service default/web in 0 s: 192.0.2.1",
+        "changed the load balancer a1b2 of Service default/web in 0 s: 192.0.2.1",
         "changed the load balancer of Service default/web in 0 s: 2 nodes",
-        "deleted the load balancer of Service default/web in 0 s",
+        "deleted the load balancer a1b2 of Service default/web in 0 s",
     ]
     fields = vars(caplog.records[0])
     assert (fields["service"], fields["provider"], fields["duration"]) == ("default/web", "test", 0.0)
