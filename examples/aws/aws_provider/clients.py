@@ -25,14 +25,12 @@ from botocore.utils import InstanceMetadataRegionFetcher
 from cloudprovider import CallDeadlineExceeded, current_call
 
 if TYPE_CHECKING:
-    from botocore.config import _RetryDict
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_elbv2.client import ElasticLoadBalancingv2Client
 
 LIMITS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """How long one request may take, in seconds: a quarter to connect, the rest to answer."""
 
-_ONCE: _RetryDict = {"total_max_attempts": 1, "mode": "standard"}
 _CONNECTIONS = 50
 
 
@@ -49,7 +47,7 @@ class Clients:
         """With no region: the environment's or the shared file's, else the one of the machine that this runs on."""
         core = botocore.session.Session()
         # What fetches credentials from STS makes clients of its own: they get these limits.
-        core.set_default_client_config(Config(connect_timeout=2, read_timeout=5, retries=_ONCE))
+        core.set_default_client_config(Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1}))
         self._session = boto3.session.Session(botocore_session=core, region_name=region or None)
         self.region: str = self._session.region_name or InstanceMetadataRegionFetcher().retrieve_region() or ""
         """ "" where nobody knows it."""
@@ -80,7 +78,10 @@ class Clients:
 
     def _make(self, limit: float) -> _Pair:
         config = Config(
-            connect_timeout=limit / 4, read_timeout=limit * 3 / 4, retries=_ONCE, max_pool_connections=_CONNECTIONS
+            connect_timeout=limit / 4,
+            read_timeout=limit * 3 / 4,
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            max_pool_connections=_CONNECTIONS,
         )
         pair = _Pair(
             self._session.client("ec2", region_name=self.region, config=config),

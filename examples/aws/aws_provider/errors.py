@@ -7,7 +7,7 @@ Every method that the host calls has its body under `answered`. Inside, code tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,7 +54,7 @@ class AWSError(CloudProviderError):
 
 
 @contextmanager
-def answered() -> Iterator[None]:
+def answered() -> Generator[None, None, None]:
     """Turn what botocore raises in the body into the contract's errors: for a with statement, or over a function.
 
     Raises `Throttled`, `AWSError`, or `CloudProviderError` where no answer came. Errors of the contract pass.

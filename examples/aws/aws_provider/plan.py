@@ -149,7 +149,7 @@ def identity(cluster: str, service: V1Service) -> Identity:
 
 
 def _spec_problems(spec: V1ServiceSpec) -> list[str]:
-    problems = []
+    problems: list[str] = []
     if spec.load_balancer_ip:
         problems.append("spec.loadBalancerIP is set, but AWS chooses the addresses: remove it")
     if spec.ip_families and "IPv4" not in spec.ip_families:
@@ -169,7 +169,7 @@ def _ports(service: V1Service, annotations: Annotations, prefix: str) -> tuple[l
             problems.append(f"port {port.port} has no node port: set allocateLoadBalancerNodePorts to true")
     if not by_number:
         problems.append("the Service has no ports")
-    planned = []
+    planned: list[PlannedPort] = []
     for number, same in by_number.items():
         if len({port.node_port for port in same}) > 1:
             problems.append(f"port {number} has one node port for TCP and another for UDP: give both the same nodePort")

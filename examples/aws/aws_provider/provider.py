@@ -7,7 +7,7 @@ import logging
 from typing_extensions import override
 
 from aws_provider.clients import Clients
-from aws_provider.config import Config, ConfigMistakes, read
+from aws_provider.config import Config
 from aws_provider.errors import answered
 from aws_provider.finder import PROVIDER, InstanceFinder
 from aws_provider.instances import AWSInstances, ZoneIDs
@@ -25,6 +25,7 @@ from cloudprovider import (
     Routes,
     StopSignal,
 )
+from cloudprovider.errors import InvalidConfig
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +75,9 @@ class AWS(Interface):
 
 
 def new_provider(config: CloudConfig | None) -> Interface:
-    """The factory that the entry point names. Raises `ConfigMistakes`; asks AWS nothing."""
-    settings = read(config)
+    """The factory that the entry point names. Raises `InvalidConfig`; asks AWS nothing."""
+    settings = Config.load(config)
     clients = Clients(settings.region)
     if not clients.region:
-        raise ConfigMistakes("the region is not set: give region in the configuration, or AWS_REGION")
+        raise InvalidConfig("the region is not set: give region in the configuration, or AWS_REGION")
     return AWS(settings, clients)

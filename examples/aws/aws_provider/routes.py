@@ -56,7 +56,7 @@ class AWSRoutes(Routes):
     def list_routes(self, cluster_name: str) -> list[Route]:
         tables = self._tables(cluster_name)
         shown = self._shown(cluster_name, tables)
-        found = []
+        found: list[Route] = []
         for cidr, instance in sorted({pair for table in tables for pair in table.targets.items()}):
             route = shown.get((cidr, instance))
             if route is not None and (route.blackhole or all(table.targets.get(cidr) == instance for table in tables)):
@@ -106,7 +106,7 @@ class AWSRoutes(Routes):
         pairs = {pair for table in tables for pair in table.targets.items()}
         instances = self._finder.by_id(sorted({instance for _, instance in pairs if instance}))
         names = self._names.by_instance()
-        found = {}
+        found: dict[tuple[str, str], Route] = {}
         for cidr, instance_id in pairs:
             instance = instances.get(instance_id)
             if instance is None or state(instance) is InstanceState.GONE:

@@ -89,7 +89,7 @@ class NodeSecurityGroups:
         used = {_group_of(instance, groups, service.cluster) for instance in instances}
         for group_id, group in groups.items():
             present = _ingress(group)
-            wanted = set(rules) if group_id in used else set()
+            wanted: set[IngressRule] = set(rules) if group_id in used else set()
             keys = {rule.key for rule in present}
             self._change(
                 group_id,
@@ -144,7 +144,7 @@ def _is_of(rule: IngressRule, service: Identity) -> bool:
 
 def _ingress(group: SecurityGroupTypeDef) -> set[IngressRule]:
     """The group's rules for single ports and ranges of addresses; others are nothing of ours."""
-    found = set()
+    found: set[IngressRule] = set()
     for permission in group.get("IpPermissions", []):
         port = permission.get("FromPort", -1)
         if port == permission.get("ToPort", -1):

@@ -72,7 +72,7 @@ def node_of(instance: InstanceTypeDef) -> V1Node:
 def credentials() -> Iterator[None]:
     """Made-up credentials in the environment and nowhere else: no test can reach a real account."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_CLUSTER_NAME", "AWS_VPC_ID", "AWS_ENDPOINT_URL"):
+        for name in ("AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_CLUSTER", "AWS_VPC", "AWS_ENDPOINT_URL"):
             patch.delenv(name, raising=False)
         patch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")

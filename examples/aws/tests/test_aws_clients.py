@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from aws_provider.clients import Clients
-from aws_provider.config import Config, ConfigMistakes, read
+from aws_provider.config import Config
 from aws_provider.errors import AWSError, answered
 from aws_provider.provider import AWS, new_provider
 from botocore.exceptions import ClientError, NoCredentialsError
@@ -26,6 +26,7 @@ from cloudprovider import (
     Throttled,
     call_scope,
 )
+from cloudprovider.errors import InvalidConfig
 
 NODE = node("node-1", f"aws:///{REGION}a/i-0123456789abcdef0")
 
@@ -163,31 +164,25 @@ def config(text: str) -> CloudConfig:
     return CloudConfig(path="aws.yaml", data=text.encode())
 
 
-def test_file_before_environment() -> None:
-    settings = read(
-        config("cluster: green\nnode_ip_families: [ipv6, ipv4]"), {"AWS_CLUSTER_NAME": "x", "AWS_VPC_ID": "vpc-1"}
-    )
+def test_file_and_environment() -> None:
+    settings = Config.load(config("cluster: green\nnode_ip_families: [ipv6, ipv4]"), environ={"AWS_VPC": "vpc-1"})
     assert settings == Config(cluster="green", vpc="vpc-1", node_ip_families=("ipv6", "ipv4"))
-    assert read(None, {"AWS_CLUSTER_NAME": "blue", "AWS_REGION": REGION}) == Config(cluster="blue", region=REGION)
+    found = Config.load(None, environ={"AWS_CLUSTER": "blue", "AWS_REGION": REGION})
+    assert found == Config(cluster="blue", region=REGION)
 
 
 def test_all_mistakes_at_once() -> None:
-    with pytest.raises(ConfigMistakes) as raised:
-        read(config("colour: red\nregion: 7\nnode_ip_families: ipv5\nmanage_security_groups: maybe"), {})
-    for word in ("colour", "region", "cluster is not set", "node_ip_families", "manage_security_groups"):
+    text = "colour: red\nregion: [7]\nnode_ip_families: [ipv5]\nmanage_security_groups: maybe"
+    with pytest.raises(InvalidConfig) as raised:
+        Config.load(config(text), environ={})
+    for word in ("colour", "region", "cluster: is required", "node_ip_families", "manage_security_groups"):
         assert word in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["a: [", "- a", "just words"])
-def test_what_is_no_configuration(text: str) -> None:
-    with pytest.raises(ConfigMistakes, match=r"aws\.yaml"):
-        read(config(text), {})
-
-
 def test_the_region_comes_from_file_or_environment_or_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_REGION")
     made = new_provider(config(f"cluster: {CLUSTER}\nregion: us-east-1"))
     assert isinstance(made, AWS)
     assert made.clients.region == "us-east-1"
-    monkeypatch.delenv("AWS_REGION")
-    with pytest.raises(ConfigMistakes, match="the region is not set"):
+    with pytest.raises(InvalidConfig, match="the region is not set"):
         new_provider(config(f"cluster: {CLUSTER}"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 from aws_provider.annotations import Annotations
-from aws_provider.config import Config, read
+from aws_provider.config import Config
 
 from cloudprovider import CloudConfig
 
@@ -28,12 +28,11 @@ def test_the_table_of_annotations_is_current() -> None:
 
 def test_the_configurations_that_are_shown_can_be_read() -> None:
     shown = README.read_text().partition("```yaml\n")[2].partition("```")[0]
-    settings = read(CloudConfig(path="", data=shown.encode()), {})
+    settings = Config.load(CloudConfig(path="", data=shown.encode()), environ={})
     assert settings == Config(cluster="blue", region="eu-west-1", vpc="vpc-0123456789abcdef0")
     values = yaml.safe_load((ROOT / "helm-values.yaml").read_text())
-    assert (
-        read(CloudConfig(path="", data=values["cloudConfig"]["content"].encode()), {}).cluster == values["clusterName"]
-    )
+    content = CloudConfig(path="", data=values["cloudConfig"]["content"].encode())
+    assert Config.load(content, environ={}).cluster == values["clusterName"]
 
 
 def test_the_helm_values_are_the_charts() -> None:
