@@ -21,6 +21,8 @@ __all__ = ["Collector"]
 
 _PROPERTY = "conformance"
 _OPTION = "--conformance-report"
+_WEIGHT = {"skipped": 0, "passed": 1, "failed": 2}
+"""What counts where several classes test one provider: a failure before a success, that before a skip."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -85,6 +87,10 @@ class Collector:
         self._left: dict[str, list[str]] = {}
         self._lines: list[str] = []
 
+    def results(self, provider: str) -> dict[str, Result]:
+        """What is known of a provider so far, by scenario."""
+        return self._results.get(provider, {})
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == _PROPERTY:
@@ -101,8 +107,9 @@ class Collector:
         results = self._results.setdefault(provider, {})
         before = results.get(facts["scenario"])
         seconds = round(report.duration + (before.seconds if before is not None else 0.0), 3)
-        if before is not None and before.outcome == "failed":
-            results[before.id] = Result(before.id, "failed", before.reason, seconds)
+        known["features"] = sorted({*known["features"], *facts["features"]})
+        if before is not None and _WEIGHT[before.outcome] > _WEIGHT[report.outcome]:
+            results[before.id] = Result(before.id, before.outcome, before.reason, seconds)
         elif report.when == "call" or not report.passed:
             results[facts["scenario"]] = Result(facts["scenario"], report.outcome, facts["reason"], seconds)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cloudprovider.testing.conformance import SCENARIOS
+from cloudprovider.testing.conformance.plugin import Collector
 from cloudprovider.testing.conformance.report import ProviderFacts, Result, as_json, as_markdown, summary_line, write
 
 VENDOR = """
@@ -74,6 +75,31 @@ def test_a_run_writes_its_report(run: tuple[subprocess.CompletedProcess[str], Pa
     assert report["summary"]["failed"] == 1
     assert "conformance of fake: 1 passed, 1 failed, 2 skipped" in done.stdout
     assert "| G2 |" in (folder / "conformance-fake.md").read_text()
+
+
+def test_of_several_classes_for_one_provider_the_gravest_result_counts() -> None:
+    collector = Collector(None)
+
+    def tell(scenario: str, outcome: Any, *features: str) -> None:
+        facts = {
+            "scenario": scenario,
+            "provider": "acme",
+            "features": features,
+            "class": "",
+            "left_behind": [],
+            "reason": "",
+        }
+        report = pytest.TestReport("id", ("f", 1, "d"), {}, outcome, None, "call")
+        report.user_properties.append(("conformance", json.dumps(facts)))
+        collector.pytest_runtest_logreport(report)
+
+    for first, second in (("passed", "skipped"), ("skipped", "passed")):
+        tell(f"L{len(first)}", first, "routes")
+        tell(f"L{len(first)}", second, "zones")
+    tell("R1", "failed")
+    tell("R1", "passed")
+    found = {id: result.outcome for id, result in collector.results("acme").items()}
+    assert found == {"L6": "passed", "L7": "passed", "R1": "failed"}
 
 
 def report_of(*results: Result, left_behind: tuple[str, ...] = ()) -> dict[str, Any]:
