@@ -7,6 +7,7 @@ are called, which by contract do no work. What a cloud answers is checked later,
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -37,6 +38,8 @@ ACCESSORS: Final[Mapping[str, type]] = {
 
 _NEWER: Final = ("instances_v2", "instances_batch")
 _OLDER: Final = ("instances", "zones")
+_NEARLY: Final = 0.85
+"""How alike a method's name and an accessor's must be for a misspelling; difflib's ratio."""
 
 
 def interface_problems(provider: Interface, name: str = "") -> list[Problem]:
@@ -67,7 +70,8 @@ def capability_problems(provider: Interface) -> list[Problem]:
     offered = {name: one for name, one in found.items() if one is not None}
     for name, capability in offered.items():
         problems += _capability(provider, name, capability)
-    problems += _unreachable(provider, offered)
+    forgotten = list(_unreachable(provider, offered))
+    problems += forgotten or [*_silent(provider, offered), *_misspelt(provider)]
     problems += _prefixes(provider)
     if not offered and not problems:
         problems.append(
@@ -272,6 +276,35 @@ def _forgotten(provider: Interface, owner: Any, accessor: str, wanted: type, *, 
 
 def _overridden(provider: Interface, accessor: str) -> bool:
     return getattr(getattr(provider, accessor), "__func__", None) is not getattr(Interface, accessor)
+
+
+def _silent(provider: Interface, offered: Mapping[str, Any]) -> Iterator[Problem]:
+    """Accessors that return None although their annotation promises a capability."""
+    kind = type(provider).__name__
+    for accessor in ACCESSORS:
+        if accessor in offered or not _overridden(provider, accessor):
+            continue
+        method = getattr(provider, accessor)
+        promised = str(getattr(method, "__annotations__", {}).get("return", "None"))
+        if callable(method) and "None" not in promised and "Optional" not in promised:
+            yield Problem(
+                f"{kind}.{accessor}() returns None ({code_place(method)}), although its annotation promises an object",
+                "return the object, or write `| None` if the configuration may turn it off",
+                fatal=False,
+            )
+
+
+def _misspelt(provider: Interface) -> Iterator[Problem]:
+    """Methods of the provider whose names are nearly those of accessors that it does not have."""
+    missing = [accessor for accessor in ACCESSORS if not _overridden(provider, accessor)]
+    for name, method in inspect.getmembers_static(type(provider), inspect.isfunction):
+        close = difflib.get_close_matches(name, missing, 1, _NEARLY)
+        if close and _takes(method, ["self"]) and not name.startswith("_") and not hasattr(Interface, name):
+            yield Problem(
+                f"{type(provider).__name__}.{name}() ({code_place(method)}) is no accessor: the host does not call it",
+                f"name it {close[0]}, if that is what it should be",
+                fatal=False,
+            )
 
 
 def _prefixes(provider: Interface) -> Iterator[Problem]:

@@ -1,7 +1,4 @@
-"""The main.py that every vendor copies: the cloud-controller-manager with your provider as its default.
-
-Your package names its factory in the entry-point group "cloudprovider.providers"; put that name in place of "fake".
-"""
+"""The main.py that every vendor copies: put the name of your entry point in the place of "fake"."""
 
 import sys
 

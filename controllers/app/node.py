@@ -5,6 +5,7 @@ Stage: before the first one, no I/O.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,19 @@ from controllers.node.options import CloudNodeOptions
 if TYPE_CHECKING:
     from controllers.runtime.cache import Resource
 
+log = logging.getLogger(__name__)
 
-def _construct(context: Context) -> Controller:
+
+def _construct(context: Context) -> Controller | None:
     from controllers.node import CloudNodeController
 
+    if not context.cloud.has_instances:
+        log.warning(
+            "cloud-node-controller is off: provider %s offers no instances, so new nodes stay "
+            "tainted unless another manager initialises them",
+            context.cloud.provider_name,
+        )
+        return None
     return context.build(CloudNodeController, CloudNodeOptions)
 
 

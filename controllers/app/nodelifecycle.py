@@ -6,6 +6,7 @@ Stage: before the first one, no I/O.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,19 @@ from controllers.nodelifecycle.options import NodeLifecycleOptions
 if TYPE_CHECKING:
     from controllers.runtime.cache import Resource
 
+log = logging.getLogger(__name__)
 
-def _construct(context: Context) -> Controller:
+
+def _construct(context: Context) -> Controller | None:
     from controllers.nodelifecycle import NodeLifecycleController
 
+    if not context.cloud.has_instances:
+        log.warning(
+            "cloud-node-lifecycle-controller is off: provider %s offers no instances, so no node is "
+            "deleted because its machine is gone",
+            context.cloud.provider_name,
+        )
+        return None
     return context.build(NodeLifecycleController, NodeLifecycleOptions)
 
 

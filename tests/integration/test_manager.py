@@ -18,10 +18,11 @@ import pytest
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-from cloudprovider import CloudConfig, InstanceMetadata, InstancesV2, Interface
+from cloudprovider import CloudConfig, InstanceMetadata, InstancesV2, Interface, LoadBalancer
 from cloudprovider.host import ClientBuilder as HostClientBuilder
 from cloudprovider.host import Listers, StopSignal
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.fake import FakeCloud
 from cloudprovider.testing.waiting import eventually
 from controllers.app import (
     CATALOG,
@@ -410,17 +411,42 @@ def test_a_controller_that_does_not_drain_is_left_behind_in_time(
     slow.hang.set()
 
 
-def test_a_controller_that_cannot_be_built_stops_the_start_with_a_fix(
-    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run]
-) -> None:
-    class Bare(Interface):
-        def provider_name(self) -> str:
-            return "bare"
+class _Bare(Interface):
+    def provider_name(self) -> str:
+        return "bare"
 
-    ended = start(runs, tmp_path / "kubeconfig", provider=Bare()).ended()
+
+class _Balancers(_Bare):
+    """A provider that offers load balancers and nothing else."""
+
+    def __init__(self) -> None:
+        self._cloud = FakeCloud()
+
+    def load_balancer(self) -> LoadBalancer | None:
+        return self._cloud.load_balancer()
+
+
+def test_a_provider_that_offers_nothing_ends_the_start(
+    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = start(runs, tmp_path / "kubeconfig", provider=_Bare()).ended()
     assert isinstance(ended, ManagerError)
-    assert "cloud-node-controller cannot run" in str(ended)
-    assert "--controllers=*,-cloud-node-controller" in str(ended)
+    assert "no controller is left to run" in str(ended)
+    for name in ("cloud-node-controller", "cloud-node-lifecycle-controller"):
+        assert f"{name} is off: provider bare offers no instances" in caplog.text
+
+
+def test_a_provider_of_load_balancers_alone_needs_no_flags(
+    embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run], caplog: pytest.LogCaptureFixture
+) -> None:
+    service = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]}
+    embedded.create(
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"}, "spec": service}
+    )
+    run = start(runs, tmp_path / "kubeconfig", provider=_Balancers())
+    eventually(lambda: embedded.get("services", "web", "default")["status"]["loadBalancer"].get("ingress"))
+    assert run.end() is None
+    assert "cloud-node-controller is off: provider bare offers no instances" in caplog.text
 
 
 def test_a_health_address_that_is_taken_is_told(embedded: EmbeddedAPIServer, tmp_path: Path, runs: list[Run]) -> None:

@@ -1,8 +1,12 @@
-"""A thousand full-sized nodes are initialised while watches are cut, the API server restarts, a node is malformed."""
+"""Full-sized nodes are initialised while watches are cut, the API server restarts, a node is malformed.
+
+400 nodes; CHAOS_NODES=1000 is the long form.
+"""
 
 from __future__ import annotations
 
 import concurrent.futures
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -20,12 +24,12 @@ from tests.support.nodes import UNINITIALIZED, big_node
 from tests.support.proxy import ChaosProxy
 from tests.support.running import node_controller
 
-COUNT = 1000
-SPOILT = "node-0500"
+COUNT = int(os.environ.get("CHAOS_NODES", "400"))
+SPOILT = f"node-{COUNT // 2:04d}"
 THEIRS = {"key": "example.com/dedicated", "value": "gpu", "effect": "NoExecute"}
 
 
-def test_a_thousand_nodes_survive_a_bad_network_and_a_restart(api: Cluster, tmp_path: Path) -> None:
+def test_nodes_survive_a_bad_network_and_a_restart(api: Cluster, tmp_path: Path) -> None:
     names = [f"node-{number:04d}" for number in range(COUNT)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: api.create(NODES, _node(name)), names))
@@ -34,9 +38,11 @@ def test_a_thousand_nodes_survive_a_bad_network_and_a_restart(api: Cluster, tmp_
         proxy.spoil(SPOILT)
         kubeconfig = proxy.write_kubeconfig(tmp_path / "through-proxy", token)
         with node_controller(kubeconfig, BenchCloud(0.0, batch=True)) as running:
-            eventually(lambda: _ready(running.lister) >= 200, timeout=60, message="200 nodes ready")
+            eventually(lambda: _ready(running.lister) >= COUNT // 5, timeout=60, message="a fifth ready")
             assert proxy.cut() > 0
-            eventually(lambda: _ready(running.lister) >= 500, timeout=60, message="500 nodes ready after the cut")
+            eventually(
+                lambda: _ready(running.lister) >= COUNT // 2, timeout=60, message="half of them ready after the cut"
+            )
             api.server.restart()
             eventually(lambda: _ready(running.lister) >= COUNT - 1, timeout=90, message="all but the spoilt one ready")
             assert needs_initialization(_parsed(api, SPOILT))

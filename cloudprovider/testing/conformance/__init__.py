@@ -5,14 +5,42 @@ A vendor writes one test file: a `Lab` (what can be done to the test cloud), a f
 what passed, what was skipped and why, and what failed. docs/reference/scenarios.md lists every scenario.
 """
 
-from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.endtoend import EndToEndConformance
-from cloudprovider.testing.conformance.features import Feature
-from cloudprovider.testing.conformance.httplab import HTTPLab
-from cloudprovider.testing.conformance.lab import BalancerFacts, Lab, new_node, new_service
-from cloudprovider.testing.conformance.registry import SCENARIOS, Scenario, scenario
-from cloudprovider.testing.conformance.suite import ProviderConformance
-from cloudprovider.testing.conformance.trial import Trial
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cloudprovider.testing.conformance.base import ConformanceBase
+    from cloudprovider.testing.conformance.endtoend import EndToEndConformance
+    from cloudprovider.testing.conformance.features import Feature
+    from cloudprovider.testing.conformance.httplab import HTTPLab
+    from cloudprovider.testing.conformance.lab import BalancerFacts, Lab, new_node, new_service
+    from cloudprovider.testing.conformance.registry import SCENARIOS, Scenario, scenario
+    from cloudprovider.testing.conformance.suite import ProviderConformance
+    from cloudprovider.testing.conformance.trial import Trial
+else:
+    _HOMES = {
+        "base": ["ConformanceBase"],
+        "endtoend": ["EndToEndConformance"],
+        "features": ["Feature"],
+        "httplab": ["HTTPLab"],
+        "lab": ["BalancerFacts", "Lab", "new_node", "new_service"],
+        "registry": ["SCENARIOS", "Scenario", "scenario"],
+        "suite": ["ProviderConformance"],
+        "trial": ["Trial"],
+    }
+
+    def __getattr__(name: str) -> object:
+        """All names are loaded when the first of them is used: pytest imports the plugin of this package at each start,
+        and the suite takes seconds of CPU."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        for module, names in _HOMES.items():
+            home = importlib.import_module(f"{__name__}.{module}")
+            globals().update({each: getattr(home, each) for each in names})
+        return globals()[name]
+
 
 __all__ = [
     # what a vendor writes a test file with

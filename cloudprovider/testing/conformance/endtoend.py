@@ -28,6 +28,8 @@ from cloudprovider.wellknown import (
     TAINT_NODE_SHUTDOWN,
 )
 
+_INSTANCES = Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH | Feature.INSTANCES
+
 __all__ = ["ClusterUnderTest", "EndToEndConformance", "ManagerUnderTest", "NodeUnderTest", "ServiceUnderTest"]
 
 R = TypeVar("R")
@@ -201,7 +203,9 @@ class EndToEndConformance(ConformanceBase):
             return len(self._facts(trial, name).targets)
 
         first, second = (cluster.join(name_of(one), provider_id=provider_id_of(one)) for one in trial.machines(2))
-        self._wait(trial, cluster, lambda: first.is_initialized and second.is_initialized, "the nodes are initialised")
+        if trial.features & _INSTANCES:
+            both = (first, second)
+            self._wait(trial, cluster, lambda: all(node.is_initialized for node in both), "the nodes are initialised")
         self._wait(trial, cluster, lambda: targets() == 2, "both nodes are targets", building=True)
         second.delete()
         self._wait(trial, cluster, lambda: targets() == 1, "the deleted Node is no target", building=True)

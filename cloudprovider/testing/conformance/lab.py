@@ -62,8 +62,9 @@ class Lab:
     """Seconds between two looks at a cloud that settles or builds."""
     patience: float = 300.0
     """Seconds that building or deleting a load balancer may take: `RetryError` is obeyed for so long."""
-    deadline: float = 0.3
-    """Seconds that the host waits for a call while the cloud hangs."""
+    deadline: float = 2.0
+    """Seconds that the host waits for a call while the cloud hangs. Longer than the margin and the least that
+    `cloudprovider.helpers.time_limit` leaves, or no request would be sent and nothing would be proved."""
     grace: float = 1.0
     """Seconds after a call's deadline at which it must have ended."""
 

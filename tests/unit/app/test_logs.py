@@ -8,7 +8,6 @@ import logging
 import re
 import threading
 import warnings
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,19 +15,6 @@ from controllers.app import logs
 from controllers.runtime import cleaning
 
 TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6Ing"
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    root = logging.getLogger()
-    names = ["", "urllib3", "kubernetes", *logs.OURS]
-    levels = {name: logging.getLogger(name).level for name in names}
-    handlers = list(root.handlers)
-    yield
-    logging.captureWarnings(False)
-    root.handlers[:] = handlers
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
 
 
 def written(format: str, verbosity: int = 0) -> tuple[io.StringIO, logging.Logger]:

@@ -313,6 +313,24 @@ def test_the_accessor_lacks_its_return_or_turns_the_capability_off(
     assert "return the object, if a return statement is missing" in caplog.text
 
 
+def test_an_accessor_is_misspelt_or_breaks_its_promise(
+    install: Install, kubeconfig: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    more = """    def loadbalancer(self) -> object:
+        return self
+
+    def routes(self) -> "Routes":
+        return None
+"""
+    install(GOOD.replace("\n\n\ndef new_provider", f"\n\n{more}\n\ndef new_provider"))
+    with caplog.at_level(logging.WARNING), hosting(get_cloud_provider("acme"), kubeconfig):
+        pass
+    assert "AcmeCloud.loadbalancer() (" in caplog.text
+    assert "is no accessor: the host does not call it. Fix: name it load_balancer, if that is" in caplog.text
+    assert "AcmeCloud.routes() returns None (" in caplog.text
+    assert "although its annotation promises an object" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("accessor", "what", "fix"),
     [

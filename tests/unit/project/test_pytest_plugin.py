@@ -20,3 +20,15 @@ def test_loading_it_imports_pytest_and_nothing_else() -> None:
         "controllers.testing.plugin",
     }
     assert sorted(loaded & {*HEAVY}) == []
+
+
+def test_loading_the_conformance_plugin_leaves_the_suite_unimported() -> None:
+    code = "import sys, cloudprovider.testing.conformance.plugin; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.split())
+    assert "cloudprovider.testing.conformance.plugin" in loaded
+    assert not loaded & {
+        "kubernetes",
+        "cloudprovider.testing.conformance.lab",
+        "cloudprovider.testing.conformance.suite",
+    }
