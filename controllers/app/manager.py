@@ -366,8 +366,7 @@ class Manager:
         while not ending.wait(_LOOK_MOVING if moving and moving.waits else _LOOK):
             if moving is not None and not self._runner.start(moving.take(), ending):
                 return
-            fatal = self.health.fatal()
-            if fatal:
+            if fatal := self.health.fatal():
                 self._failed(ManagerError(f"{fatal}; only a restart frees them"), None)
             for one in (self._leadership, moving):
                 if one is not None and one.lost:  # perhaps the elector itself hangs
@@ -377,10 +376,8 @@ class Manager:
         self.health.stopping()
         self._clients.hurry()
         began = self._clock.monotonic()
-        left = [
-            *self._groups.stop(0.0 if self._lost else self._drain),
-            *(f"a call for {key}" for key in self.health.overdue()),
-        ]
+        left = [*self._groups.stop(0.0 if self._lost else self._drain)]
+        left += [f"a call for {key}" for key in self.health.overdue()]
         took = self._clock.monotonic() - began
         if self._lost:
             return

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node_selector_term import V1NodeSelectorTerm
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
-__all__ = ["Labelling", "labelling", "needs_labels", "stable_labels"]
+__all__ = ["Labelling", "labelling", "needs_labels", "stable_labels", "told"]
 
 _TOPOLOGY: Final = (LABEL_TOPOLOGY_ZONE, LABEL_TOPOLOGY_REGION)
 _STABLE: Final = {beta: stable for stable, beta in LABEL_PAIRS if stable in _TOPOLOGY}
@@ -85,6 +85,13 @@ def labelling(volume: V1PersistentVolume, answer: Mapping[str, str]) -> Labellin
         patches.append(changed({}, {"spec": {"nodeAffinity": _affinity(topology)}}))
     made = combined(*patches)
     return Labelling(Patch(made.body, made.content_type, versioned=True) if made else Patch())
+
+
+def told(patch: Patch) -> str:
+    """What a patch of `labelling` writes, for people: its labels, and whether it sets the node affinity."""
+    labels = patch.body.get("metadata", {}).get("labels", {})
+    parts = [f"{key}={value}" for key, value in sorted(labels.items())]
+    return ", ".join([*parts, "node affinity"] if "spec" in patch.body else parts)
 
 
 def _affinity(topology: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from cloudprovider import DiskNotFound, NotImplementedByProvider
 from controllers.cloudcalls import InvalidAnswer
 from controllers.runtime.api import NotFound
-from controllers.runtime.cache import PERSISTENT_VOLUMES, uid_of
+from controllers.runtime.cache import PERSISTENT_VOLUMES, key_of
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError
 from controllers.runtime.write import ObjectReplaced, Patch, apply
-from controllers.volumelabels.changes import labelling, needs_labels
+from controllers.volumelabels.changes import labelling, needs_labels, told
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
@@ -84,19 +84,16 @@ class VolumeLabelReconciler:
         self._recorder.event(volume, "Warning", reason, f"{error}. {rest}")
 
     def _write(self, name: str, volume: V1PersistentVolume, answer: dict[str, str]) -> None:
-        written: list[Patch] = []
-
         def plan(fresh: V1PersistentVolume) -> list[Patch]:
-            written[:] = [labelling(fresh, answer).patch] if needs_labels(fresh) else []
-            return written
+            return [labelling(fresh, answer).patch] if needs_labels(fresh) else []
 
         with suppress(NotFound, ObjectReplaced):  # deleted or recreated meanwhile: its own event brings the new one
             path = PERSISTENT_VOLUMES.key_path(name)
             done = apply(self._rest, path, volume, plan, PERSISTENT_VOLUMES.parse)
             if done is not None:
-                labels = ", ".join(f"{key}={value}" for key, value in sorted(answer.items()))
-                log.info("labelled persistentvolume %s: %s", name, labels)
-                self._recorder.event(volume, "Normal", "LabelledVolume", f"The cloud's labels were written: {labels}")
+                written = told(labelling(done, answer).patch)
+                log.info("labelled persistentvolume %s: %s", name, written)
+                self._recorder.event(volume, "Normal", "LabelledVolume", f"Written, as the cloud says: {written}")
 
     def _contradict(self, volume: V1PersistentVolume, problems: tuple[str, ...]) -> None:
         """Tell what stands against the cloud's labels: nothing of it is changed, nor written beside it."""
@@ -104,5 +101,5 @@ class VolumeLabelReconciler:
             f"This volume contradicts the cloud: {'; '.join(problems)}. Nothing was written. If the volume is wrong, "
             "correct its labels, or create it again with another node affinity, which cannot be changed"
         )
-        log.warning("persistentvolume %s (%s): %s", volume.metadata and volume.metadata.name, uid_of(volume), text)
+        log.warning("persistentvolume %s: %s", key_of(volume), text)
         self._recorder.event(volume, "Warning", "VolumeLabelsContradict", text)

@@ -122,6 +122,8 @@ def test_what_a_user_wrote_stays_and_a_contradiction_is_told(api: Cluster, tmp_p
         assert f"its label {ZONE} is 'z-9', and the cloud says 'z-1'" in event["message"]
         assert api.get(f"{VOLUMES}/moved")["metadata"]["labels"] == {ZONE: "z-9"}
         assert "nodeAffinity" not in api.get(f"{VOLUMES}/moved")["spec"]
+        [told] = api.events_of("half")
+        assert told["message"] == f"Written, as the cloud says: {REGION}=r-1, node affinity"
         assert api.get(f"{VOLUMES}/half")["metadata"]["labels"] == {ZONE: "z-1", REGION: "r-1", "team": "blue"}
         api.patch(f"{VOLUMES}/moved", {"metadata": {"labels": {ZONE: "z-1"}}})  # as the Event advises
         eventually(lambda: "LabelledVolume" in reasons(api, "moved"), 30)

@@ -74,6 +74,10 @@ class Bench:
         provider.initialize(NoCluster(), stop or self._stop)
         return provider
 
+    def pause(self, seconds: float) -> None:
+        """Let the cloud settle or build."""
+        self._stop.wait(seconds)
+
     def name(self, what: str) -> str:
         """A name that nothing in the cloud has yet."""
         return f"{self.lab.cluster_name}-{self._token}-{what}-{next(self._numbers)}"
@@ -231,7 +235,7 @@ class Trial:
             assert time.monotonic() + pause <= end, (
                 f"the load balancer was not built within {self.lab.patience:g} s: {reason}"
             )
-            time.sleep(pause)
+            self.bench.pause(pause)
 
     def remove(self, service: V1Service, *, cluster_name: str | None = None, provider: Interface | None = None) -> None:
         """Delete the load balancer, and ask again while it says `RetryError`. Raises what else is raised."""
@@ -247,7 +251,7 @@ class Trial:
             except RetryError as error:
                 if time.monotonic() + error.retry_after > end:
                     raise
-                time.sleep(error.retry_after)
+                self.bench.pause(error.retry_after)
 
     def resources(self) -> frozenset[str]:
         """What stands in the cloud now that a load balancer could consist of; nothing where the lab cannot tell."""
@@ -282,7 +286,7 @@ class Trial:
             except retry:
                 if time.monotonic() + self.lab.poll > end:
                     raise
-            time.sleep(self.lab.poll)
+            self.bench.pause(self.lab.poll)
 
     # ---- the end
 

@@ -29,6 +29,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 import yaml
 from attrs import field, frozen
@@ -75,11 +76,9 @@ class Access:
 
     def endpoint(self) -> Endpoint:
         """Where to connect to; raises ClientConfigError for a URL that cannot be used."""
-        configuration = self.configuration
+        given = self.configuration
         try:
-            return Endpoint.parse(
-                configuration.host, server_name=configuration.tls_server_name, proxy=configuration.proxy
-            )
+            return Endpoint.parse(given.host, server_name=given.tls_server_name, proxy=given.proxy)
         except ValueError as error:
             raise ClientConfigError(str(error)) from None
 
@@ -384,9 +383,7 @@ def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _escaped(key: str) -> str:
     """A key as part of a header's name: what must not stand there is percent-encoded, as the API server expects it."""
-    return "".join(
-        chr(byte) if chr(byte) in _TOKEN and byte != ord("%") else f"%{byte:02X}" for byte in str(key).encode()
-    )
+    return quote(str(key), safe="!#$&'*+-.^_`|~")
 
 
 def _in_files(entry: Mapping[str, Any], files: list[SecretFile]) -> dict[str, Any]:
@@ -399,6 +396,5 @@ def _in_files(entry: Mapping[str, Any], files: list[SecretFile]) -> dict[str, An
     return seen
 
 
-_TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 _TLS_KEYS: Final = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify")
 _AS_HEADERS: Final = (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid"))

@@ -75,6 +75,12 @@ def test_it_is_clean_for_strict_type_checkers(tmp_path: Path, checker: str, requ
         cache.set(key, now)
 
 
+def test_its_main_runs_as_a_module(tmp_path: Path) -> None:
+    done = run(written(tmp_path), "acme_provider.main", "--version")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("cloud-controller-manager ")
+
+
 def test_it_is_as_short_as_promised() -> None:
     rendered = render(Names("acme"))
     assert len(rendered["acme_provider/main.py"].splitlines()) <= 10
