@@ -15,43 +15,37 @@ from __future__ import annotations
 
 import importlib
 import logging
-import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 
 from cloudprovider import CloudConfig, Interface, StopSignal
-from controllers.app.apiserver import ServerCheck, advice
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import Context, ControllerEntry, Rule, enabled
-from controllers.app.flags.effective import configz, flagz
-from controllers.app.groups import Groups, Part
+from controllers.app.foundation import TELL, Foundation
 from controllers.app.leading.leadership import LISTEN, Leadership, lease_lost
 from controllers.app.leading.migration import LeaderMigration, MigrationProblems, Shares, share
 from controllers.app.leading.migration import read as read_migration
 from controllers.app.leading.moving import Moving
-from controllers.app.options import Options, split_address
+from controllers.app.options import Options
 from controllers.app.permissions.accounts import asked_rights
 from controllers.app.permissions.check import AccessCheck
 from controllers.app.permissions.own import election_rules, migration_rules
 from controllers.app.runner import ControllerRunner, Ending, construct
-from controllers.app.serving import Health, HealthMetrics, Serving, ServingError, ServingOptions
+from controllers.app.serving import Health, HealthMetrics
 from controllers.app.startup import ManagerError, ProviderHost
-from controllers.cloudcalls import CloudCallOptions
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
-from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.election import LeaseLost
 from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-_IDENTITY = "shared-informers"
 _LOOK = 1.0  # seconds between two looks at what ends the process
 _LOOK_MOVING = 0.25  # the same while controllers wait for the second lease of a leader migration
 _FRESH = 2.0  # seconds after which a candidate that knows of no leader does what a standby does
-_SLICE = 0.25  # seconds between two looks whether there is still a reason to wait for a thread
-_TELL = 5.0  # seconds between two lines about what is waited for
 _AFTER_DRAIN = 3.0  # seconds of the drain kept for what follows the controllers' own: last Events, informers
 
 
@@ -88,7 +82,6 @@ class Manager:
         self.metrics = Metrics() if metrics is None else metrics
         self._clock = clock
         self._drain = options.manager.shutdown_drain_timeout
-        self._groups = Groups(clock)
         self._failure: ManagerError | None = None
         self._leadership: Leadership | None = None
         self._lost = False
@@ -96,12 +89,15 @@ class Manager:
         self._moving: Moving | None = None
         self._host: ProviderHost | None = None
         self.health = Health(clock, HealthMetrics(self.metrics).observe)
+        self._base = Foundation(
+            options, clients, health=self.health, metrics=self.metrics, clock=clock, abandoned=lambda: self._lost
+        )
         self._runner = ControllerRunner(
             self.health,
             self.metrics,
             clock,
             interval=options.manager.controller_start_interval,
-            started=self._started,
+            started=partial(self._base.add_thread, "controllers"),
             failed=self._failed,
         )
         self.address: tuple[str, int] | None = None
@@ -147,14 +143,16 @@ class Manager:
 
     def _start(self, ending: StopSignal) -> bool:
         """True when everything runs; False when it was time to end before that."""
-        self._in_background("serving", "health watch", self.health.run)
-        self._serve()
-        informers = self._informers()
-        access = self._access_check()
+        base = self._base
+        base.in_background("serving", "health watch", self.health.run)
+        serving = base.serve(self._catalog)
+        self.address, self.secure_address = serving.plain_address, serving.secure_address
+        informers = base.informers(self._entries)
+        access = base.access_check()
         self._begin_election()
         if not self._elected(informers, access, ending):
             return False
-        host = self._host = self._provider_host()
+        host = self._host = base.provider_host(self._provider, self._config, guard=self._may_write)
         if not host.initialize(self._clients, informers, ending):
             return False
         context = Context(
@@ -173,7 +171,7 @@ class Manager:
         access.ask_about(self._rules([entry for entry, _ in built]))
         informers.start()
         informers.drop_unclaimed()
-        if not self._synced(informers, ending):
+        if not base.synced(informers, ending):
             return False
         moving = [one for one in built if one[0] in self._shares.migrated]
         built = [one for one in built if one not in moving]
@@ -227,10 +225,10 @@ class Manager:
         )
         self.health.watch_notes(leadership.checks)
         for part in leadership.start(self._unfinished):
-            self._groups.add("leader election", part)
+            self._base.groups.add("leader election", part)
         if (migration := self._migration) is not None:
             self._moving = Moving(migration.lease, lambda: self._candidate(leadership, migration.lease), self._clock)
-            self._groups.add("leader election", self._moving.part)
+            self._base.groups.add("leader election", self._moving.part)
 
     def _elected(self, informers: InformerFactory, access: AccessCheck, ending: StopSignal) -> bool:
         """Wait until this process leads; False when it is time to end before that."""
@@ -250,9 +248,9 @@ class Manager:
                 self._prepare()
             if informers.has_synced():
                 self.health.standing_by()
-            elif self._clock.monotonic() - told >= _TELL:
+            elif self._clock.monotonic() - told >= TELL:
                 told = self._clock.monotonic()
-                self._tell_unsynced(told - began)
+                self._base.tell_unsynced(told - began)
         return True
 
     def _prepare(self) -> None:
@@ -261,52 +259,6 @@ class Manager:
             if entry.module:
                 importlib.import_module(entry.module)
 
-    def _serve(self) -> None:
-        wanted = self._options.manager.health_bind_address
-        try:
-            serving = Serving(
-                self._options.of(ServingOptions),
-                self.health,
-                self.metrics,
-                self._clients,
-                plain=split_address(wanted) if wanted else None,
-                configz=lambda: configz(self._options, self._catalog),
-                flagz=lambda: flagz(self._options),
-                clock=self._clock,
-            )
-            serving.start()
-        except ServingError as error:
-            raise ManagerError(str(error)) from error
-        self.address, self.secure_address = serving.plain_address, serving.secure_address
-        self._groups.add("serving", Part("HTTP servers", serving.stop))
-        self._in_background("serving", "certificates", serving.run)
-
-    def _informers(self) -> InformerFactory:
-        informers = InformerFactory(self._clients.rest(_IDENTITY), metrics=self.metrics, clock=self._clock)
-        self._groups.add("clients", Part("clients", lambda _seconds: True, self._clients.close))
-        self.health.watch_informers(informers)
-        server = ServerCheck(self._clients.rest(_IDENTITY), clock=self._clock)
-        self._in_background("clients", "API server check", server.run)
-        self.health.watch_notes(server.checks)
-        self._groups.add("informers", Part("informers", informers.stop))
-        for entry in self._entries:
-            for resource in entry.informers():
-                informers.warm(resource)
-        return informers
-
-    def _access_check(self) -> AccessCheck:
-        """In the background: what is missing is told, and nothing waits for the answer."""
-        rest = self._clients.rest(_IDENTITY, guarded=False)
-        check = AccessCheck(
-            rest,
-            accounts=lambda name: self._clients.rest(name, guarded=False),
-            forbidden=lambda: rest.reachability.forbidden,
-            clock=self._clock,
-        )
-        self._in_background("access check", "access check", check.run)
-        self.health.watch_notes(check.checks)
-        return check
-
     def _rules(self, entries: Sequence[ControllerEntry]) -> list[Rule]:
         own = election_rules(self._options.manager.leader_election)
         if self._migration is not None and self._shares.migrated:
@@ -314,45 +266,6 @@ class Manager:
         if self._options.manager.use_service_account_credentials:
             return [*own, *asked_rights(entries)]
         return [*own, *(rule for entry in entries for rule in entry.rules)]
-
-    def _in_background(self, group: str, name: str, run: Callable[[StopSignal], None]) -> None:
-        """Run this in a thread of its own until the group is stopped."""
-        ask = ClockEvent(self._clock)
-        thread = threading.Thread(target=run, args=(ask,), name=name.replace(" ", "-"), daemon=True)
-        thread.start()
-        self._groups.add(group, Part(name, self._joined(thread), ask.set))
-
-    def _provider_host(self) -> ProviderHost:
-        host = ProviderHost(
-            self._provider,
-            self._config,
-            options=self._options.of(CloudCallOptions),
-            allow_untagged_cloud=self._options.manager.allow_untagged_cloud,
-            metrics=self.metrics,
-            clock=self._clock,
-            guard=self._may_write,
-        )
-        self._groups.add("cloud calls", Part("cloud calls", host.close, host.cancel))
-        self._groups.add(
-            "provider", Part(f"provider {host.cloud.provider_name}", lambda _seconds: True, host.ask_to_stop)
-        )
-        self.health.watch_cloud(host.cloud)
-        return host
-
-    def _synced(self, informers: InformerFactory, stop: StopSignal) -> bool:
-        began = self._clock.monotonic()
-        while not informers.wait_for_sync(stop, _TELL):
-            if stop.is_set():
-                return False
-            self._tell_unsynced(self._clock.monotonic() - began)
-        return True
-
-    def _tell_unsynced(self, waited: float) -> None:
-        tip = advice(self._clients.rest(_IDENTITY), self._clients.server)
-        log.warning("waiting %.0f s for the API server's first answer: %s%s", waited, self.health.unsynced(), tip)
-
-    def _started(self, name: str, thread: threading.Thread, ask: Callable[[], None]) -> None:
-        self._groups.add("controllers", Part(name, self._joined(thread), ask))
 
     def _failed(self, failure: ManagerError, cause: BaseException | None) -> None:
         failure.__cause__ = cause
@@ -376,7 +289,7 @@ class Manager:
         self.health.stopping()
         self._clients.hurry()
         began = self._clock.monotonic()
-        left = [*self._groups.stop(0.0 if self._lost else self._drain)]
+        left = [*self._base.groups.stop(0.0 if self._lost else self._drain)]
         left += [f"a call for {key}" for key in self.health.overdue()]
         took = self._clock.monotonic() - began
         if self._lost:
@@ -385,16 +298,3 @@ class Manager:
             log.warning("drained for %.1f s; work that has not ended: %s", took, ", ".join(left))
         else:
             log.info("drained in %.1f s, nothing left behind", took)
-
-    def _joined(self, thread: threading.Thread) -> Callable[[float], bool]:
-        """Waits for a thread, but for none once the lease is lost: nothing that it does would count."""
-
-        def wait(seconds: float) -> bool:
-            until = self._clock.monotonic() + seconds
-            while not self._lost and (left := until - self._clock.monotonic()) > 0:
-                thread.join(min(left, _SLICE))
-                if not thread.is_alive():
-                    return True
-            return not thread.is_alive()
-
-        return wait

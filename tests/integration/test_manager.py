@@ -288,7 +288,7 @@ def test_a_provider_that_hangs_while_starting_does_not_hold_up_a_stop(
 def test_no_answer_keeps_it_unready_until_there_is_one(
     tmp_path: Path, runs: list[Run], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("controllers.app.manager._TELL", 0.2)
+    monkeypatch.setattr("controllers.app.foundation.TELL", 0.2)
     server = EmbeddedAPIServer()
     server.start()
     kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
