@@ -59,6 +59,7 @@ from cloudprovider.registry import (
     register_cloud_provider,
 )
 from cloudprovider.routes import Route, Routes
+from cloudprovider.sshkeys import SSHKeys
 from cloudprovider.volumes import PVLabeler
 from cloudprovider.zones import Zone, Zones
 
@@ -68,6 +69,7 @@ __all__ = [
     "InstancesV2",
     "InstancesBatch",
     "Instances",
+    "SSHKeys",
     "LoadBalancer",
     "OwnedLoadBalancer",
     "OwnedLoadBalancers",

@@ -26,6 +26,7 @@ from cloudprovider.masking import Mask, config_values
 from cloudprovider.plugins import ENTRY_POINT_GROUP, Plugin
 from cloudprovider.problem import Problem
 from cloudprovider.routes import Routes
+from cloudprovider.sshkeys import SSHKeys
 from cloudprovider.volumes import PVLabeler
 from cloudprovider.zones import Zones
 
@@ -53,6 +54,7 @@ CONTRACT: tuple[type, ...] = (
     InstancesV2,
     InstancesBatch,
     Instances,
+    SSHKeys,
     LoadBalancer,
     OwnedLoadBalancers,
     Routes,

@@ -182,10 +182,8 @@ class Instances(ABC):
 
     @abstractmethod
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
-        """Let `user` log in everywhere with a public key in ssh-keygen's form, "<protocol> <blob>".
-
-        Idempotent. Legacy: the host never asks. Raise `NotImplementedByProvider` where it makes no sense.
-        """
+        """As `cloudprovider.SSHKeys.add_ssh_key_to_all_instances`. Raise `NotImplementedByProvider` where it makes no
+        sense."""
 
     @abstractmethod
     def current_node_name(self, hostname: str) -> str:

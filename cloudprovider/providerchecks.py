@@ -19,10 +19,11 @@ from cloudprovider.interface import Clusters, Interface
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.problem import Problem
 from cloudprovider.routes import Routes
+from cloudprovider.sshkeys import SSHKeys
 from cloudprovider.volumes import PVLabeler
 from cloudprovider.zones import Zones
 
-__all__ = ["ACCESSORS", "capabilities_of", "capability_problems", "interface_problems", "methods_of"]
+__all__ = ["ACCESSORS", "EXTENSIONS", "capabilities_of", "capability_problems", "interface_problems", "methods_of"]
 
 ACCESSORS: Final[Mapping[str, type]] = {
     "instances_v2": InstancesV2,
@@ -35,6 +36,12 @@ ACCESSORS: Final[Mapping[str, type]] = {
     "pv_labeler": PVLabeler,
 }
 """The accessors of `Interface`, and what each returns."""
+
+EXTENSIONS: Final[Mapping[type, tuple[str, ...]]] = {
+    OwnedLoadBalancers: ("load_balancer",),
+    SSHKeys: ("instances_v2", "instances_batch"),
+}
+"""Capabilities without an accessor of their own, and the accessors of which one returns an object that has them too."""
 
 _NEWER: Final = ("instances_v2", "instances_batch")
 _OLDER: Final = ("instances", "zones")
@@ -170,8 +177,9 @@ def _capability(provider: Interface, accessor: str, found: Any) -> Iterator[Prob
         )
         return
     yield from _method_problems(found, wanted)
-    if accessor == "load_balancer" and isinstance(found, OwnedLoadBalancers):
-        yield from _method_problems(found, OwnedLoadBalancers)
+    for extension, accessors in EXTENSIONS.items():
+        if accessor in accessors and isinstance(found, extension):
+            yield from _method_problems(found, extension)
     if accessor == "instances_batch":
         yield from _max_batch(found)
 
@@ -254,6 +262,16 @@ def _unreachable(provider: Interface, offered: Mapping[str, Any]) -> Iterator[Pr
             if isinstance(owner, wanted):
                 yield _forgotten(provider, owner, accessor, wanted, no_instances=not newer)
                 break
+    for extension, accessors in EXTENSIONS.items():
+        carriers = [offered[accessor] for accessor in accessors if accessor in offered]
+        if isinstance(provider, extension) and carriers and not any(isinstance(one, extension) for one in carriers):
+            calls = " and ".join(f"{accessor}()" for accessor in accessors if accessor in offered)
+            yield Problem(
+                f"{type(provider).__name__} implements {extension.__name__}, but the object of {calls} does not",
+                f"let the class {type(carriers[0]).__name__} subclass cloudprovider.{extension.__name__} too: the "
+                "host looks for it there",
+                fatal=False,
+            )
 
 
 def _forgotten(provider: Interface, owner: Any, accessor: str, wanted: type, *, no_instances: bool) -> Problem:

@@ -1,9 +1,9 @@
 """Helpers for providers and controllers: pure functions over the official client's objects, under flat names.
 
 Node addresses, taints and labels (`addresses`, `taints`, `labels`), provider IDs (`providerid`), Services (`service`)
-and their annotations (`annotations`, `kinds`), volumes (`volumes`), IP addresses (`ips`), time limits of HTTP
-clients (`timelimits`), and what is read of every object (`objects`). None of them changes an argument; all may be
-called from many threads.
+and their annotations (`annotations`, `kinds`), volumes (`volumes`), IP addresses (`ips`), SSH keys (`sshkeys`), time
+limits of HTTP clients (`timelimits`), and what is read of every object (`objects`). None of them changes an argument;
+all may be called from many threads.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ from cloudprovider.helpers.service import (
     requests_only_local_traffic,
     wants_load_balancer,
 )
+from cloudprovider.helpers.sshkeys import SSHPublicKey, parse_ssh_public_key
 from cloudprovider.helpers.taints import (
     add_or_update_taint,
     cloud_taint,
@@ -236,6 +237,9 @@ __all__ = [
     "round_up_to_mib",
     "zones_to_label_value",
     "zones_to_set",
+    # SSH keys
+    "SSHPublicKey",
+    "parse_ssh_public_key",
     # IP addresses
     "IPAddress",
     "IPNetwork",

@@ -32,7 +32,7 @@ from controllers.cloudcalls.errors import CallFailed
 from controllers.cloudcalls.gateway import Ask, Gateway
 from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NORMAL, PRIORITY_SWEEP
 from controllers.runtime.cache import key_of
-from controllers.runtime.cleaning import text_of
+from controllers.runtime.cleaning import conceal, text_of
 from controllers.runtime.queue import seconds_text
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ __all__ = [
     "PVLabelerCalls",
     "ProviderCalls",
     "RouteCalls",
+    "SSHKeyCalls",
     "ZoneCalls",
 ]
 
@@ -251,12 +252,18 @@ class PVLabelerCalls(_Calls):
         return self._call("get_labels_for_volume", validate.labels, key, pv, priority=priority)
 
 
+class SSHKeyCalls(_Calls):
+    """Who may log in on the machines. All keys are one key of the gate: they are installed one after the other."""
+
+    def add(self, user: str, key_data: bytes, *, priority: int = PRIORITY_NORMAL) -> None:
+        """Let a user log in on all instances. The key is kept out of everything that this process shows."""
+        conceal([key_data.partition(b" ")[2].decode("ascii", "replace")])
+        method = "add_ssh_key_to_all_instances"
+        self._call(method, validate.no_answer, "ssh-keys", user, key_data, mutating=True, priority=priority)
+
+
 class InstanceCalls(_Calls):
     """What the older Instances can do besides answering about nodes."""
-
-    def add_ssh_key(self, user: str, key_data: bytes) -> None:
-        """Let a user log in on all instances."""
-        self._call("add_ssh_key_to_all_instances", validate.no_answer, "ssh-keys", user, key_data, mutating=True)
 
     def current_node_name(self, hostname: str) -> str:
         """The node name of the machine with this host name."""

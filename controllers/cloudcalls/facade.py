@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider import InstanceMetadata, InstanceState, Interface, NotImplementedByProvider
+from cloudprovider import InstanceMetadata, InstanceState, Interface, NotImplementedByProvider, SSHKeys
 from controllers.cloudcalls import instances, validate
 from controllers.cloudcalls.answercache import AnswerCache
 from controllers.cloudcalls.capabilities import (
@@ -24,6 +24,7 @@ from controllers.cloudcalls.capabilities import (
     ProviderCalls,
     PVLabelerCalls,
     RouteCalls,
+    SSHKeyCalls,
     ZoneCalls,
 )
 from controllers.cloudcalls.errors import CallFailed, InvalidAnswer
@@ -144,6 +145,17 @@ class CloudCalls:
     def instances(self) -> InstanceCalls | None:
         """The older Instances, apart from questions about nodes: for those, `fetch_metadata` and `fetch_state`."""
         return self._calls("instances", InstanceCalls)
+
+    @property
+    def ssh_keys(self) -> SSHKeyCalls | None:
+        """SSH keys: of the class of the instances, where it is an `SSHKeys` too, or else of the older Instances."""
+
+        def make() -> SSHKeyCalls | None:
+            v2, batch, older = (self._capability(name) for name in ("instances_v2", "instances_batch", "instances"))
+            found = next((one for one in (v2, batch) if isinstance(one, SSHKeys)), older)
+            return None if found is None else SSHKeyCalls(self._gateway, found)
+
+        return self._once("ssh keys", make)
 
     # ---- nodes
 

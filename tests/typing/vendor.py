@@ -47,6 +47,7 @@ from cloudprovider import (
     RetryError,
     Route,
     Routes,
+    SSHKeys,
     StopSignal,
     Throttled,
     Zone,
@@ -156,6 +157,16 @@ class AcmeAnnotated(AcmeInstances):
     """The page size with its type."""
 
     max_batch: int = 20
+
+
+class AcmeKeyed(AcmeInstances, SSHKeys):
+    """With SSH keys, which the host looks for on the object of `instances_v2()` or `instances_batch()`."""
+
+    @override
+    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
+        key = helpers.parse_ssh_public_key(key_data)
+        assert_type(key.fingerprint, str)
+        assert_type((key.type, key.line), tuple[str, bytes])
 
 
 class AcmeConfigured(InstancesBatch):

@@ -1,10 +1,12 @@
 """Calls of a provider as the host makes them: many at once, with a deadline, or cancelled.
 
 Each call runs in a daemon thread of its own, so that one that never returns fails its scenario and no more.
+`TextLog` has what is logged meanwhile.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +18,7 @@ from attrs import define
 from cloudprovider.call import Call, call_scope
 from cloudprovider.errors import InstanceNotFound
 
-__all__ = ["Outcome", "at_once", "attempt", "limited", "unwell"]
+__all__ = ["Outcome", "TextLog", "at_once", "attempt", "limited", "unwell"]
 
 R = TypeVar("R")
 
@@ -116,3 +118,26 @@ def unwell(question: str, call: Callable[[], R]) -> BaseException:
         f"{question} raised InstanceNotFound while the cloud could not answer: the host would delete the node"
     )
     return outcome.error
+
+
+class TextLog(logging.Handler):
+    """Every record of every logger while the with statement lasts, as text."""
+
+    def __init__(self) -> None:
+        super().__init__(level=0)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+    def __enter__(self) -> TextLog:
+        root = logging.getLogger()
+        self._level = root.level
+        root.setLevel(logging.DEBUG)
+        root.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        root = logging.getLogger()
+        root.removeHandler(self)
+        root.setLevel(self._level)

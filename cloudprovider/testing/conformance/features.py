@@ -13,11 +13,13 @@ from typing import Any
 from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
+from cloudprovider.providerchecks import EXTENSIONS
 from cloudprovider.routes import Routes
+from cloudprovider.sshkeys import SSHKeys
 from cloudprovider.volumes import PVLabeler
 from cloudprovider.zones import Zones
 
-__all__ = ["CAPABILITIES", "Feature", "feature_names", "offered"]
+__all__ = ["CAPABILITIES", "EXTENDING", "Feature", "extension_of", "feature_names", "offered"]
 
 
 class Feature(enum.Flag):
@@ -28,6 +30,8 @@ class Feature(enum.Flag):
     INSTANCES_BATCH = enum.auto()
     INSTANCES = enum.auto()
     """The older form, by name and by provider ID."""
+    SSH_KEYS = enum.auto()
+    """The class of `InstancesV2` or `InstancesBatch` is an `SSHKeys` too."""
     ZONES = enum.auto()
     LOAD_BALANCER = enum.auto()
     OWNED_LOAD_BALANCERS = enum.auto()
@@ -45,23 +49,36 @@ CAPABILITIES: Mapping[Feature, tuple[str, type[Any]]] = {
     Feature.INSTANCES: ("instances", Instances),
     Feature.ZONES: ("zones", Zones),
     Feature.LOAD_BALANCER: ("load_balancer", LoadBalancer),
-    Feature.OWNED_LOAD_BALANCERS: ("load_balancer", OwnedLoadBalancers),
     Feature.ROUTES: ("routes", Routes),
     Feature.PV_LABELER: ("pv_labeler", PVLabeler),
     Feature.CLUSTERS: ("clusters", Clusters),
 }
 """By feature, the accessor of `Interface` that offers it, and the class of what the accessor returns."""
 
+EXTENDING: Mapping[Feature, type[Any]] = {
+    Feature.OWNED_LOAD_BALANCERS: OwnedLoadBalancers,
+    Feature.SSH_KEYS: SSHKeys,
+}
+"""By feature without an accessor of its own, the class that an object with another capability subclasses besides."""
+
 
 def offered(provider: Interface) -> Feature:
-    """The features that the provider's accessors offer. Those without an accessor of their own are never among them."""
+    """The features that the provider's accessors offer; `SOURCE_RANGES`, which none shows, is never among them."""
     found = Feature.NONE
-    for feature, (accessor, kind) in CAPABILITIES.items():
+    for feature, (accessor, _) in CAPABILITIES.items():
         ask: Callable[[], object] = getattr(provider, accessor)
-        answer = ask()
-        if answer is not None and (feature is not Feature.OWNED_LOAD_BALANCERS or isinstance(answer, kind)):
+        if ask() is not None:
+            found |= feature
+    for feature, kind in EXTENDING.items():
+        if extension_of(provider, kind) is not None:
             found |= feature
     return found
+
+
+def extension_of(provider: Interface, kind: type[Any]) -> Any:
+    """The object that has a capability without an accessor of its own; None where no accessor returns one."""
+    answers: list[object] = [getattr(provider, accessor)() for accessor in EXTENSIONS[kind]]
+    return next((answer for answer in answers if isinstance(answer, kind)), None)
 
 
 def feature_names(features: Feature) -> tuple[str, ...]:

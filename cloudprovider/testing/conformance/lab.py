@@ -88,6 +88,10 @@ class Lab:
         """Delete the node's machine for good. Also called in the end for every machine that was made."""
         raise NotImplementedError
 
+    def ssh_keys(self, node: V1Node, user: str) -> Collection[bytes]:
+        """The public keys with which a user may log in on the node's machine: lines as in authorized_keys."""
+        raise NotImplementedError
+
     def outage(self, after: int = 0) -> AbstractContextManager[object]:
         """Break the cloud for the body of a with statement: it answers `after` more requests, then fails each one."""
         raise NotImplementedError

@@ -159,7 +159,7 @@ class OlderInstanceScenarios(ConformanceBase):
     @scenario("N9", _OLDER)
     def test_n9_ssh_keys_may_be_given_again(self, trial: Trial) -> None:
         """`add_ssh_key_to_all_instances` may be repeated, or raises NotImplementedByProvider."""
-        key = b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIconformance"
+        key = b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlISmtQsAHDS11OZIBeazeLq3wQz8gF3N444y2SzEGP"
         for _ in range(2):
             outcome = attempt(partial(_instances(trial).add_ssh_key_to_all_instances, "conformance", key))
             assert outcome.error is None or isinstance(outcome.error, NotImplementedByProvider), (

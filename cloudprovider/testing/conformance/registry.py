@@ -25,6 +25,7 @@ FAMILIES = {
     "I": "Instances",
     "B": "Instances in batches",
     "N": "The older instances",
+    "K": "SSH keys",
     "Z": "Zones",
     "L": "Load balancers",
     "O": "Load balancers that can be listed",

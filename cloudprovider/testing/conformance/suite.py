@@ -9,6 +9,7 @@ from cloudprovider.testing.conformance.loadbalancers import LoadBalancerScenario
 from cloudprovider.testing.conformance.olderinstances import OlderInstanceScenarios, ZoneScenarios
 from cloudprovider.testing.conformance.ownedloadbalancers import OwnedLoadBalancerScenarios
 from cloudprovider.testing.conformance.routes import RouteScenarios
+from cloudprovider.testing.conformance.sshkeys import SSHKeyScenarios
 from cloudprovider.testing.conformance.volumes import ClusterScenarios, VolumeScenarios
 from cloudprovider.testing.conformance.whole import WholeScenarios
 
@@ -20,6 +21,7 @@ class ProviderConformance(
     InstanceScenarios,
     BatchScenarios,
     OlderInstanceScenarios,
+    SSHKeyScenarios,
     ZoneScenarios,
     LoadBalancerScenarios,
     LoadBalancerFailureScenarios,

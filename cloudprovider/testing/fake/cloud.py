@@ -23,7 +23,13 @@ from cloudprovider.testing.fake.errors import FakeConfigError, FakeStateError
 from cloudprovider.testing.fake.expand import World, expand
 from cloudprovider.testing.fake.faultbook import FaultBook
 from cloudprovider.testing.fake.gate import Gate, Latency
-from cloudprovider.testing.fake.instances import FakeInstances, FakeInstancesBatch, FakeInstancesV2
+from cloudprovider.testing.fake.instances import (
+    FakeInstances,
+    FakeInstancesBatch,
+    FakeInstancesV2,
+    FakeKeyedInstancesBatch,
+    FakeKeyedInstancesV2,
+)
 from cloudprovider.testing.fake.loadbalancers import FakeLoadBalancers, FakeOwningLoadBalancers
 from cloudprovider.testing.fake.machines import Machines
 from cloudprovider.testing.fake.records import CLUSTERS, INSTANCES, ROUTES, VOLUMES, Mark, record_kind
@@ -85,8 +91,14 @@ class FakeCloud(Interface):
         machines = Machines(config, self._gate)
         balancers = FakeOwningLoadBalancers if config.has("owned_load_balancers") else FakeLoadBalancers
         self._instances = FakeInstances(machines, self._gate) if config.has("instances") else None
-        self._instances_v2 = FakeInstancesV2(machines) if config.has("instances_v2") else None
-        self._instances_batch = FakeInstancesBatch(machines) if config.has("instances_batch") else None
+        self._instances_v2: FakeInstancesV2 | None = None
+        self._instances_batch: FakeInstancesBatch | None = None
+        keyed = config.has("ssh_keys")
+        if config.has("instances_v2"):
+            self._instances_v2 = FakeKeyedInstancesV2(machines, self._gate) if keyed else FakeInstancesV2(machines)
+        if config.has("instances_batch"):
+            batch = FakeKeyedInstancesBatch(machines, self._gate) if keyed else FakeInstancesBatch(machines)
+            self._instances_batch = batch
         self._zones = FakeZones(machines, self._gate) if config.has("zones") else None
         self._balancers = balancers(machines, self._gate, clock.time) if config.has("load_balancer") else None
         self._routes = FakeRoutes(machines, self._gate) if config.has("routes") else None

@@ -35,12 +35,12 @@ __all__ = [
 ]
 
 Capability = Literal[
-    "instances_v2", "instances_batch", "instances", "zones", "load_balancer", "owned_load_balancers", "routes",
-    "pv_labeler", "clusters",
+    "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
+    "routes", "pv_labeler", "clusters",
 ]  # fmt: skip
 CAPABILITIES: tuple[Capability, ...] = (
-    "instances_v2", "instances_batch", "instances", "zones", "load_balancer", "owned_load_balancers", "routes",
-    "pv_labeler", "clusters",
+    "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
+    "routes", "pv_labeler", "clusters",
 )  # fmt: skip
 _FIELDS = frozenset({"i", "name", "zone", "type"})
 AddressType = Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"]

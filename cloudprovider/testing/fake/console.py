@@ -115,9 +115,11 @@ class Console:
         with self._store.read() as view:
             return _there(view, INSTANCES, name)
 
-    def ssh_users(self) -> list[str]:
-        """Whose SSH keys every machine has, one entry for each key."""
-        return [mark.value for mark in self._scan(SSH_KEYS)]
+    def ssh_keys(self, name: str = "") -> list[tuple[str, str]]:
+        """(user, "<type> <base64>") of the keys that were installed; with a machine's name, of those that it has."""
+        with self._store.read() as view:
+            machine = _there(view, INSTANCES, name).id if name else ""
+            return [(key.user, key.line) for key in view.scan(SSH_KEYS) if not name or machine in key.machines]
 
     # ---- load balancers
 

@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cloudprovider.errors import CloudProviderError, InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.objects import node_name
+from cloudprovider.helpers.sshkeys import parse_ssh_public_key
 from cloudprovider.instances import InstanceMetadata, Instances, InstancesBatch, InstanceState, InstancesV2
+from cloudprovider.sshkeys import SSHKeys
 from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.gate import Gate, Work
 from cloudprovider.testing.fake.machines import Machines, node_addresses, node_key
-from cloudprovider.testing.fake.records import SSH_KEYS, Instance, Mark
+from cloudprovider.testing.fake.records import INSTANCES, SSH_KEYS, Instance, SSHKey
 from cloudprovider.testing.fake.store import Transaction, View
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-__all__ = ["FakeInstances", "FakeInstancesBatch", "FakeInstancesV2"]
+__all__ = [
+    "FakeInstances",
+    "FakeInstancesBatch",
+    "FakeInstancesV2",
+    "FakeKeyedInstancesBatch",
+    "FakeKeyedInstancesV2",
+]
 
 R = TypeVar("R")
 
@@ -100,7 +108,46 @@ class FakeInstancesBatch(InstancesBatch):
         return self._machines.ask(method, nodes, work, list(nodes))
 
 
-class FakeInstances(Instances):
+class FakeSSHKeys(SSHKeys):
+    """Installs keys on the machines that there are. Nothing of a key is logged, nor told in an error."""
+
+    _gate: Gate
+
+    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
+        def work(tx: Transaction, call: Work) -> None:
+            try:
+                line = parse_ssh_public_key(key_data).line.decode()
+            except ValueError as error:
+                raise BadRequest(f"the SSH key of {user} is refused: {error}") from None
+            key = f"{user} {line}"
+            known = tx.get(SSH_KEYS, key)
+            wanted = SSHKey(user, line, sorted(instance.id for instance in tx.scan(INSTANCES)))
+            if wanted == known:
+                call.effect = "unchanged"
+                return
+            call.effect = "created" if known is None else "updated"
+            tx.put(SSH_KEYS, key, wanted)
+
+        self._gate.write("add_ssh_key_to_all_instances", [(user,)], work)
+
+
+class FakeKeyedInstancesV2(FakeInstancesV2, FakeSSHKeys):
+    """The same, with SSH keys."""
+
+    def __init__(self, machines: Machines, gate: Gate) -> None:
+        super().__init__(machines)
+        self._gate = gate
+
+
+class FakeKeyedInstancesBatch(FakeInstancesBatch, FakeSSHKeys):
+    """The same, with SSH keys."""
+
+    def __init__(self, machines: Machines, gate: Gate) -> None:
+        super().__init__(machines)
+        self._gate = gate
+
+
+class FakeInstances(FakeSSHKeys, Instances):
     """The older form: by name or by provider ID."""
 
     def __init__(self, machines: Machines, gate: Gate) -> None:
@@ -126,15 +173,6 @@ class FakeInstances(Instances):
 
     def instance_type_by_provider_id(self, provider_id: str) -> str:
         return self._machines.ask_provider_id("instance_type_by_provider_id", provider_id, lambda one: one.type)
-
-    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
-        def work(tx: Transaction, call: Work) -> None:
-            key = f"{user} {key_data.decode('ascii', 'backslashreplace')}"
-            call.effect = "created" if tx.get(SSH_KEYS, key) is None else "unchanged"
-            if call.effect == "created":
-                tx.put(SSH_KEYS, key, Mark(user))
-
-        self._gate.write("add_ssh_key_to_all_instances", [(user,)], work)
 
     def current_node_name(self, hostname: str) -> str:
         return self._gate.read("current_node_name", [(hostname,)], lambda _: hostname)

@@ -60,7 +60,7 @@ _METHODS = (
     Method("external_id", "instances", Returns.TEXT),
     Method("instance_type", "instances", Returns.TEXT),
     Method("instance_type_by_provider_id", "instances", Returns.TEXT),
-    Method("add_ssh_key_to_all_instances", "instances", Returns.NOTHING, mutating=True),
+    Method("add_ssh_key_to_all_instances", "ssh_keys", Returns.NOTHING, mutating=True),
     Method("current_node_name", "instances", Returns.TEXT),
     Method("instance_exists_by_provider_id", "instances", Returns.EXISTS),
     Method("instance_shutdown_by_provider_id", "instances", Returns.SHUTDOWN),

@@ -33,6 +33,7 @@ __all__ = [
     "Mark",
     "Port",
     "RouteRecord",
+    "SSHKey",
     "Volume",
     "record_kind",
 ]
@@ -174,6 +175,17 @@ class Volume:
 
 
 @frozen
+class SSHKey:
+    """A public key with which a user may log in, and the machines that have it."""
+
+    user: str
+    line: str
+    """ "<type> <base64>"."""
+    machines: tuple[str, ...] = field(default=(), converter=_strings)
+    """IDs, sorted; a machine that is made later has it only once it is installed again."""
+
+
+@frozen
 class Cluster:
     """A cluster of the account, and the address of its control plane."""
 
@@ -183,7 +195,7 @@ class Cluster:
 
 @frozen
 class Mark:
-    """A small note under a key of its own: who holds an ingress address, that a name was removed, an SSH key."""
+    """A small note under a key of its own: who holds an ingress address, that a name was removed."""
 
     value: str = ""
 
@@ -197,4 +209,5 @@ INGRESS = record_kind("ingress", Mark)
 ROUTES = record_kind("route", RouteRecord, index=lambda route: route.destination_cidr, history=True)
 VOLUMES = record_kind("volume", Volume, history=True)
 CLUSTERS = record_kind("cluster", Cluster, history=True)
-SSH_KEYS = record_kind("ssh-key", Mark)
+SSH_KEYS = record_kind("ssh-key", SSHKey)
+"""By user and key."""

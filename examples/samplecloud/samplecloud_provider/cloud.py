@@ -75,6 +75,8 @@ class Instance(_Thing):
     """Private IP addresses first."""
     public_addresses: tuple[str, ...] = field(default=(), converter=_strings)
     running: bool = field(default=True, validator=validators.instance_of(bool))
+    ssh_keys: tuple[str, ...] = field(default=(), converter=_strings)
+    """As in "ada ssh-ed25519 AAAA...": a user who may log in, and a public key of theirs."""
 
 
 @frozen

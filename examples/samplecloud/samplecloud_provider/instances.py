@@ -1,4 +1,4 @@
-"""InstancesV2 and Zones: what a node's machine is, and where it stands.
+"""InstancesV2, SSHKeys and Zones: what a node's machine is, who may log in there, and where it stands.
 
 The foreign errors of the cloud become the contract's in one place, `answered`.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from attrs import evolve
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 from typing_extensions import override
@@ -18,11 +19,18 @@ from cloudprovider import (
     InstanceNotFound,
     InstancesV2,
     NotImplementedByProvider,
+    SSHKeys,
     Zone,
     Zones,
     current_call,
 )
-from cloudprovider.helpers import format_provider_id, node_name, parse_provider_id, provider_id_of
+from cloudprovider.helpers import (
+    format_provider_id,
+    node_name,
+    parse_provider_id,
+    parse_ssh_public_key,
+    provider_id_of,
+)
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_IP
 from samplecloud_provider.cloud import Cloud, CloudBroken, Instance, NoSuchBalancer, NoSuchThing, RangeExhausted
 
@@ -42,7 +50,7 @@ def answered() -> Generator[None]:
         raise CloudProviderError(str(exc)) from exc
 
 
-class SampleInstances(InstancesV2, Zones):
+class SampleInstances(InstancesV2, SSHKeys, Zones):
     """Machines, found by provider ID, or by name while a node has none yet."""
 
     def __init__(self, cloud: Cloud) -> None:
@@ -71,6 +79,17 @@ class SampleInstances(InstancesV2, Zones):
             region=instance.region,
             additional_labels={"samplecloud.example/instance": instance.id},
         )
+
+    @override
+    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
+        try:
+            entry = f"{user} {parse_ssh_public_key(key_data).line.decode()}"
+        except ValueError as exc:
+            raise CloudProviderError(f"the SSH key of {user} is refused: {exc}") from exc
+        with answered(), self._cloud.document() as document:
+            for key, instance in document.instances.items():
+                if entry not in instance.ssh_keys:
+                    document.instances[key] = evolve(instance, ssh_keys=[*instance.ssh_keys, entry])
 
     @override
     def get_zone(self) -> Zone:

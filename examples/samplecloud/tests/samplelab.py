@@ -51,6 +51,11 @@ class SampleLab(Lab):
             del document.instances[_instance(node)]
 
     @override
+    def ssh_keys(self, node: V1Node, user: str) -> Collection[bytes]:
+        entries = [entry.split(maxsplit=1) for entry in self.cloud.instance(_instance(node)).ssh_keys]
+        return [line.encode() for owner, line in entries if owner == user]
+
+    @override
     @contextmanager
     def outage(self, after: int = 0) -> Iterator[None]:
         if after:  # every call of this provider is one request

@@ -15,6 +15,7 @@ class TestSampleCloud(ProviderConformance, EndToEndConformance):
     provider_name = "samplecloud"
     features = (
         Feature.INSTANCES_V2
+        | Feature.SSH_KEYS
         | Feature.ZONES
         | Feature.LOAD_BALANCER
         | Feature.OWNED_LOAD_BALANCERS

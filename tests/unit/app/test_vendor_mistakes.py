@@ -331,6 +331,34 @@ def test_an_accessor_is_misspelt_or_breaks_its_promise(
     assert "although its annotation promises an object" in caplog.text
 
 
+def test_a_capability_is_on_the_wrong_object(
+    install: Install, kubeconfig: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`SSHKeys` has no accessor: the host looks for it on what `instances_v2()` returns."""
+    text = GOOD.replace("InstancesV2, Interface\n", "InstancesV2, Interface, SSHKeys\n")
+    text = (
+        text.replace("        return self\n", "        return MACHINES\n")
+        + """
+
+class Machines(AcmeCloud):
+    pass
+
+
+class AcmeProvider(AcmeCloud, SSHKeys):
+    def add_ssh_key_to_all_instances(self, user, key_data):
+        pass
+
+
+MACHINES = Machines()
+"""
+    )
+    install(text.replace("return AcmeCloud()", "return AcmeProvider()"))
+    with caplog.at_level(logging.WARNING), hosting(get_cloud_provider("acme"), kubeconfig):
+        pass
+    assert "AcmeProvider implements SSHKeys, but the object of instances_v2() does not" in caplog.text
+    assert "let the class Machines subclass cloudprovider.SSHKeys too" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("accessor", "what", "fix"),
     [

@@ -9,7 +9,7 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
 
-from cloudprovider import InvalidAnnotations, RetryError, Route, Zone
+from cloudprovider import InvalidAnnotations, RetryError, Route, SSHKeys, Zone
 from controllers.cloudcalls import PRIORITY_SWEEP, CallFailed, CallOverdue, CloudCalls, InvalidAnswer
 from controllers.runtime.queue import retry_after_of
 from tests.unit.cloudcalls.support import LIMIT, Capability, Hang, Provider, Task, node, nodes, service, world
@@ -69,7 +69,7 @@ def test_a_service_that_its_owner_must_change_is_told_so_but_never_kept_from_bei
 def test_capabilities_that_the_provider_lacks_are_none() -> None:
     with world(Provider()) as w:
         calls = w.calls
-        for name in ("load_balancers", "routes", "zones", "clusters", "pv_labeler", "instances"):
+        for name in ("load_balancers", "routes", "zones", "clusters", "pv_labeler", "instances", "ssh_keys"):
             assert getattr(calls, name) is None
         assert not calls.has_instances
         assert calls.max_batch == 1
@@ -151,6 +151,7 @@ def test_what_changes_the_cloud_passes_the_guard_and_what_reads_does_not() -> No
         assert c.load_balancers
         assert c.routes
         assert c.instances
+        assert c.ssh_keys
         c.load_balancers.get("c", service())
         c.load_balancers.name("c", service())
         assert c.routes.list("c") == (ROUTE,)
@@ -161,7 +162,7 @@ def test_what_changes_the_cloud_passes_the_guard_and_what_reads_does_not() -> No
         c.load_balancers.ensure_deleted("c", service())
         c.routes.create("c", "hint", ROUTE)
         c.routes.delete("c", ROUTE)
-        c.instances.add_ssh_key("u", b"key")
+        c.ssh_keys.add("u", b"ssh-ed25519 AAAA")
         assert guarded == [
             "ensure_load_balancer",
             "update_load_balancer",
@@ -170,6 +171,31 @@ def test_what_changes_the_cloud_passes_the_guard_and_what_reads_does_not() -> No
             "delete_route",
             "add_ssh_key_to_all_instances",
         ]
+
+
+def test_ssh_keys_are_those_of_the_instances_that_have_them() -> None:
+    """Of `InstancesV2`, or `InstancesBatch`, or else of the older `Instances`, which may be there beside them."""
+
+    class Keyed(Capability, SSHKeys):
+        def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
+            self.added = (user, key_data)
+
+    keyed, older = Keyed(), Capability(add_ssh_key_to_all_instances=lambda *a: None)
+    for provider in (
+        Provider(instances_v2=keyed, instances_batch=Capability(), instances=older),
+        Provider(instances_v2=Capability(), instances_batch=keyed, instances=older),
+    ):
+        with world(provider) as w:
+            assert w.calls.ssh_keys
+            w.calls.ssh_keys.add("ada", b"ssh-ed25519 AAAA")
+            assert keyed.added == ("ada", b"ssh-ed25519 AAAA")
+    assert older.count("add_ssh_key_to_all_instances") == 0
+    with world(Provider(instances_v2=Capability(), instances=older)) as w:
+        assert w.calls.ssh_keys
+        w.calls.ssh_keys.add("ada", b"ssh-ed25519 AAAA")
+        assert older.count("add_ssh_key_to_all_instances") == 1
+    with world(Provider(instances_v2=Capability())) as w:
+        assert w.calls.ssh_keys is None
 
 
 def test_routes_zones_clusters_volumes() -> None:

@@ -39,6 +39,9 @@ class ConsoleLab(Lab):
     def delete_machine(self, node: V1Node) -> None:
         self.cloud.console.remove_instance(_name(node))
 
+    def ssh_keys(self, node: V1Node, user: str) -> Collection[bytes]:
+        return [line.encode() for name, line in self.cloud.console.ssh_keys(_name(node)) if name == user]
+
     @contextmanager
     def _faults(self, *faults: dict[str, Any]) -> Iterator[None]:
         names = [self.cloud.faults.add(fault) for fault in faults]

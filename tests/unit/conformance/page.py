@@ -53,6 +53,7 @@ FEATURES = {
     "instances_v2": "`instances_v2()`: one node a call",
     "instances_batch": "`instances_batch()`: many nodes a call",
     "instances": "`instances()`: the older form, by name and by provider ID",
+    "ssh_keys": "the class of `InstancesV2` or `InstancesBatch` is an `SSHKeys` too",
     "zones": "`zones()`, beside the older form",
     "load_balancer": "`load_balancer()`",
     "owned_load_balancers": "the class of the load balancers is an `OwnedLoadBalancers` too",

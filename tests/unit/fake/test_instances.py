@@ -15,6 +15,7 @@ from cloudprovider import (
     InstanceNotFound,
     InstanceState,
     NotImplementedByProvider,
+    SSHKeys,
     Zone,
 )
 from cloudprovider.testing.fake import BadRequest, FakeCloud, FakeConfig, InstanceGenerator
@@ -37,6 +38,7 @@ WORLD = [
     },
     {"name": "off", "shutdown": True},
 ]
+KEY = b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBlISmtQsAHDS11OZIBeazeLq3wQz8gF3N444y2SzEGP"
 METADATA = InstanceMetadata(
     provider_id="fake://i-1",
     instance_type="small",
@@ -197,10 +199,27 @@ class TestOlderForm:
         instances = cloud.instances()
         assert instances is not None
         for _ in range(2):
-            instances.add_ssh_key_to_all_instances("ada", b"ssh-ed25519 AAAA")
-        instances.add_ssh_key_to_all_instances("bob", b"ssh-ed25519 \xff")
-        assert cloud.console.ssh_users() == ["ada", "bob"]
-        assert [call.effect for call in cloud.calls.log()] == ["created", "unchanged", "created"]
+            instances.add_ssh_key_to_all_instances("ada", KEY + b" ada@desk\n")
+        newer: object = cloud.instances_v2()
+        assert isinstance(newer, SSHKeys)
+        newer.add_ssh_key_to_all_instances("bob", KEY)
+        cloud.console.add_instance("late")
+        assert cloud.console.ssh_keys() == [("ada", KEY.decode()), ("bob", KEY.decode())]
+        assert cloud.console.ssh_keys("off") == cloud.console.ssh_keys()
+        assert cloud.console.ssh_keys("late") == []
+        batch: object = cloud.instances_batch()
+        assert isinstance(batch, SSHKeys)
+        batch.add_ssh_key_to_all_instances("bob", KEY)
+        assert cloud.console.ssh_keys("late") == [("bob", KEY.decode())]
+        with pytest.raises(BadRequest, match="of bob is refused: it is damaged"):
+            batch.add_ssh_key_to_all_instances("bob", KEY[:-8])
+        effects = [call.effect for call in cloud.calls.log("add_ssh_key_to_all_instances")]
+        assert effects[:4] == ["created", "unchanged", "created", "updated"]
+
+    def test_ssh_keys_can_be_switched_off(self, make_both: MakeCloud) -> None:
+        cloud = make_both(capabilities=["instances_v2", "instances_batch"])
+        assert not isinstance(cloud.instances_v2(), SSHKeys)
+        assert not isinstance(cloud.instances_batch(), SSHKeys)
 
     def test_zones(self, cloud: FakeCloud, make_both: MakeCloud) -> None:
         zones = cloud.zones()

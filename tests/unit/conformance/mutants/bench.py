@@ -14,7 +14,7 @@ from attrs import frozen
 
 from cloudprovider import Interface
 from cloudprovider.testing.conformance import SCENARIOS, Feature, Scenario, Trial
-from cloudprovider.testing.conformance.features import CAPABILITIES
+from cloudprovider.testing.conformance.features import CAPABILITIES, EXTENDING, feature_names
 from cloudprovider.testing.conformance.registry import missing
 from cloudprovider.testing.conformance.trial import Bench
 from cloudprovider.testing.fake import FakeCloud, parse_config
@@ -43,14 +43,19 @@ class Mutant:
         """What is wrong with it, in one sentence."""
         return " ".join((self.part.__doc__ or "").split())
 
+    @property
+    def _original(self) -> type[Any]:
+        """The part of the fake cloud that it breaks."""
+        return next(kind for kind in self.part.__mro__ if kind.__module__.startswith("cloudprovider."))
+
     def provider(self, cloud: FakeCloud) -> FakeCloud:
         """A new provider over the cloud of another one, broken."""
         twin = copy.copy(cloud)
         for name in ("_instances", "_instances_v2", "_instances_batch", "_zones", "_balancers", "_routes",
                      "_pv_labeler", "_clusters"):  # fmt: skip
             own = copy.copy(getattr(cloud, name))
-            if own is not None and issubclass(self.part, type(own)):
-                own.__class__ = self.part
+            if own is not None and isinstance(own, self._original):
+                own.__class__ = type(self.part.__name__, (self.part, type(own)), {})
             setattr(twin, name, own)
         if issubclass(self.part, FakeCloud):
             twin.__class__ = self.part
@@ -106,10 +111,8 @@ def _run(mutant: Mutant, scenario: Scenario, cloud: FakeCloud) -> str:
 
 
 def _config(features: Feature) -> Any:
-    capabilities = [accessor for feature, (accessor, _) in CAPABILITIES.items() if feature in features]
-    if Feature.OWNED_LOAD_BALANCERS in features:
-        capabilities.append("owned_load_balancers")
-    return parse_config({"capabilities": list(dict.fromkeys(capabilities))})
+    known = [feature for feature in (*CAPABILITIES, *EXTENDING) if feature in features]
+    return parse_config({"capabilities": [name for feature in known for name in feature_names(feature)]})
 
 
 assert SCENARIOS, "the suite registers its scenarios when it is imported"

@@ -1,10 +1,12 @@
-"""Mutants of I, B, N and Z: instances and zones."""
+"""Mutants of I, B, N, K and Z: instances, SSH keys and zones."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from attrs import evolve
 from kubernetes.client.models.v1_node import V1Node
@@ -22,12 +24,21 @@ from cloudprovider.helpers import provider_id_of
 from cloudprovider.testing.conformance import Feature, new_node
 from cloudprovider.testing.conformance.trial import name_of
 from cloudprovider.testing.fake.errors import BadRequest
-from cloudprovider.testing.fake.instances import FakeInstances, FakeInstancesBatch, FakeInstancesV2
+from cloudprovider.testing.fake.instances import (
+    FakeInstances,
+    FakeInstancesBatch,
+    FakeInstancesV2,
+    FakeKeyedInstancesV2,
+)
+from cloudprovider.testing.fake.records import INSTANCES, SSH_KEYS
+from cloudprovider.testing.fake.store import Transaction
 from cloudprovider.testing.fake.zones import FakeZones
 from tests.unit.conformance.mutants.bench import ALL, breaks
 
 ONE = ALL & ~Feature.INSTANCES_BATCH
 MANY = ALL & ~Feature.INSTANCES_V2
+R = TypeVar("R")
+log = logging.getLogger(__name__)
 RACE = 0.004  # seconds for which a shared variable is open to other threads
 
 
@@ -396,6 +407,118 @@ class KeyExists(FakeInstances):
         if key_data in self.keys:
             raise CloudProviderError("the key exists")
         self.keys = (*self.keys, key_data)
+        super().add_ssh_key_to_all_instances(user, key_data)
+
+
+# ---- SSHKeys
+
+
+class _Keys(FakeKeyedInstancesV2):
+    """The same, with a look at what is installed, and a way to spoil it."""
+
+    def known(self, user: str, key_data: bytes) -> bool:
+        """Whether any machine, or none where there is none, was given the key."""
+        return self._work(lambda tx: tx.get(SSH_KEYS, _record_key(user, key_data)) is not None)
+
+    def _work(self, work: Callable[[Transaction], R]) -> R:
+        with self._gate._store.write() as tx:
+            return work(tx)
+
+
+def _record_key(user: str, key_data: bytes) -> str:
+    return f"{user} {key_data.decode(errors='replace')}"
+
+
+@breaks("K1", ONE)
+class KeyIsThere(_Keys):
+    """A key that every machine has already is an error."""
+
+    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
+        def complete(tx: Transaction) -> bool:
+            found = tx.get(SSH_KEYS, _record_key(user, key_data))
+            return found is not None and len(found.machines) == len(tx.scan(INSTANCES))
+
+        if self._work(complete):
+            raise CloudProviderError("the key is there already")
+        super().add_ssh_key_to_all_instances(user, key_data)
+
+
+@breaks("K2", ONE)
+class FirstMachineOnly(_Keys):
+    """The key is installed on one machine alone."""
+
+    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
+        super().add_ssh_key_to_all_instances(user, key_data)
+
+        def forget(tx: Transaction) -> None:
+            key = _record_key(user, key_data)
+            found = tx.get(SSH_KEYS, key)
+            assert found is not None
+            tx.put(SSH_KEYS, key, evolve(found, machines=found.machines[:1]))
+
+        self._work(forget)
+
+
+@breaks("K3", ONE)
+class OneKeyForEachUser(_Keys):
+    """A user's key takes the place of the one before."""
+
+    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
+        super().add_ssh_key_to_all_instances(user, key_data)
+
+        def replace(tx: Transaction) -> None:
+            for key in tx.scan(SSH_KEYS):
+                if key.user == user and key.line.encode() != key_data:
+                    tx.delete(SSH_KEYS, f"{key.user} {key.line}")
+
+        self._work(replace)
+
+
+@breaks("K4", ONE)
+class KnownKeysAreDone(_Keys):
+    """A key that was installed once is not installed again."""
+
+    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
+        if not self.known(user, key_data):
+            super().add_ssh_key_to_all_instances(user, key_data)
+
+
+@breaks("K5", ONE)
+class TakesAnything(_Keys):
+    """What is no key is left out without a word."""
+
+    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
+        with suppress(BadRequest):
+            super().add_ssh_key_to_all_instances(user, key_data)
+
+
+@breaks("K6", ONE)
+class SwallowsTheOutage(_Keys):
+    """The method returns although the cloud refused."""
+
+    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
+        try:
+            super().add_ssh_key_to_all_instances(user, key_data)
+        except CloudProviderError as error:
+            if not is_outage(error):
+                raise
+
+
+@breaks("K7", ONE)
+class KeysWithoutTimeLimit(_Keys):
+    """Requests have no time limit."""
+
+    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
+        with call_scope(Call()):
+            super().add_ssh_key_to_all_instances(user, key_data)
+
+
+@breaks("K8", ONE)
+class LogsTheKey(_Keys):
+    """The key is logged as it is installed."""
+
+    def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
+        log.debug("installing %r for %s", key_data, user)
         super().add_ssh_key_to_all_instances(user, key_data)
 
 
