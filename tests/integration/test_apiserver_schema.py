@@ -15,7 +15,9 @@ pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real")]
 
 DOCUMENTS = (
     "/openapi/v3/api/v1",
+    "/openapi/v3/apis/admissionregistration.k8s.io/v1",
     "/openapi/v3/apis/coordination.k8s.io/v1",
+    "/openapi/v3/apis/events.k8s.io/v1",
     "/openapi/v3/apis/authentication.k8s.io/v1",
     "/openapi/v3/apis/authorization.k8s.io/v1",
 )
@@ -23,12 +25,13 @@ DOCUMENTS = (
 
 @pytest.fixture(scope="module")
 def documented(real_api_server: RealAPIServer) -> dict[str, list[dict[str, Any]]]:
-    """The real server's schemas by the last part of their names."""
+    """The real server's schemas by the last part of their names; those of events.k8s.io with Events in front."""
     api = API(real_api_server.url, real_api_server.token, real_api_server.ca_file)
     found: dict[str, list[dict[str, Any]]] = {}
     for path in DOCUMENTS:
         for name, schema in api.get(path)["components"]["schemas"].items():
-            found.setdefault(name.rpartition(".")[2], []).append(schema)
+            last = name.rpartition(".")[2]
+            found.setdefault(f"Events{last}" if ".events.v1." in name else last, []).append(schema)
     return found
 
 

@@ -9,6 +9,7 @@ import pytest
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from tests.envtest.server import RealAPIServer
 from tests.integration.parity import SCENARIOS
+from tests.integration.parity.hooks import Hooks
 from tests.integration.parity.model import Scenario
 from tests.integration.parity.runner import Runner, Server, differences
 
@@ -26,9 +27,15 @@ def real(real_api_server: RealAPIServer) -> Server:
     return Server(real_api_server.url, {"admin": real_api_server.token}, real_api_server.ca_file)
 
 
+@pytest.fixture(scope="module")
+def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hooks]:
+    with Hooks(tmp_path_factory.mktemp("hooks")).serving() as serving:
+        yield serving
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_answer_alike(scenario: Scenario, embedded: Server, real: Server) -> None:
-    ours, theirs = Runner(embedded).run(scenario), Runner(real).run(scenario)
+def test_both_servers_answer_alike(scenario: Scenario, embedded: Server, real: Server, hooks: Hooks) -> None:
+    ours, theirs = Runner(embedded, hooks).run(scenario), Runner(real, hooks).run(scenario)
     wrong = [
         f"step {at + 1} {step.method} {step.path}: {line}"
         for at, (step, one, other) in enumerate(zip(scenario.steps, ours, theirs, strict=True))

@@ -5,8 +5,9 @@
         server.create({"kind": "Node", "metadata": {"name": "a"}})
         server.faults.too_many_requests(retry_after=1, method="PATCH", count=3)
 
-It serves nodes, services, persistentvolumes, events, leases, namespaces and the review APIs as kube-apiserver 1.36
-does, which a parity test proves request by request. Everything else is answered with 501, never with a guess.
+It serves nodes, services, persistentvolumes, events, leases, namespaces, config maps, service accounts, the review APIs
+and admission webhooks as kube-apiserver 1.36 does, which a parity test proves request by request. Everything else is
+answered with 501, never with a guess.
 """
 
 from __future__ import annotations

@@ -17,10 +17,11 @@ from cloudprovider.testing.apiserver.access import Access, Attributes, User, exp
 from cloudprovider.testing.apiserver.decoding import JSON_PATCH, MERGE, STRATEGIC, Options
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.negotiation import Form, partial_metadata
-from cloudprovider.testing.apiserver.operations import Operations, Outcome
+from cloudprovider.testing.apiserver.operations import Operations
 from cloudprovider.testing.apiserver.routing import Router, Target, verb_of
 from cloudprovider.testing.apiserver.serviceaccounts import token_request
 from cloudprovider.testing.apiserver.store import Store, Stored, encode
+from cloudprovider.testing.apiserver.transaction import Outcome
 from cloudprovider.testing.apiserver.watchstream import WatchStream, parse_watch
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
@@ -108,13 +109,11 @@ class API:
                 raise errors.not_implemented(f"{'watching' if watching else request.method} {path}")
             query.pop("fieldSelector", None)  # whatever it selects, there is nothing
         form = negotiation.answer_form(request.headers.get("accept", ""))
-        if query.get("dryRun"):
-            raise errors.not_implemented("dry runs")
         if target.subresource == "token":
             return self._token(request, target)
         if request.method in ("GET", "HEAD"):
             return self._read(target, query, form, watching, wrong)
-        return self._write(request, target, query, form)
+        return self._write(request, user, target, query, form)
 
     def _authorize(self, user: User, method: str, target: Target, watching: bool) -> None:
         kind = target.kind
@@ -197,7 +196,7 @@ class API:
 
     # -- writes ------------------------------------------------------------------------------------------------------
 
-    def _write(self, request: Request, target: Target, query: Mapping[str, str], form: Form) -> Response:
+    def _write(self, request: Request, user: User, target: Target, query: Mapping[str, str], form: Form) -> Response:
         kind, method = target.kind, request.method
         content_type = request.headers.get("content-type", "").partition(";")[0].strip()
         if len(request.body) > BODY_LIMIT:
@@ -205,11 +204,11 @@ class API:
                 413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_LIMIT}", details={}
             )
         if method == "DELETE":
-            return self._delete(request, target, query, form, content_type)
+            return self._delete(request, user, target, query, form, content_type)
+        options_kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(method, "PatchOptions")
         validation = query.get("fieldValidation", "Warn")
         if validation not in ("Ignore", "Warn", "Strict"):
             cause = errors.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"])
-            options_kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(method, "PatchOptions")
             raise errors.invalid("meta.k8s.io", options_kind, "", [cause])
         if (method == "POST") is bool(target.name):
             raise errors.method_not_allowed(kind.group, kind.plural, method)
@@ -221,7 +220,7 @@ class API:
         else:
             negotiation.check_body_type(content_type)
         body, duplicates = parse_body(request.body, validation != "Ignore")
-        options = Options(validation, target.subresource, duplicates)
+        options = Options(validation, target.subresource, duplicates, user, reads.write_options(query, options_kind))
         if method == "POST":
             outcome = self.operations.create(kind, target.namespace, body, options)
         elif method == "PUT":
@@ -233,14 +232,14 @@ class API:
         return _outcome(outcome, form)
 
     def _delete(
-        self, request: Request, target: Target, query: Mapping[str, str], form: Form, content_type: str
+        self, request: Request, user: User, target: Target, query: Mapping[str, str], form: Form, content_type: str
     ) -> Response:
         kind = target.kind
         body: Any = None
         if request.body:
             negotiation.check_body_type(content_type)
             body, _ = parse_body(request.body, False)
-        options = reads.delete_options(query, body)
+        options = Options(user=user, given=reads.delete_options(query, body))
         if target.subresource:
             raise errors.method_not_allowed(kind.group, kind.plural, "DELETE")
         if target.name:
@@ -301,7 +300,7 @@ def _json(code: int, body: JSON) -> Response:
 
 def failure(error: StatusError) -> Response:
     """A StatusError as an answer."""
-    return Response(error.code, [encode(error.body())], error.headers)
+    return Response(error.code, [encode(error.body())], {**error.headers, **_warnings(error.warnings)})
 
 
 def _object(code: int, stored: Stored, form: Form, headers: Mapping[str, str] | None = None) -> Response:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from cloudprovider.testing.apiserver import events, services
+from cloudprovider.testing.apiserver import events, services, webhooks
 from cloudprovider.testing.apiserver.configmaps import ConfigMapStrategy
 from cloudprovider.testing.apiserver.errors import JSON
 from cloudprovider.testing.apiserver.events import EventStrategy
@@ -19,6 +19,7 @@ from cloudprovider.testing.apiserver.nodes import NodeStrategy
 from cloudprovider.testing.apiserver.serviceaccounts import ServiceAccountStrategy
 from cloudprovider.testing.apiserver.services import ServiceStrategy
 from cloudprovider.testing.apiserver.volumes import VolumeStrategy
+from cloudprovider.testing.apiserver.webhookconfigs import WebhookConfigStrategy
 
 NODE_FIELDS: Final[Mapping[str, FieldGetter]] = {
     "metadata.name": NAME_FIELDS["metadata.name"],
@@ -63,6 +64,13 @@ def kinds(service_cidr: str) -> list[Kind]:
         ),
         Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMapStrategy(), NAME_FIELDS, (), ("cm",)),
         Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy()),
+        *(
+            Kind(webhooks.GROUP, "v1", plural, kind, False, WebhookConfigStrategy(mutating=plural == webhooks.MUTATING))
+            for plural, kind in (
+                (webhooks.MUTATING, "MutatingWebhookConfiguration"),
+                (webhooks.VALIDATING, "ValidatingWebhookConfiguration"),
+            )
+        ),
         # Nothing can be created of these, so their lists are empty; kubectl describe asks for them.
         Kind("", "v1", "pods", "Pod", True, Strategy(), NAME_FIELDS, (), ("po",), reading),
         Kind(

@@ -11,6 +11,7 @@ from typing import Any, Final
 import attrs
 
 from cloudprovider.testing.apiserver import errors
+from cloudprovider.testing.apiserver.access import User
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.kinds import Kind
 from cloudprovider.testing.apiserver.patching import PatchError, go_print, json_patch, merge_patch, strategic_merge
@@ -25,6 +26,10 @@ Decoded = tuple[JSON, tuple[str, ...]]
 """An object with fresh `metadata` and top level, and warnings for the client."""
 
 
+SERVER: Final = User("system:apiserver", "", ("system:masters",))
+"""Who writes without HTTP."""
+
+
 @attrs.frozen
 class Options:
     """How a write is done: `field_validation` Ignore, Warn or Strict; `subresource` "", "status" or "finalize"."""
@@ -33,6 +38,14 @@ class Options:
     subresource: str = ""
     duplicates: tuple[str, ...] = ()
     """Paths of JSON keys that appeared twice in the body."""
+    user: User = SERVER
+    given: Mapping[str, Any] = attrs.field(factory=dict)
+    """The options as webhooks are told of them: the fields of CreateOptions, UpdateOptions or DeleteOptions."""
+
+    @property
+    def dry_run(self) -> bool:
+        """Is everything done but the storing?"""
+        return bool(self.given.get("dryRun"))
 
 
 DEFAULTS: Final = Options()

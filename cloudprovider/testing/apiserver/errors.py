@@ -100,6 +100,8 @@ class StatusError(Exception):
         self.details = dict(details) if details else None
         self.headers = dict(headers or {})
         self.metadata = dict(metadata or {})
+        self.warnings: tuple[str, ...] = ()
+        """What the client should know beside the failure."""
 
     def body(self) -> JSON:
         """The Status object (a new one at each call)."""
@@ -161,9 +163,9 @@ def method_not_allowed(group: str, plural: str, method: str) -> StatusError:
     )
 
 
-def already_exists(group: str, plural: str, name: str) -> StatusError:
-    """409 AlreadyExists: create under a name that is taken."""
-    message = f'{qualified(group, plural)} "{name}" already exists'
+def already_exists(group: str, plural: str, name: str, *, going: bool = False) -> StatusError:
+    """409 AlreadyExists: create under a name that is taken, by an object whose deletion is under way if `going`."""
+    message = f'{"object is being deleted: " if going else ""}{qualified(group, plural)} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, details=object_details(name, group, plural))
 
 

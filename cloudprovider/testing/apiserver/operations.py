@@ -1,9 +1,9 @@
 """Every write: create, update, patch, delete, from a decoded body to a stored revision.
 
 Called by the HTTP handler and by the server's helpers for test set-up; uses the kinds' strategies, patching and
-the store; knows no sockets. One write is one critical section of the store, in the real server's order: patch,
-decode, default, conflict check, admission, preparation, validation, no-op check, storage (k8s.io/apiserver
-pkg/registry/generic/registry/store.go).
+the store; knows no sockets. One write is one Transaction, in the real server's order: patch, decode, default, built-in
+admission, mutating webhooks, conflict check, preparation, validation, validating webhooks, no-op check, storage
+(k8s.io/apiserver pkg/registry/generic/registry/store.go).
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
-
-import attrs
 
 from cloudprovider.testing.apiserver import errors, metadata
 from cloudprovider.testing.apiserver.decoding import (
@@ -29,61 +27,71 @@ from cloudprovider.testing.apiserver.errors import JSON, StatusError
 from cloudprovider.testing.apiserver.kinds import Kind
 from cloudprovider.testing.apiserver.schema import Context, DecodeError, format_time
 from cloudprovider.testing.apiserver.store import Store, Stored
+from cloudprovider.testing.apiserver.transaction import Outcome, Transaction
+from cloudprovider.testing.apiserver.webhooks import Webhooks
 
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
-
-
-@attrs.frozen
-class Outcome:
-    """What a write led to: HTTP code, the object as stored (or a Status as `status`), warnings for the client."""
-
-    code: int
-    stored: Stored | None = None
-    status: JSON | None = None
-    warnings: tuple[str, ...] = ()
+_SYSTEM_FIELDS: Final = (
+    "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"
+)  # fmt: skip
 
 
 class Operations:
     """The writes of one server. Safe from many threads: each call holds the store's lock while it reads,
-    decides and writes.
+    decides and writes, but for the time in which webhooks are asked.
     """
 
-    def __init__(self, store: Store, now: Callable[[], datetime] | None = None) -> None:
+    def __init__(
+        self, store: Store, webhooks: Webhooks | None = None, now: Callable[[], datetime] | None = None
+    ) -> None:
         self._store = store
+        self._webhooks = webhooks or Webhooks(store, {})
         self._now = now or (lambda: datetime.now(UTC))
 
     # -- create ------------------------------------------------------------------------------------------------------
 
     def create(self, kind: Kind, namespace: str, body: Any, options: Options = DEFAULTS) -> Outcome:
         """Store a new object. Raises StatusError."""
-        obj, warnings = decode(kind, body, None, options)
-        check_namespace(kind, namespace, obj)
-        with self._store.lock:
-            return _with_warnings(self._create(kind, obj), warnings)
+        write = Transaction(self._store, self._webhooks, kind, options)
 
-    def _create(self, kind: Kind, obj: JSON) -> Outcome:
-        meta = obj["metadata"]
-        if meta.get("resourceVersion"):
-            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
-        if not meta.get("name") and meta.get("generateName"):
-            meta["name"] = meta["generateName"][:58] + "".join(random.choices(_SUFFIX_LETTERS, k=5))
-        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"):
+        def attempt() -> Outcome:
+            obj, warnings = decode(kind, body, None, options)
+            write.warnings += warnings
+            check_namespace(kind, namespace, obj)
+            return self._create(write, obj)
+
+        return write.run(attempt)
+
+    def _create(self, write: Transaction, obj: JSON) -> Outcome:
+        kind, strategy, meta = write.kind, write.kind.strategy, obj["metadata"]
+        namespace = meta.get("namespace", "")
+        for field in _SYSTEM_FIELDS:
             meta.pop(field, None)
-        meta["uid"] = str(uuid.uuid4())
-        meta["creationTimestamp"] = format_time(self._now())
-        kind.strategy.admit(obj)
+        strategy.admit(obj)
         if kind.namespaced:
             self._check_namespace_open(kind, meta)
-        key = kind.key(meta.get("namespace", ""), meta.get("name", ""))
-        kind.strategy.prepare_create(obj)
-        causes = metadata.validate(meta, kind) + kind.strategy.validate(obj)
+        write.submit("CREATE", namespace, meta.get("name", ""))
+        obj = write.mutate(obj, None)
+        check_namespace(kind, namespace, obj)
+        meta = obj["metadata"]
+        if not meta.get("name") and meta.get("generateName"):
+            meta["name"] = meta["generateName"][:58] + "".join(random.choices(_SUFFIX_LETTERS, k=5))
+        meta["uid"] = str(uuid.uuid4())
+        meta["creationTimestamp"] = format_time(self._now())
+        strategy.prepare_create(obj)
+        causes = metadata.validate(meta, kind) + strategy.validate(obj)
         if causes:
             raise errors.invalid(kind.group, kind.kind, meta.get("name", ""), causes)
-        if self._store.get(kind.plural, key) is not None:
-            raise errors.already_exists(kind.group, kind.plural, meta["name"])
-        stored = self._store.put(kind.plural, key, obj)
-        kind.strategy.created(stored.object)
-        return Outcome(201, stored, warnings=tuple(kind.strategy.warnings(obj)))
+        write.warnings += strategy.warnings(obj)
+        write.validate(obj, None)
+        if meta.get("resourceVersion") and not write.options.dry_run:
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        key = kind.key(namespace, meta["name"])
+        found = self._store.get(kind.plural, key)
+        if found is not None:
+            going = bool(found.object["metadata"].get("deletionTimestamp"))
+            raise errors.already_exists(kind.group, kind.plural, meta["name"], going=going)
+        return Outcome(201, write.put(key, obj, None))
 
     def _check_namespace_open(self, kind: Kind, meta: Mapping[str, Any]) -> None:
         name = meta.get("namespace", "")
@@ -105,9 +113,12 @@ class Operations:
 
     def update(self, kind: Kind, namespace: str, name: str, body: Any, options: Options = DEFAULTS) -> Outcome:
         """Replace an object (PUT), or create it where the kind allows that. Raises StatusError."""
-        with self._store.lock:
+        write = Transaction(self._store, self._webhooks, kind, options)
+
+        def attempt() -> Outcome:
             old = self._store.get(kind.plural, kind.key(namespace, name))
             obj, warnings = decode(kind, body, old, options)
+            write.warnings += warnings
             check_namespace(kind, namespace, obj)
             check_name(obj, name)
             meta = obj["metadata"]
@@ -118,10 +129,12 @@ class Operations:
                 if uid:
                     raise self._uid_conflict(kind, namespace, name, uid, "")
                 meta.pop("resourceVersion", None)
-                return _with_warnings(self._create(kind, obj), warnings)
+                return self._create(write, obj)
             if uid and uid != old.uid:
                 raise self._uid_conflict(kind, namespace, name, uid, old.uid)
-            return _with_warnings(self._replace(kind, obj, old, options), warnings)
+            return self._replace(write, obj, old)
+
+        return write.run(attempt)
 
     @staticmethod
     def _uid_conflict(kind: Kind, namespace: str, name: str, wanted: str, found: str) -> StatusError:
@@ -141,19 +154,25 @@ class Operations:
         options: Options = DEFAULTS,
     ) -> Outcome:
         """Apply a patch of one of the three kinds. Raises StatusError."""
-        with self._store.lock:
+        write = Transaction(self._store, self._webhooks, kind, options)
+
+        def attempt() -> Outcome:
             old = self._store.get(kind.plural, kind.key(namespace, name))
             if old is None:
                 raise errors.not_found(kind.group, kind.plural, name)
             obj, warnings = decode_patch(kind, body, content_type, old, options)
+            write.warnings += warnings
             check_namespace(kind, namespace, obj)
             check_name(obj, name)
-            if old.raw:
-                old = _presentable(kind, old, obj)
-            return _with_warnings(self._replace(kind, obj, old, options), warnings)
+            return self._replace(write, obj, _presentable(kind, old, obj) if old.raw else old)
 
-    def _replace(self, kind: Kind, obj: JSON, old: Stored, options: Options) -> Outcome:
-        meta, strategy = obj["metadata"], kind.strategy
+        return write.run(attempt)
+
+    def _replace(self, write: Transaction, obj: JSON, old: Stored) -> Outcome:
+        kind, strategy, options = write.kind, write.kind.strategy, write.options
+        write.submit("UPDATE", obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+        obj = write.mutate(obj, old)
+        meta = obj["metadata"]
         name = old.object["metadata"].get("name", "")
         version = meta.get("resourceVersion", "")
         if not version or version == "0":
@@ -179,15 +198,15 @@ class Operations:
         causes = metadata.validate_update(meta, old.object["metadata"], kind) + causes
         if causes:
             raise errors.invalid(kind.group, kind.kind, name, causes)
-        told = () if options.subresource else tuple(strategy.warnings(obj))
+        if not options.subresource:
+            write.warnings += strategy.warnings(obj)
+        write.validate(obj, old)
         if obj == old.object:
-            return Outcome(200, old, warnings=told)
+            return Outcome(200, old)
         if self._ends_deletion(kind, obj, old.object):
-            self._remove(kind, old, obj)
+            write.remove(old, obj)
             return Outcome(200, Stored(old.key, obj, old.version))
-        stored = self._store.put(kind.plural, old.key, obj)
-        strategy.updated(stored.object, old.object)
-        return Outcome(200, stored, warnings=told)
+        return Outcome(200, write.put(old.key, obj, old))
 
     @staticmethod
     def _check_version_syntax(version: str) -> None:
@@ -203,32 +222,44 @@ class Operations:
 
     # -- delete ------------------------------------------------------------------------------------------------------
 
-    def delete(self, kind: Kind, namespace: str, name: str, body: Any = None) -> Outcome:
-        """Delete an object, or mark it where finalizers hold it. `body` is DeleteOptions. Raises StatusError."""
-        options = body if isinstance(body, dict) else {}
-        with self._store.lock:
+    def delete(
+        self, kind: Kind, namespace: str, name: str, options: Options = DEFAULTS, *, in_collection: bool = False
+    ) -> Outcome:
+        """Delete an object, or mark it where finalizers hold it; `options.given` are DeleteOptions. Raises StatusError.
+
+        Webhooks are not told the name where it is deleted as one of a collection.
+        """
+        write = Transaction(self._store, self._webhooks, kind, options)
+
+        def attempt() -> Outcome:
             old = self._store.get(kind.plural, kind.key(namespace, name))
             if old is None:
                 raise errors.not_found(kind.group, kind.plural, name)
-            self._check_preconditions(kind, old, options.get("preconditions") or {})
+            self._check_preconditions(kind, old, options.given.get("preconditions") or {})
             kind.strategy.admit_delete(old.object)
-            held = bool(old.object["metadata"].get("finalizers"))
-            if kind.strategy.has_spec_finalizers:
-                held = held or bool(old.object["spec"].get("finalizers"))
-            policy = options.get("propagationPolicy") or ""
-            added = {"Foreground": ["foregroundDeletion"], "Orphan": ["orphan"]}.get(policy, [])
-            if held or added:
-                return Outcome(200, self._mark_deleted(kind, old, added))
-            removed = self._remove(kind, old, None)
-            if kind.strategy.returns_deleted_object:
-                return Outcome(200, removed)
-            details = errors.object_details(name, kind.group, kind.plural, uid=old.uid)
-            return Outcome(
-                200,
-                status={"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details},
-            )
+            write.submit("DELETE", namespace, "" if in_collection else name)
+            write.may_delete(old)
+            return self._delete(write, old)
 
-    def delete_all(self, kind: Kind, found: Sequence[Stored], options: JSON) -> list[Stored]:
+        return write.run(attempt)
+
+    def _delete(self, write: Transaction, old: Stored) -> Outcome:
+        kind = write.kind
+        held = bool(old.object["metadata"].get("finalizers"))
+        if kind.strategy.has_spec_finalizers:
+            held = held or bool(old.object["spec"].get("finalizers"))
+        policy = write.options.given.get("propagationPolicy") or ""
+        added = {"Foreground": ["foregroundDeletion"], "Orphan": ["orphan"]}.get(policy, [])
+        if held or added:
+            return Outcome(200, self._mark_deleted(write, old, added))
+        removed = write.remove(old)
+        if kind.strategy.returns_deleted_object:
+            return Outcome(200, removed)
+        details = errors.object_details(old.object["metadata"]["name"], kind.group, kind.plural, uid=old.uid)
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+        return Outcome(200, status=status)
+
+    def delete_all(self, kind: Kind, found: Sequence[Stored], options: Options) -> list[Stored]:
         """Delete what a list found (deletecollection); what is gone already is passed over. Returns the objects
         deleted.
         """
@@ -236,7 +267,7 @@ class Operations:
         for stored in found:
             meta = stored.object["metadata"]
             try:
-                self.delete(kind, meta.get("namespace", ""), meta["name"], options)
+                self.delete(kind, meta.get("namespace", ""), meta["name"], options, in_collection=True)
             except StatusError as error:
                 if error.code != 404:
                     raise
@@ -244,7 +275,7 @@ class Operations:
                 done.append(stored)
         return done
 
-    def _mark_deleted(self, kind: Kind, old: Stored, added: list[str]) -> Stored:
+    def _mark_deleted(self, write: Transaction, old: Stored, added: list[str]) -> Stored:
         meta = dict(old.object["metadata"])
         missing = [one for one in added if one not in (meta.get("finalizers") or ())]
         if meta.get("deletionTimestamp") and not missing:
@@ -257,13 +288,8 @@ class Operations:
             meta["deletionTimestamp"] = format_time(self._now())
             meta["deletionGracePeriodSeconds"] = 0
         obj = {**old.object, "metadata": meta}
-        kind.strategy.mark_deleted(obj)
-        return self._store.put(kind.plural, old.key, obj)
-
-    def _remove(self, kind: Kind, old: Stored, last: JSON | None) -> Stored:
-        removed = self._store.remove(kind.plural, old.key, last)
-        kind.strategy.deleted(removed.object)
-        return removed
+        write.kind.strategy.mark_deleted(obj)
+        return write.put(old.key, obj, old)
 
     def _check_preconditions(self, kind: Kind, old: Stored, wanted: Mapping[str, Any]) -> None:
         name = old.object["metadata"].get("name", "")
@@ -280,10 +306,6 @@ class Operations:
                 f"({old.version}). The object might have been modified"
             )
             raise errors.conflict(kind.group, kind.kind, name, why)
-
-
-def _with_warnings(outcome: Outcome, first: tuple[str, ...]) -> Outcome:
-    return attrs.evolve(outcome, warnings=first + outcome.warnings) if first else outcome
 
 
 def _presentable(kind: Kind, old: Stored, obj: JSON) -> Stored:

@@ -222,6 +222,21 @@ def parse_number(query: Query, name: str) -> int:
         raise StatusError(400, "BadRequest", f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
+def write_options(query: Query, kind: str) -> JSON:
+    """CreateOptions, UpdateOptions or PatchOptions (their `kind`) of the query. Raises StatusError (422)."""
+    options: JSON = {name: query[name] for name in ("fieldManager", "fieldValidation") if query.get(name)}
+    if query.get("dryRun"):
+        options["dryRun"] = [query["dryRun"]]
+    _check_dry_run(options, kind)
+    return options
+
+
+def _check_dry_run(options: JSON, kind: str) -> None:
+    values = options.get("dryRun") or []
+    if values not in ([], ["All"]):
+        raise errors.invalid("meta.k8s.io", kind, "", [errors.not_supported("dryRun", values, ["All"])])
+
+
 def delete_options(query: Query, body: Any) -> JSON:
     """DeleteOptions from the body, or from the query where there is no body. Raises StatusError."""
     if body is not None:
@@ -230,8 +245,9 @@ def delete_options(query: Query, body: Any) -> JSON:
         options = dict(body)
     else:
         options = {name: query[name] for name in ("propagationPolicy",) if name in query}
-    if options.get("dryRun"):
-        raise errors.not_implemented("dry runs")
+        if query.get("dryRun"):
+            options["dryRun"] = [query["dryRun"]]
+    _check_dry_run(options, "DeleteOptions")
     policy = options.get("propagationPolicy")
     if policy is not None and policy not in ("Background", "Foreground", "Orphan"):
         cause = errors.not_supported("propagationPolicy", policy, ["Background", "Foreground", "Orphan"])

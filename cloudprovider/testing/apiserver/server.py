@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
@@ -27,6 +27,7 @@ from cloudprovider.testing.apiserver.operations import Operations
 from cloudprovider.testing.apiserver.reads import list_objects
 from cloudprovider.testing.apiserver.routing import Router
 from cloudprovider.testing.apiserver.store import Backup, Store
+from cloudprovider.testing.apiserver.webhooks import Webhooks
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -38,7 +39,8 @@ class EmbeddedAPIServer:
     default a random one. `tls` True serves HTTPS with a certificate of its own (needs `cryptography`), see
     `ca_file`. `anonymous` lets requests without a token in as system:anonymous instead of answering 401.
     `history` is how many changes are kept for watches and pages; `bookmark_interval` and `watch_timeout` are in
-    seconds.
+    seconds. `webhook_services` says where the Services of admission webhooks are served, as there is no network to
+    them: {"namespace/name:port": "127.0.0.1:8443"}.
 
     `start` and `stop` may be called in turn any number of times, or use it as a context manager. The helpers
     (`create`, `get`, `list`, `patch`, `delete`, `put_raw`) work on the store without HTTP, started or not, and
@@ -56,6 +58,7 @@ class EmbeddedAPIServer:
         bookmark_interval: float = 60.0,
         watch_timeout: float = 3600.0,
         service_cidr: str = "10.96.0.0/16",
+        webhook_services: Mapping[str, str] | None = None,
     ) -> None:
         self.token = token or secrets.token_hex(16)
         self.faults = Faults()
@@ -64,7 +67,7 @@ class EmbeddedAPIServer:
         self._router = Router(catalog.kinds(service_cidr))
         self._by_plural = {kind.plural: kind for kind in self._router.kinds()}
         self._by_kind = {kind.kind: kind for kind in self._router.kinds()}
-        self._operations = Operations(self.store)
+        self._operations = Operations(self.store, Webhooks(self.store, webhook_services or {}))
         self.api = API(
             self.store,
             self._router,

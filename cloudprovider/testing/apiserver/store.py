@@ -15,6 +15,7 @@ import threading
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -176,6 +177,15 @@ class Store:
         self._oldest = FIRST_VERSION
         self._history = history
         self._recent: deque[str] = deque()
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """For the with statement: let others write for a while. The lock must be held, and held once only."""
+        self.lock.release()
+        try:
+            yield
+        finally:
+            self.lock.acquire()
 
     @property
     def version(self) -> int:

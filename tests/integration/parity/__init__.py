@@ -20,6 +20,7 @@ from tests.integration.parity import (
     services,
     volumes,
     watches,
+    webhooks,
 )
 from tests.integration.parity.model import Scenario
 
@@ -32,6 +33,7 @@ MODULES = (
     leases,
     namespaces,
     configmaps,
+    webhooks,
     deletion,
     lists,
     watches,

@@ -40,6 +40,8 @@ class Step:
     """The status that both must give: states the semantics in the table itself."""
     raw: bytes | None = None
     """A body as it is, instead of `body`."""
+    until: int | None = None
+    """Sent again until this status comes: for what the real server notices a moment later. Nothing is compared."""
 
 
 @attrs.frozen
@@ -84,3 +86,8 @@ def json_patch(path: str, body: Any, **more: Any) -> Step:
 def delete(path: str, body: Any = None, **more: Any) -> Step:
     """Delete."""
     return Step("DELETE", path, body, **more)
+
+
+def asked() -> Step:
+    """No request: compares what the webhooks were asked since the last time."""
+    return Step("ASKED", "")

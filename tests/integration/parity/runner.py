@@ -11,6 +11,7 @@ import http.client
 import json
 import re
 import ssl
+import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 
 import attrs
 
+from tests.integration.parity.hooks import Hooks
 from tests.integration.parity.model import Scenario, Step
 
 JSON = dict[str, Any]
@@ -38,9 +40,10 @@ class Server:
 class Runner:
     """One scenario on one server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, hooks: Hooks) -> None:
         self._server = server
-        self._saved: dict[str, str] = {}
+        self._hooks = hooks
+        self._saved: dict[str, str] = {"hooks": hooks.url, "ca": hooks.ca, "other_ca": hooks.other_ca}
         self._names: dict[tuple[str, str], str] = {}
 
     def run(self, scenario: Scenario) -> list[JSON]:
@@ -52,6 +55,10 @@ class Runner:
                 self._remove(path)
 
     def _step(self, step: Step) -> JSON:
+        if step.method == "ASKED":
+            return {"status": "asked", "answer": self._normalise(self._hooks.take())}
+        if step.until is not None:
+            return self._await(step, step.until)
         status, headers, body = self.send(step)
         lines = [json.loads(line) for line in body.splitlines()] if _is_watch(step) and status == 200 else None
         if lines is not None:
@@ -74,6 +81,14 @@ class Runner:
         if "warning" in headers:
             seen["warning"] = headers["warning"]
         return seen
+
+    def _await(self, step: Step, wanted: int) -> JSON:
+        deadline = time.monotonic() + 10
+        while (answered := self.send(step))[0] != wanted:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{step.method} {step.path}: never {wanted}; the last answer was {answered}")
+            time.sleep(0.02)
+        return {"status": "not compared"}
 
     def send(self, step: Step) -> tuple[int, dict[str, str], bytes]:
         """Send one step as it stands, with saved values filled in."""
@@ -151,7 +166,7 @@ class Runner:
         result = {name: self._normalise(item, name, inside) for name, item in value.items()}
         result.pop("managedFields", None)
         result.pop("selfLink", None)
-        if value.get("kind", "").endswith("List") or value.get("type") == "BOOKMARK":
+        if str(value.get("kind", "")).endswith("List") or value.get("type") == "BOOKMARK":
             _blank(result, ("metadata", "object.metadata"), ("resourceVersion", "continue"))
         if "generateName" in value and str(value.get("name", "")).startswith(value["generateName"]):
             result["name"] = value["generateName"] + "<random>"

@@ -170,7 +170,6 @@ def test_field_validation(client: Client) -> None:
 @pytest.mark.parametrize(
     ("method", "target", "body", "content_type", "code"),
     [
-        ("POST", f"{NODES}?dryRun=All", {"metadata": {"name": "a"}}, "application/json", 501),
         ("PATCH", f"{NODES}/a", {}, "application/apply-patch+yaml", 501),
         ("POST", NODES, b"a: b", "application/yaml", 501),
         ("POST", NODES, b"k8s\0", "application/vnd.kubernetes.protobuf", 501),
@@ -185,7 +184,6 @@ def test_field_validation(client: Client) -> None:
         ("POST", NODES, b" " * (3 * 1024 * 1024 + 1), "application/json", 413),
         ("PUT", NODES, {}, "application/json", 405),
         ("DELETE", f"{NODES}/a", {"propagationPolicy": "Odd"}, "application/json", 422),
-        ("DELETE", f"{NODES}/a", {"dryRun": ["All"]}, "application/json", 501),
     ],
 )
 def test_what_is_not_supported_is_said_so(

@@ -13,17 +13,20 @@ import (
 	"reflect"
 	"strings"
 
+	admissionregistration "k8s.io/api/admissionregistration/v1"
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
+	events "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 var roots = []any{
-	core.Node{}, core.Service{}, core.PersistentVolume{}, core.Event{}, core.Namespace{}, core.ServiceAccount{}, core.ConfigMap{}, coordination.Lease{},
+	core.Node{}, core.Service{}, core.PersistentVolume{}, core.Event{}, core.Namespace{}, core.ServiceAccount{}, core.ConfigMap{}, core.Secret{}, coordination.Lease{},
+	events.Event{}, admissionregistration.MutatingWebhookConfiguration{}, admissionregistration.ValidatingWebhookConfiguration{},
 	authentication.TokenReview{}, authentication.TokenRequest{}, authentication.SelfSubjectReview{}, authorization.SubjectAccessReview{},
 	authorization.SelfSubjectAccessReview{}, authorization.LocalSubjectAccessReview{}, authorization.SelfSubjectRulesReview{},
 	meta.DeleteOptions{},
@@ -56,19 +59,27 @@ func name(t reflect.Type) string {
 		return "{}" + name(t.Elem())
 	case reflect.Struct:
 		walk(t)
-		return t.Name()
+		return title(t)
 	case reflect.Bool, reflect.String, reflect.Int, reflect.Int32, reflect.Int64:
 		return t.Kind().String()
 	}
 	panic(fmt.Sprintf("no name for %v", t))
 }
 
+// title names a type in the table. Both groups of events have an Event: those of events.k8s.io are named with the group.
+func title(t reflect.Type) string {
+	if t.PkgPath() == "k8s.io/api/events/v1" {
+		return "Events" + t.Name()
+	}
+	return t.Name()
+}
+
 func walk(t reflect.Type) {
-	if _, ok := types[t.Name()]; ok {
+	if _, ok := types[title(t)]; ok {
 		return
 	}
-	types[t.Name()] = map[string]string{}
-	fields(t, types[t.Name()])
+	types[title(t)] = map[string]string{}
+	fields(t, types[title(t)])
 }
 
 func fields(t reflect.Type, into map[string]string) {

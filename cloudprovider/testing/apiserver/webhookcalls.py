@@ -1,0 +1,267 @@
+"""One call of an admission webhook: an AdmissionReview there, its answer back, over HTTPS.
+
+Called by `webhooks` with the store's lock released. What goes wrong is a CallFailed, whose words are the real
+server's as far as they are its own; those of Go's network library are imitated for the usual failures. See the
+Kubernetes page "Dynamic Admission Control" and k8s.io/apiserver pkg/admission/plugin/webhook.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import http.client
+import json
+import math
+import socket
+import ssl
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import attrs
+
+from cloudprovider.testing.apiserver.access import User
+from cloudprovider.testing.apiserver.errors import JSON, quote
+from cloudprovider.testing.apiserver.kinds import Kind
+from cloudprovider.testing.apiserver.store import encode
+
+_REVIEW: Final = ("AdmissionReview", "admission.k8s.io/v1")
+_PATCH_LIMIT: Final = 3 * 1024 * 1024
+_NOBODYS: Final = (18, 19, 20, 21)
+"""OpenSSL's codes for certificates that lead to nobody who is trusted."""
+_MESSAGES: Final = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    403: "unknown",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    409: "the server reported a conflict",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
+
+
+class CallFailed(Exception):
+    """A webhook could not be asked, or its answer could not be read; the message says why, without the webhook's
+    name.
+    """
+
+
+@attrs.frozen
+class AdmissionRequest:
+    """What a webhook is asked about: `operation` CREATE, UPDATE or DELETE, with the `options` of the request."""
+
+    operation: str
+    kind: Kind
+    namespace: str
+    name: str
+    subresource: str
+    user: User
+    options: JSON
+    dry_run: bool
+
+    def review(self, uid: str, obj: JSON | None, old: JSON | None) -> JSON:
+        """The AdmissionReview to send."""
+        kind = self.kind
+        version = {"group": kind.group, "version": kind.version}
+        names = {"subResource": self.subresource, "requestSubResource": self.subresource}
+        names |= {"name": self.name, "namespace": self.namespace}
+        user: JSON = {"username": self.user.name, "uid": self.user.uid, "groups": list(self.user.groups)}
+        request: JSON = {
+            "uid": uid,
+            "kind": {**version, "kind": kind.kind},
+            "resource": {**version, "resource": kind.plural},
+            "requestKind": {**version, "kind": kind.kind},
+            "requestResource": {**version, "resource": kind.plural},
+            **{field: value for field, value in names.items() if value},
+            "operation": self.operation,
+            "userInfo": {field: value for field, value in user.items() if value},
+            "object": obj,
+            "oldObject": old,
+            "dryRun": self.dry_run,
+            "options": self.options,
+        }
+        return {"kind": _REVIEW[0], "apiVersion": _REVIEW[1], "request": request}
+
+
+@attrs.frozen
+class Answer:
+    """What a webhook said: `patch` is a list of JSON Patch operations, `status` what it gave with a denial."""
+
+    allowed: bool
+    patch: list[Any]
+    status: JSON
+    warnings: tuple[str, ...] = ()
+
+
+def call(
+    hook: JSON,
+    mutating: bool,
+    request: AdmissionRequest,
+    obj: JSON | None,
+    old: JSON | None,
+    timeout: float,
+    services: Mapping[str, str],
+) -> Answer:
+    """Ask one webhook, for at most `timeout` seconds. Raises CallFailed."""
+    if "v1" not in hook["admissionReviewVersions"]:
+        raise CallFailed("the embedded API server does not support webhooks that read AdmissionReview v1beta1 only")
+    uid = str(uuid.uuid4())
+    answered = _post(hook["clientConfig"], request.review(uid, obj, old), timeout, services)
+    try:
+        return _read(answered, uid, mutating)
+    except CallFailed as error:
+        raise CallFailed(f"received invalid webhook response: {error}") from error
+
+
+# -- the way there ---------------------------------------------------------------------------------------------------
+
+
+def _post(config: JSON, review: JSON, timeout: float, services: Mapping[str, str]) -> Any:
+    """The JSON that the webhook answers. Raises CallFailed."""
+    try:
+        context = _trusting(config.get("caBundle", ""))
+    except (ssl.SSLError, ValueError) as error:
+        raise CallFailed(
+            "could not get REST client: unable to load root certificates: unable to parse bytes as PEM block"
+        ) from error
+    shown, address, server_name, path = _target(config, services)
+    path += f"?timeout={math.ceil(timeout - 0.001)}s"
+    try:
+        status, body = _exchange(address, server_name, path, encode(review), timeout, context)
+    except OSError as error:
+        why = _network_problem(error, address)
+        raise CallFailed(f'failed to call webhook: Post "https://{shown}{path}": {why}') from error
+    except http.client.HTTPException as error:
+        raise CallFailed(f'failed to call webhook: Post "https://{shown}{path}": {error!r}') from error
+    if not 200 <= status <= 206:
+        raise CallFailed(f"failed to call webhook: {_refusal(status, body)}")
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        why = f"couldn't get version/kind; json parse error: {error}"
+        raise CallFailed(f"failed to call webhook: {why}") from error
+
+
+def _trusting(bundle: str) -> ssl.SSLContext:
+    """A context that trusts the CA bundle, or what the machine trusts where there is none."""
+    text = base64.b64decode(bundle).decode("ascii") if bundle else None
+    return ssl.create_default_context(cadata=text)
+
+
+def _target(config: JSON, services: Mapping[str, str]) -> tuple[str, tuple[str, int], str, str]:
+    """(host and port to show, address to connect to, name in the certificate, path). Raises CallFailed."""
+    service = config.get("service")
+    if service is None:
+        parts = urlsplit(config["url"])
+        host = parts.hostname or ""
+        return parts.netloc, (host, parts.port or 443), host, parts.path or "/"
+    key = f"{service['namespace']}/{service['name']}:{service['port']}"
+    local = services.get(key)
+    if local is None:
+        raise CallFailed(
+            f"the embedded API server has no network to the Service {key}: name its address in `webhook_services`, "
+            f"as in EmbeddedAPIServer(webhook_services={{{key!r}: '127.0.0.1:8443'}}), or use clientConfig.url"
+        )
+    host, _, port = local.rpartition(":")
+    name = f"{service['name']}.{service['namespace']}.svc"
+    path = "/" + (service.get("path") or "").lstrip("/")
+    return f"{name}:{service['port']}", (host.strip("[]"), int(port)), name, path
+
+
+def _exchange(
+    address: tuple[str, int], server_name: str, path: str, body: bytes, timeout: float, context: ssl.SSLContext
+) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(*address, timeout=timeout)
+    headers = {"Accept": "application/json, */*", "Content-Type": "application/json"}
+    headers["User-Agent"] = "kube-apiserver-admission"
+    try:
+        connection.connect()
+        connection.sock = context.wrap_socket(connection.sock, server_hostname=server_name)
+        connection.request("POST", path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read(2 * _PATCH_LIMIT)
+    finally:
+        connection.close()
+
+
+def _network_problem(error: OSError, address: tuple[str, int]) -> str:
+    """A failed exchange in Go's words, where they are known."""
+    if isinstance(error, TimeoutError):
+        return "context deadline exceeded"
+    if isinstance(error, ConnectionRefusedError):
+        return f"dial tcp {address[0]}:{address[1]}: connect: connection refused"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        unknown = error.verify_code in _NOBODYS
+        why = "x509: certificate signed by unknown authority" if unknown else error.verify_message
+        return f"tls: failed to verify certificate: {why}"
+    if isinstance(error, ConnectionError):
+        return "EOF"
+    if isinstance(error, socket.gaierror):
+        return f"dial tcp: lookup {address[0]}: no such host"
+    return str(error)
+
+
+def _refusal(status: int, body: bytes) -> str:
+    """An HTTP answer that is no success, in the words of Go's client."""
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        told = json.loads(text)
+    except ValueError:
+        told = None
+    if isinstance(told, dict) and told.get("kind") == "Status" and told.get("message"):
+        return str(told["message"])
+    if status in _MESSAGES:
+        return _MESSAGES[status]
+    if status >= 500:
+        return f"an error on the server ({quote(text or 'unknown')}) has prevented the request from succeeding"
+    return f"the server responded with the status code {status} but did not return more information"
+
+
+# -- the way back ----------------------------------------------------------------------------------------------------
+
+
+def _read(answered: Any, uid: str, mutating: bool) -> Answer:
+    """The answer in an AdmissionReview. Raises CallFailed."""
+    response = answered.get("response") if isinstance(answered, dict) else None
+    if not isinstance(response, dict):
+        raise CallFailed("webhook response was absent")
+    if response.get("uid", "") != uid:
+        raise CallFailed(f"expected response.uid={quote(uid)}, got {quote(response.get('uid', ''))}")
+    kind, version = answered.get("kind", ""), answered.get("apiVersion", "")
+    if (kind, version) != _REVIEW:
+        raise CallFailed(f"expected webhook response of {_shown(*_REVIEW)}, got {_shown(str(kind), str(version))}")
+    patch, patch_type = response.get("patch"), response.get("patchType")
+    if mutating:
+        if patch and patch_type is None:
+            raise CallFailed("webhook returned response.patch but not response.patchType")
+        if not patch and patch_type is not None:
+            raise CallFailed("webhook returned response.patchType but not response.patch")
+        if patch_type is not None and patch_type != "JSONPatch":
+            why = 'webhook returned invalid response.patchType of ""' if not patch_type else ""
+            raise CallFailed(why or f"unsupported patch type {quote(patch_type)}")
+    elif patch:
+        raise CallFailed("validating webhook may not return response.patch")
+    elif patch_type is not None:
+        raise CallFailed("validating webhook may not return response.patchType")
+    status = response.get("status")
+    warnings = tuple(str(one) for one in response.get("warnings") or ())
+    operations = _patch(patch) if patch else []
+    return Answer(bool(response.get("allowed")), operations, status if isinstance(status, dict) else {}, warnings)
+
+
+def _shown(kind: str, version: str) -> str:
+    return f"{version}, Kind={kind}"
+
+
+def _patch(text: Any) -> list[Any]:
+    try:
+        operations = json.loads(base64.b64decode(text, validate=True))
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise CallFailed(f"received undecodable patch in webhook response: {error}") from error
+    if not isinstance(operations, list):
+        raise CallFailed("received undecodable patch in webhook response: it is not a list of operations")
+    return operations

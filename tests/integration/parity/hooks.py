@@ -1,0 +1,145 @@
+"""The webhooks of the parity table: one HTTPS server that both API servers call, whose paths say how to answer.
+
+What was asked is kept until the runner takes it, so that rows can compare what the two servers send.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+from tests.support.pki import Authority
+
+READY: Final = "/ready"
+"""Denies, and is not kept: shows that a configuration is in force."""
+SLOW_SECONDS: Final = 3.0
+
+JSON = dict[str, Any]
+
+
+def patch(*operations: JSON) -> JSON:
+    """The part of an answer that changes the object."""
+    return {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(operations).encode()).decode()}
+
+
+def add(path: str, value: Any) -> JSON:
+    """One operation of a JSON Patch."""
+    return {"op": "add", "path": path, "value": value}
+
+
+ANSWERS: Final[dict[str, JSON]] = {
+    "/allow": {"allowed": True},
+    "/label-a": {"allowed": True, **patch(add("/metadata/labels/a", "1"))},
+    "/label-b": {"allowed": True, **patch(add("/metadata/labels/b", "2"))},
+    "/zone": {
+        "allowed": True,
+        **patch(
+            add("/metadata/labels/topology.kubernetes.io~1zone", "z"),
+            add("/spec/nodeAffinity", {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+                {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z"]}]}]}}),
+        ),
+    },
+    "/bad-label": {"allowed": True, **patch(add("/metadata/labels/a", "not a label!"))},
+    "/bad-type": {"allowed": True, **patch(add("/metadata/labels", 7))},
+    "/bad-patch": {"allowed": True, **patch({"op": "remove", "path": "/spec/nothing/there"})},
+    "/no-finalizer": {"allowed": True, **patch({"op": "remove", "path": "/metadata/finalizers"})},
+    "/unknown-field": {"allowed": True, **patch(add("/spec/nonsense", 1))},
+    "/warn": {"allowed": True, "warnings": ["from the webhook", 'with "quotes"']},
+    READY: {"allowed": False, "status": {"message": "in force"}},
+    "/deny": {"allowed": False, "status": {"message": "not today", "code": 409, "reason": "Conflict"}},
+    "/deny-reason": {"allowed": False, "status": {"reason": "Invalid"}},
+    "/deny-bare": {"allowed": False},
+    "/deny-success": {"allowed": False, "status": {"status": "Success", "code": 200, "message": "odd"}},
+    "/deny-details": {
+        "allowed": False,
+        "status": {"message": "look", "code": 422, "details": {"causes": [{"field": "spec.x", "message": "no"}]}},
+        "warnings": ["beside the refusal"],
+    },
+    "/wrong-uid": {"allowed": True, "uid": "another"},
+    "/patch-only": {"allowed": True, "patch": "W10="},
+    "/type-only": {"allowed": True, "patchType": "JSONPatch"},
+}  # fmt: skip
+"""Answers by path; /slow, /status/NUMBER and /text have their own."""
+
+
+class Hooks:
+    """A webhook server on the loopback: `url` with the CA that a client must trust, in base64."""
+
+    def __init__(self, folder: Path) -> None:
+        authority = Authority("webhook-ca")
+        certificate, key = authority.server_files(folder)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self.ca = base64.b64encode(authority.pem).decode()
+        self.other_ca = base64.b64encode(Authority("another-ca").pem).decode()
+        self._asked: list[JSON] = []
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"https://127.0.0.1:{self._server.server_address[1]}"
+
+    def take(self) -> list[JSON]:
+        """What was asked since the last time, by path: those that are asked at once come in no order."""
+        with self._lock:
+            asked, self._asked = self._asked, []
+        return sorted(asked, key=lambda one: str(one["path"]))
+
+    @contextmanager
+    def serving(self) -> Iterator[Hooks]:
+        """Serve in the body of a with statement."""
+        thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="parity-hooks", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            thread.join()
+            self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        hooks = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                path = self.path.partition("?")[0]
+                if path != READY:
+                    with hooks._lock:
+                        hooks._asked.append({"path": self.path, "review": review})
+                status, body = _answer(path, review)
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Nothing is logged."""
+
+        return Handler
+
+
+def _answer(path: str, review: JSON) -> tuple[int, bytes]:
+    if path == "/slow":
+        time.sleep(SLOW_SECONDS)
+        path = "/allow"
+    if path.startswith("/status/"):
+        return int(path.rpartition("/")[2]), b"it broke"
+    if path == "/text":
+        return 200, b"hello"
+    if path == "/absent":
+        return 200, json.dumps({key: review[key] for key in ("kind", "apiVersion")}).encode()
+    response = {"uid": review["request"]["uid"], **ANSWERS[path]}
+    return 200, json.dumps(
+        {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}
+    ).encode()
