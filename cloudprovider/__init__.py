@@ -48,6 +48,7 @@ from cloudprovider.instances import (
 )
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
+from cloudprovider.localinstance import LocalInstance
 from cloudprovider.registry import (
     ENTRY_POINT_GROUP,
     Factory,
@@ -77,6 +78,7 @@ __all__ = [
     "Zones",
     "Clusters",
     "PVLabeler",
+    "LocalInstance",
     # values
     "InstanceMetadata",
     "InstanceState",

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
+from cloudprovider.localinstance import LocalInstance
 from cloudprovider.masking import Mask, config_values
 from cloudprovider.plugins import ENTRY_POINT_GROUP, Plugin
 from cloudprovider.problem import Problem
@@ -61,6 +62,7 @@ CONTRACT: tuple[type, ...] = (
     Zones,
     Clusters,
     PVLabeler,
+    LocalInstance,
 )
 """The classes that a vendor implements."""
 

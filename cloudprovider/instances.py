@@ -188,7 +188,8 @@ class Instances(ABC):
     @abstractmethod
     def current_node_name(self, hostname: str) -> str:
         """The node name of the machine that the program runs on; on most clouds, `hostname` itself.
-        Legacy."""
+
+        Asked by `node-info`, where the provider has no `LocalInstance`."""
 
     @abstractmethod
     def instance_exists_by_provider_id(self, provider_id: str) -> bool:

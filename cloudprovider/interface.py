@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cloudprovider.host import ClientBuilder, StopSignal
     from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
     from cloudprovider.loadbalancer import LoadBalancer
+    from cloudprovider.localinstance import LocalInstance
     from cloudprovider.routes import Routes
     from cloudprovider.volumes import PVLabeler
     from cloudprovider.zones import Zones
@@ -24,20 +25,24 @@ __all__ = ["Clusters", "Interface"]
 
 
 class Clusters(ABC):
-    """The clusters in this cloud account. The host never asks; kept for programs that list clusters.
+    """The clusters in this cloud account. Asked by `python -m cloudprovider clusters`, never by the manager.
 
-    Read-only, repeatable, from many threads at once.
+    Read-only, repeatable, from many threads at once. An exception means unknown: an account without clusters is an
+    empty sequence.
 
     Follows: Clusters in k8s.io/cloud-provider cloud.go.
     """
 
     @abstractmethod
     def list_clusters(self) -> Sequence[str]:
-        """The names of the clusters."""
+        """The names of the clusters, in any order."""
 
     @abstractmethod
     def master(self, cluster_name: str) -> str:
-        """The address of a cluster's control plane, a DNS name or an IP address."""
+        """The address of a cluster's control plane, a DNS name or an IP address; "" while the cloud knows none.
+
+        Raises `CloudProviderError` for a cluster that is not there.
+        """
 
 
 class Interface(ABC):
@@ -97,6 +102,10 @@ class Interface(ABC):
         """Labels for volumes (legacy)."""
         return None
 
+    def local_instance(self) -> LocalInstance | None:
+        """The machine that the program runs on. Asked before `initialize`, for `node-info`."""
+        return None
+
     def has_cluster_id(self) -> bool:
         """Whether the cluster ID that the cloud needs is set. False keeps the manager from starting unless it
         is told to allow untagged clouds. Default: True, for clouds that need none."""
@@ -122,7 +131,11 @@ class Interface(ABC):
         return same_provider_id(one, other)
 
     def scrub_dns(self, nameservers: Sequence[str], searches: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-        """Legacy: adapt the DNS settings that containers get. The host never asks; default: unchanged.
+        """Adapt the DNS settings that containers get. Asked by `node-info --resolv-conf`, without `initialize`;
+        default: unchanged.
+
+        `nameservers` and `searches` are those of the machine's resolver file, in its order. Pure, or bounded by
+        `current_call()`.
 
         Follows: ScrubDNS in cloud.go of releases before 1.10.
         """

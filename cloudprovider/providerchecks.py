@@ -17,6 +17,7 @@ from cloudprovider.host import InformerUser
 from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
+from cloudprovider.localinstance import LocalInstance
 from cloudprovider.problem import Problem
 from cloudprovider.routes import Routes
 from cloudprovider.sshkeys import SSHKeys
@@ -34,6 +35,7 @@ ACCESSORS: Final[Mapping[str, type]] = {
     "routes": Routes,
     "clusters": Clusters,
     "pv_labeler": PVLabeler,
+    "local_instance": LocalInstance,
 }
 """The accessors of `Interface`, and what each returns."""
 

@@ -43,8 +43,8 @@ class Zones(ABC):
 
     @abstractmethod
     def get_zone(self) -> Zone:
-        """The zone that the program itself runs in. The host never asks: raise `NotImplementedByProvider`
-        freely."""
+        """The zone that the program itself runs in. Asked by `node-info`, where the provider has neither
+        `LocalInstance` nor `InstancesV2` nor `InstancesBatch`. Elsewhere raise `NotImplementedByProvider`."""
 
     @abstractmethod
     def get_zone_by_provider_id(self, provider_id: str) -> Zone:

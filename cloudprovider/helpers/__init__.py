@@ -1,9 +1,9 @@
 """Helpers for providers and controllers: pure functions over the official client's objects, under flat names.
 
-Node addresses, taints and labels (`addresses`, `taints`, `labels`), provider IDs (`providerid`), Services (`service`)
-and their annotations (`annotations`, `kinds`), volumes (`volumes`), IP addresses (`ips`), SSH keys (`sshkeys`), time
-limits of HTTP clients (`timelimits`), and what is read of every object (`objects`). None of them changes an argument;
-all may be called from many threads.
+Node addresses, taints and labels (`addresses`, `taints`, `labels`), what a kubelet accepts (`kubelet`), provider IDs
+(`providerid`), Services (`service`) and their annotations (`annotations`, `kinds`), volumes (`volumes`), IP addresses
+(`ips`), SSH keys (`sshkeys`), time limits of HTTP clients (`timelimits`), and what is read of every object
+(`objects`). None of them changes an argument; all may be called from many threads.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from cloudprovider.helpers.kinds import (
     parse_duration,
     show_duration,
 )
+from cloudprovider.helpers.kubelet import kubelet_hostname, kubelet_may_set, node_name_problems
 from cloudprovider.helpers.labels import (
     LABEL_PAIRS,
     instance_labels,
@@ -172,6 +173,10 @@ __all__ = [
     "node_zone",
     "split_additional_labels",
     "zone_key",
+    # what a kubelet accepts
+    "kubelet_hostname",
+    "kubelet_may_set",
+    "node_name_problems",
     # provider IDs
     "Ownership",
     "ProviderID",

@@ -42,6 +42,7 @@ from cloudprovider import (
     Lister,
     Listers,
     LoadBalancer,
+    LocalInstance,
     NotImplementedByProvider,
     PVLabeler,
     RetryError,
@@ -87,8 +88,8 @@ class Session:
             raise InstanceNotFound(f"no machine {name!r} (asked for {timeout} s)") from exc
 
 
-class AcmeInstances(InstancesV2, InstancesBatch):
-    """Two capabilities in one class, with a page size of its own."""
+class AcmeInstances(InstancesV2, InstancesBatch, LocalInstance):
+    """Three capabilities in one class, with a page size of its own."""
 
     max_batch = 250
 
@@ -133,6 +134,14 @@ class AcmeInstances(InstancesV2, InstancesBatch):
             except CloudProviderError as exc:
                 answers[name] = exc
         return answers
+
+    @override
+    def local_metadata(self) -> InstanceMetadata:
+        return InstanceMetadata(provider_id="acme://1", zone="north-1")
+
+    @override
+    def local_node_name(self, hostname: str) -> str:
+        return hostname.partition(".")[0]
 
     @override
     def instances_state(self, nodes: Sequence[V1Node]) -> dict[str, InstanceState]:
@@ -313,6 +322,10 @@ class Acme(Interface):
 
     @override
     def instances_batch(self) -> AcmeInstances:
+        return self._instances
+
+    @override
+    def local_instance(self) -> LocalInstance:
         return self._instances
 
     @override

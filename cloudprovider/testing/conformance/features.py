@@ -13,6 +13,7 @@ from typing import Any
 from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
+from cloudprovider.localinstance import LocalInstance
 from cloudprovider.providerchecks import EXTENSIONS
 from cloudprovider.routes import Routes
 from cloudprovider.sshkeys import SSHKeys
@@ -41,6 +42,8 @@ class Feature(enum.Flag):
     ROUTES = enum.auto()
     PV_LABELER = enum.auto()
     CLUSTERS = enum.auto()
+    LOCAL_INSTANCE = enum.auto()
+    """The metadata service of the machine that the program runs on."""
 
 
 CAPABILITIES: Mapping[Feature, tuple[str, type[Any]]] = {
@@ -52,6 +55,7 @@ CAPABILITIES: Mapping[Feature, tuple[str, type[Any]]] = {
     Feature.ROUTES: ("routes", Routes),
     Feature.PV_LABELER: ("pv_labeler", PVLabeler),
     Feature.CLUSTERS: ("clusters", Clusters),
+    Feature.LOCAL_INSTANCE: ("local_instance", LocalInstance),
 }
 """By feature, the accessor of `Interface` that offers it, and the class of what the accessor returns."""
 

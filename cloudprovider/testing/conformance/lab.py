@@ -111,6 +111,13 @@ class Lab:
         """What the cloud knows of the load balancer of this name; None when it has none."""
         raise NotImplementedError
 
+    def local_machine(self) -> V1Node:
+        """The Node, as its kubelet registers it, of the machine for which the test cloud's metadata service answers.
+
+        `outage` and `hang` break that service too.
+        """
+        raise NotImplementedError
+
     def create_volume(self) -> V1PersistentVolume:
         """Create a disk that lies in a zone, and return the PersistentVolume of it, without labels."""
         raise NotImplementedError

@@ -32,6 +32,7 @@ FAMILIES = {
     "R": "Routes",
     "V": "Volumes",
     "C": "Clusters",
+    "M": "The machine that the program runs on",
     "E": "End to end",
 }
 """The first letter of a scenario's ID, and what its family is about, in the order of the docs and the report."""

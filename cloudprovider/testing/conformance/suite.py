@@ -6,6 +6,7 @@ from cloudprovider.testing.conformance.batches import BatchScenarios
 from cloudprovider.testing.conformance.instances import InstanceScenarios
 from cloudprovider.testing.conformance.loadbalancerfailures import LoadBalancerFailureScenarios
 from cloudprovider.testing.conformance.loadbalancers import LoadBalancerScenarios
+from cloudprovider.testing.conformance.localinstance import LocalInstanceScenarios
 from cloudprovider.testing.conformance.olderinstances import OlderInstanceScenarios, ZoneScenarios
 from cloudprovider.testing.conformance.ownedloadbalancers import OwnedLoadBalancerScenarios
 from cloudprovider.testing.conformance.routes import RouteScenarios
@@ -29,5 +30,6 @@ class ProviderConformance(
     RouteScenarios,
     VolumeScenarios,
     ClusterScenarios,
+    LocalInstanceScenarios,
 ):
     """The provider alone, without a cluster. Set `provider_name` and `features`, and write the fixture `lab`."""

@@ -70,9 +70,13 @@ class Bench:
 
     def another_provider(self, stop: threading.Event | None = None) -> Interface:
         """A new provider over the same cloud, initialised: as after a restart of the program."""
-        provider = self._make_provider()
+        provider = self.started_provider()
         provider.initialize(NoCluster(), stop or self._stop)
         return provider
+
+    def started_provider(self) -> Interface:
+        """A new provider over the same cloud, from its factory alone: as on a machine that boots."""
+        return self._make_provider()
 
     def pause(self, seconds: float) -> None:
         """Let the cloud settle or build."""

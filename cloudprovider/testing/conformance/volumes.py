@@ -6,11 +6,11 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
-from cloudprovider.errors import DiskNotFound
+from cloudprovider.errors import CloudProviderError, DiskNotFound
 from cloudprovider.interface import Clusters
 from cloudprovider.testing.conformance.answers import labels_problems, told
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import attempt, unwell
+from cloudprovider.testing.conformance.calls import attempt, limited, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
@@ -100,3 +100,15 @@ class ClusterScenarios(ConformanceBase):
         """While the cloud cannot answer, `list_clusters` raises."""
         with trial.outage():
             unwell("list_clusters", _clusters(trial).list_clusters)
+
+    @scenario("C3", _CLUSTERS)
+    def test_c3_an_unknown_cluster_is_an_error(self, trial: Trial) -> None:
+        """`master` of a cluster that is not there raises a CloudProviderError; it does not make up an address."""
+        outcome = attempt(partial(_clusters(trial).master, f"{trial.cluster_name}-absent"))
+        assert isinstance(outcome.error, CloudProviderError), f"master {outcome} for a cluster that is not there"
+
+    @scenario("C4", _CLUSTERS, hooks=("hang",))
+    def test_c4_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
+        """While the cloud hangs, `list_clusters` ends soon after its deadline."""
+        with trial.hang():
+            limited(_clusters(trial).list_clusters, deadline=trial.lab.deadline, grace=trial.lab.grace)

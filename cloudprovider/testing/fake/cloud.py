@@ -31,6 +31,7 @@ from cloudprovider.testing.fake.instances import (
     FakeKeyedInstancesV2,
 )
 from cloudprovider.testing.fake.loadbalancers import FakeLoadBalancers, FakeOwningLoadBalancers
+from cloudprovider.testing.fake.local import FakeLocalInstance
 from cloudprovider.testing.fake.machines import Machines
 from cloudprovider.testing.fake.records import CLUSTERS, INSTANCES, ROUTES, VOLUMES, Mark, record_kind
 from cloudprovider.testing.fake.routes import FakeRoutes
@@ -104,6 +105,7 @@ class FakeCloud(Interface):
         self._routes = FakeRoutes(machines, self._gate) if config.has("routes") else None
         self._pv_labeler = FakePVLabeler(self._gate) if config.has("pv_labeler") else None
         self._clusters = FakeClusters(self._gate) if config.has("clusters") else None
+        self._local = FakeLocalInstance(machines, self._gate) if config.has("local_instance") else None
 
     @property
     def asleep(self) -> int:
@@ -159,6 +161,9 @@ class FakeCloud(Interface):
 
     def clusters(self) -> FakeClusters | None:
         return self._clusters
+
+    def local_instance(self) -> FakeLocalInstance | None:
+        return self._local
 
     def _fill(self, world: World) -> None:
         """Put in what the configuration says is there; in a shared file only the first process that opens it does."""

@@ -36,11 +36,11 @@ __all__ = [
 
 Capability = Literal[
     "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
-    "routes", "pv_labeler", "clusters",
+    "routes", "pv_labeler", "clusters", "local_instance",
 ]  # fmt: skip
 CAPABILITIES: tuple[Capability, ...] = (
     "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
-    "routes", "pv_labeler", "clusters",
+    "routes", "pv_labeler", "clusters", "local_instance",
 )  # fmt: skip
 _FIELDS = frozenset({"i", "name", "zone", "type"})
 AddressType = Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"]
@@ -306,6 +306,8 @@ class FakeConfig(Model):
     zone: str = ""
     """Where the program itself runs, for `get_zone`; empty: nowhere in this cloud."""
     region: str = ""
+    machine: str = ""
+    """The name of the machine that the program itself runs on, for `local_instance`; empty: this host's name."""
     instances: tuple[InstanceConfig, ...] = ()
     generate: tuple[InstanceGenerator, ...] = ()
     on_demand: OnDemand | None = None

@@ -31,17 +31,6 @@ __all__ = [
 R = TypeVar("R")
 
 
-def _metadata(machines: Machines, instance: Instance) -> InstanceMetadata:
-    return InstanceMetadata(
-        provider_id=machines.provider_id(instance),
-        instance_type=instance.type,
-        node_addresses=node_addresses(instance.addresses),
-        zone=instance.zone,
-        region=instance.region,
-        additional_labels=instance.labels,
-    )
-
-
 class FakeInstancesV2(InstancesV2):
     """One node a call."""
 
@@ -60,7 +49,7 @@ class FakeInstancesV2(InstancesV2):
         return self._ask("instance_shutdown", node, lambda found: _existing(found).shutdown)
 
     def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        return self._ask("instance_metadata", node, lambda found: _metadata(self._machines, _existing(found)))
+        return self._ask("instance_metadata", node, lambda found: self._machines.metadata(_existing(found)))
 
     def _ask(self, method: str, node: V1Node, answer: Callable[[Instance | CloudProviderError], R]) -> R:
         def work(view: View) -> R:
@@ -87,7 +76,7 @@ class FakeInstancesBatch(InstancesBatch):
         return self._machines.config.max_batch
 
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
-        return self._ask("instances_metadata", nodes, lambda instance: _metadata(self._machines, instance))
+        return self._ask("instances_metadata", nodes, self._machines.metadata)
 
     def instances_state(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceState | CloudProviderError]:
         return self._ask(

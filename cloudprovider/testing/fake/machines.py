@@ -15,6 +15,7 @@ from cloudprovider.helpers.addresses import provided_node_ip
 from cloudprovider.helpers.ips import parse_ip
 from cloudprovider.helpers.objects import addresses_of, node_name
 from cloudprovider.helpers.providerid import provider_id_of
+from cloudprovider.instances import InstanceMetadata
 from cloudprovider.testing.fake.config import FakeConfig
 from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.expand import from_template, instance_id
@@ -54,6 +55,17 @@ class Machines:
     def provider_id(self, instance: Instance) -> str:
         """The machine's provider ID; empty in a cloud without."""
         return self._prefix + instance.id if self.config.provider_ids else ""
+
+    def metadata(self, instance: Instance) -> InstanceMetadata:
+        """What the cloud says of the machine."""
+        return InstanceMetadata(
+            provider_id=self.provider_id(instance),
+            instance_type=instance.type,
+            node_addresses=node_addresses(instance.addresses),
+            zone=instance.zone,
+            region=instance.region,
+            additional_labels=instance.labels,
+        )
 
     def ask(self, method: str, nodes: Sequence[V1Node], work: Callable[[View], R], arguments: Sequence[object]) -> R:
         """Pass a question about nodes through the gate; `work` then finds them, those that only now appear too."""

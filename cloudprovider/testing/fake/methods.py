@@ -78,6 +78,8 @@ _METHODS = (
     Method("create_route", "routes", Returns.NOTHING, mutating=True),
     Method("delete_route", "routes", Returns.NOTHING, mutating=True),
     Method("get_labels_for_volume", "pv_labeler", Returns.LABELS),
+    Method("local_metadata", "local_instance", Returns.METADATA),
+    Method("local_node_name", "local_instance", Returns.TEXT),
     Method("list_clusters", "clusters", Returns.NAMES),
     Method("master", "clusters", Returns.ADDRESS),
 )

@@ -32,6 +32,10 @@ class NoSuchBalancer(LookupError):
     """The cloud answered: there is no such load balancer."""
 
 
+class NoSuchCluster(LookupError):
+    """The cloud answered: there is no such cluster."""
+
+
 class CloudBroken(Exception):
     """The cloud could not answer."""
 
@@ -118,11 +122,12 @@ class Rule(_Thing):
 
 @define
 class Document:
-    """Everything there is. By ID, by name, by name."""
+    """Everything there is. By ID, by name, by name; clusters are the addresses of control planes by name."""
 
     instances: dict[str, Instance] = field(factory=dict)
     balancers: dict[str, Balancer] = field(factory=dict)
     rules: dict[str, Rule] = field(factory=dict)
+    clusters: dict[str, str] = field(factory=dict)
 
     @classmethod
     def from_json(cls, text: str) -> Document:
@@ -133,6 +138,7 @@ class Document:
                 {key: Instance.from_json(value) for key, value in raw["instances"].items()},
                 {key: Balancer.from_json(value) for key, value in raw["balancers"].items()},
                 {key: Rule.from_json(value) for key, value in raw["rules"].items()},
+                {str(key): str(value) for key, value in raw.get("clusters", {}).items()},
             )
         except (ValueError, TypeError, KeyError, AttributeError) as exc:
             raise CloudBroken(f"the cloud's state cannot be read: {type(exc).__name__}: {exc}") from exc
@@ -144,10 +150,17 @@ class Document:
 class Cloud:
     """The operations of the cloud. Thread-safe; with a file also between processes."""
 
-    def __init__(self, instances: tuple[Instance, ...] = (), state_file: str = "") -> None:
+    def __init__(
+        self,
+        instances: tuple[Instance, ...] = (),
+        state_file: str = "",
+        clusters: Mapping[str, str] | None = None,
+    ) -> None:
         self._lock = threading.Lock()
         self._path = Path(state_file) if state_file else None
-        self._memory = Document({instance.id: instance for instance in instances}).to_json()
+        self._memory = Document(
+            {instance.id: instance for instance in instances}, clusters=dict(clusters or {})
+        ).to_json()
 
     @contextmanager
     def document(self) -> Generator[Document]:
@@ -179,6 +192,13 @@ class Cloud:
         if len(found) != 1:
             raise NoSuchThing(f"{len(found) or 'no'} instances are named {name!r}")
         return found[0]
+
+    def control_plane(self, cluster: str) -> str:
+        """The address of a cluster's control plane. Raises `NoSuchCluster`."""
+        with self.document() as document:
+            if cluster in document.clusters:
+                return document.clusters[cluster]
+        raise NoSuchCluster(f"there is no cluster {cluster!r}")
 
     def balancer(self, name: str) -> Balancer | None:
         """The load balancer of this name, None when there is none."""

@@ -44,6 +44,12 @@ class Config(ProviderConfig):
     )
     build_seconds: Seconds = Field(default=0.0, ge=0, description="How long the cloud takes to build a load balancer.")
     instances: tuple[Machine, ...] = Field(default=(), description="What a new cloud starts with.")
+    clusters: dict[str, str] = Field(
+        default={}, description="The clusters of a new cloud: the address of the control plane, by name."
+    )
+    machine: str = Field(
+        default="", description="The name of the instance that this program runs on; empty: the host's name."
+    )
 
     @field_validator("instances")
     @classmethod

@@ -32,7 +32,15 @@ from cloudprovider.helpers import (
     provider_id_of,
 )
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_IP
-from samplecloud_provider.cloud import Cloud, CloudBroken, Instance, NoSuchBalancer, NoSuchThing, RangeExhausted
+from samplecloud_provider.cloud import (
+    Cloud,
+    CloudBroken,
+    Instance,
+    NoSuchBalancer,
+    NoSuchCluster,
+    NoSuchThing,
+    RangeExhausted,
+)
 
 PROVIDER = "samplecloud"
 """Before "://" in provider IDs: must never change."""
@@ -46,7 +54,7 @@ def answered() -> Generator[None]:
         yield
     except NoSuchThing as exc:
         raise InstanceNotFound(str(exc)) from exc
-    except (CloudBroken, NoSuchBalancer, RangeExhausted) as exc:
+    except (CloudBroken, NoSuchBalancer, NoSuchCluster, RangeExhausted) as exc:
         raise CloudProviderError(str(exc)) from exc
 
 
@@ -70,15 +78,7 @@ class SampleInstances(InstancesV2, SSHKeys, Zones):
 
     @override
     def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        instance = self._instance(node)
-        return InstanceMetadata(
-            provider_id=format_provider_id(PROVIDER, instance.id),
-            instance_type=instance.type,
-            node_addresses=_addresses(instance),
-            zone=instance.zone,
-            region=instance.region,
-            additional_labels={"samplecloud.example/instance": instance.id},
-        )
+        return metadata(self._instance(node))
 
     @override
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
@@ -119,6 +119,18 @@ class SampleInstances(InstancesV2, SSHKeys, Zones):
             raise CloudProviderError(f"{provider_id} belongs to another provider")  # unknown to us, which is not "gone"
         with answered():
             return self._cloud.instance(parsed.instance)
+
+
+def metadata(instance: Instance) -> InstanceMetadata:
+    """What the node of this machine gets."""
+    return InstanceMetadata(
+        provider_id=format_provider_id(PROVIDER, instance.id),
+        instance_type=instance.type,
+        node_addresses=_addresses(instance),
+        zone=instance.zone,
+        region=instance.region,
+        additional_labels={"samplecloud.example/instance": instance.id},
+    )
 
 
 def _addresses(instance: Instance) -> list[V1NodeAddress]:

@@ -11,17 +11,21 @@ from typing_extensions import override
 from cloudprovider import (
     ClientBuilder,
     CloudConfig,
+    Clusters,
     InstancesV2,
     Interface,
     LoadBalancer,
+    LocalInstance,
     Routes,
     StopSignal,
     Zones,
 )
 from samplecloud_provider import config as settings
 from samplecloud_provider.cloud import Cloud
+from samplecloud_provider.clusters import SampleClusters
 from samplecloud_provider.instances import PROVIDER, SampleInstances, answered
 from samplecloud_provider.loadbalancer import SampleLoadBalancers
+from samplecloud_provider.machine import SampleMachine
 from samplecloud_provider.options import SampleCloudOptions
 from samplecloud_provider.routes import SampleRoutes
 
@@ -30,10 +34,12 @@ class SampleCloud(Interface):
     """Every accessor returns the same object each time, as the contract asks."""
 
     def __init__(self, config: settings.Config) -> None:
-        self.cloud = Cloud(config.machines(), config.state_file)
+        self.cloud = Cloud(config.machines(), config.state_file, config.clusters)
         self._instances = SampleInstances(self.cloud)
         self._load_balancers = SampleLoadBalancers(self.cloud, config)
         self._routes = SampleRoutes(self.cloud)
+        self._clusters = SampleClusters(self.cloud)
+        self._machine = SampleMachine(self.cloud, config.machine)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -65,6 +71,14 @@ class SampleCloud(Interface):
     @override
     def routes(self) -> Routes:
         return self._routes
+
+    @override
+    def clusters(self) -> Clusters:
+        return self._clusters
+
+    @override
+    def local_instance(self) -> LocalInstance:
+        return self._machine
 
 
 def new_provider(config: CloudConfig | None) -> Interface:

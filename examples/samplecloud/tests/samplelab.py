@@ -17,6 +17,9 @@ from cloudprovider import CloudConfig
 from cloudprovider.helpers import parse_provider_id, provider_id_of
 from cloudprovider.testing.conformance import BalancerFacts, Lab, new_node
 
+MACHINE = "this-machine"
+"""The machine that the provider runs on, by its configuration."""
+
 
 class SampleLab(Lab):
     """Every hook that this cloud can serve."""
@@ -26,11 +29,11 @@ class SampleLab(Lab):
 
     def __init__(self, state: Path) -> None:
         self.state = state
-        self.cloud = Cloud(state_file=str(state))
+        self.cloud = Cloud(state_file=str(state), clusters={"conformance": "10.0.0.10"})
 
     @override
     def config(self) -> CloudConfig:
-        text = json.dumps({"state_file": str(self.state), "vpc": self.secrets[0]})
+        text = json.dumps({"state_file": str(self.state), "vpc": self.secrets[0], "machine": MACHINE})
         return CloudConfig(path="", data=text.encode())
 
     @override
@@ -38,6 +41,10 @@ class SampleLab(Lab):
         with self.cloud.document() as document:
             document.instances[f"i-{name}"] = Instance(f"i-{name}", name, "north-1", "north", "small", ["10.0.0.1"])
         return new_node(name)
+
+    @override
+    def local_machine(self) -> V1Node:
+        return self.create_machine(MACHINE)
 
     @override
     def stop_machine(self, node: V1Node) -> None:

@@ -21,4 +21,6 @@ class TestSampleCloud(ProviderConformance, EndToEndConformance):
         | Feature.OWNED_LOAD_BALANCERS
         | Feature.SOURCE_RANGES
         | Feature.ROUTES
+        | Feature.CLUSTERS
+        | Feature.LOCAL_INSTANCE
     )

@@ -27,6 +27,7 @@ from cloudprovider import (
     InstancesV2,
     Interface,
     LoadBalancer,
+    LocalInstance,
     OwnedLoadBalancers,
     PVLabeler,
     RetryError,
@@ -54,6 +55,7 @@ GO: list[tuple[type[ABC], set[str], set[str]]] = [
             "clusters",
             "routes",
             "pv_labeler",
+            "local_instance",
             "has_cluster_id",
             "provider_id_prefixes",
             "same_provider_id",
@@ -88,6 +90,7 @@ GO: list[tuple[type[ABC], set[str], set[str]]] = [
     (Routes, {"list_routes", "create_route", "delete_route"}, set()),
     (Zones, {"get_zone", "get_zone_by_provider_id", "get_zone_by_node_name"}, set()),
     (PVLabeler, {"get_labels_for_volume"}, set()),
+    (LocalInstance, {"local_metadata"}, {"local_node_name"}),
 ]
 
 
@@ -109,7 +112,7 @@ class Least(Interface):
 def test_a_provider_with_nothing_but_a_name_works() -> None:
     least = Least()
     accessors = ["load_balancer", "instances", "instances_v2", "instances_batch", "zones", "clusters", "routes"]
-    assert [getattr(least, name)() for name in [*accessors, "pv_labeler"]] == [None] * 8
+    assert [getattr(least, name)() for name in [*accessors, "pv_labeler", "local_instance"]] == [None] * 9
     assert least.has_cluster_id() is True
     assert tuple(least.provider_id_prefixes()) == ("least://",)
     assert least.scrub_dns(["10.0.0.10"], ["a.local"]) == (["10.0.0.10"], ["a.local"])

@@ -16,6 +16,8 @@ from cloudprovider.testing.fake.config import CAPABILITIES
 from tests.unit.fake.objects import volume
 
 SECRET = "hunter2-hunter2"
+LOCAL = "local-1"
+"""The machine that the program runs on, by the configuration of the fake cloud."""
 
 
 class ConsoleLab(Lab):
@@ -69,6 +71,11 @@ class ConsoleLab(Lab):
         ports = frozenset((port.port, port.protocol, port.node_port) for port in found.ports)
         return BalancerFacts(ports, frozenset(found.backends), frozenset(found.source_ranges))
 
+    def local_machine(self) -> V1Node:
+        if not any(one.name == LOCAL for one in self.cloud.console.instances()):
+            self.create_machine(LOCAL)
+        return new_node(LOCAL)
+
     def create_volume(self) -> V1PersistentVolume:
         self.cloud.console.add_volume("disk-1", zones=["zone-a", "zone-b"], region="region-1")
         return volume("pv-1", "disk-1")
@@ -83,8 +90,8 @@ class FakeLab(ConsoleLab):
     secrets = (SECRET,)
 
     def __init__(self, state: str) -> None:
-        super().__init__(FakeCloud(FakeConfig(state=state)))
-        self._text = f"# token: {SECRET}\nstate: {state}\ncapabilities: [{', '.join(CAPABILITIES)}]\n"
+        super().__init__(FakeCloud(FakeConfig(state=state, machine=LOCAL)))
+        self._text = f"# token: {SECRET}\nstate: {state}\nmachine: {LOCAL}\ncapabilities: [{', '.join(CAPABILITIES)}]\n"
 
     def config(self) -> CloudConfig:
         return CloudConfig(path="", data=self._text.encode())

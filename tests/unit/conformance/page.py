@@ -61,6 +61,7 @@ FEATURES = {
     "routes": "`routes()`",
     "pv_labeler": "`pv_labeler()`",
     "clusters": "`clusters()`",
+    "local_instance": "`local_instance()`: the metadata service of the machine that the program runs on",
 }
 
 

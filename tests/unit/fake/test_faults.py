@@ -49,6 +49,7 @@ def cloud(make_both: MakeCloud) -> FakeCloud:
         clusters=[{"name": "c", "master": "m"}],
         volumes=[{"id": "v", "zones": ["z"]}],
         zone="z",
+        machine="n1",
     )
 
 
@@ -351,7 +352,8 @@ def questions(cloud: FakeCloud) -> dict[str, Callable[[], Any]]:
     instances, zones, routes = cloud.instances(), cloud.zones(), cloud.routes()
     balancer, labeler, clusters = cloud.load_balancer(), cloud.pv_labeler(), cloud.clusters()
     assert instances and zones and routes and balancer and labeler and clusters  # noqa: PT018 - all are there
-    asked = node("n1")
+    asked, local = node("n1"), cloud.local_instance()
+    assert local is not None
     return {
         "instance_exists": lambda: v2(cloud).instance_exists(asked),
         "instance_shutdown": lambda: v2(cloud).instance_shutdown(asked),
@@ -375,6 +377,8 @@ def questions(cloud: FakeCloud) -> dict[str, Callable[[], Any]]:
         "owned_load_balancers": lambda: balancer.owned_load_balancers("c"),  # type: ignore[attr-defined]
         "list_routes": lambda: routes.list_routes("c"),
         "get_labels_for_volume": lambda: labeler.get_labels_for_volume(volume("v")),
+        "local_metadata": local.local_metadata,
+        "local_node_name": lambda: local.local_node_name("n1"),
         "list_clusters": clusters.list_clusters,
         "master": lambda: clusters.master("c"),
     }
@@ -389,6 +393,7 @@ class TestJunk:
             clusters=[{"name": "c", "master": "m"}],
             volumes=[{"id": "v", "zones": ["z"]}],
             zone="z",
+            machine="n1",
             routes={"existing": [{"name": "r", "destination_cidr": "10.0.0.0/8"}]},
         )
         asked = questions(cloud)

@@ -18,7 +18,7 @@ from cloudprovider.testing.conformance.features import CAPABILITIES, EXTENDING, 
 from cloudprovider.testing.conformance.registry import missing
 from cloudprovider.testing.conformance.trial import Bench
 from cloudprovider.testing.fake import FakeCloud, parse_config
-from tests.unit.conformance.fakelab import SECRET, ConsoleLab
+from tests.unit.conformance.fakelab import LOCAL, SECRET, ConsoleLab
 
 __all__ = ["ALL", "MUTANTS", "Mutant", "breaks", "failures"]
 
@@ -52,7 +52,7 @@ class Mutant:
         """A new provider over the cloud of another one, broken."""
         twin = copy.copy(cloud)
         for name in ("_instances", "_instances_v2", "_instances_batch", "_zones", "_balancers", "_routes",
-                     "_pv_labeler", "_clusters"):  # fmt: skip
+                     "_pv_labeler", "_clusters", "_local"):  # fmt: skip
             own = copy.copy(getattr(cloud, name))
             if own is not None and isinstance(own, self._original):
                 own.__class__ = type(self.part.__name__, (self.part, type(own)), {})
@@ -112,7 +112,9 @@ def _run(mutant: Mutant, scenario: Scenario, cloud: FakeCloud) -> str:
 
 def _config(features: Feature) -> Any:
     known = [feature for feature in (*CAPABILITIES, *EXTENDING) if feature in features]
-    return parse_config({"capabilities": [name for feature in known for name in feature_names(feature)]})
+    return parse_config(
+        {"capabilities": [name for feature in known for name in feature_names(feature)], "machine": LOCAL}
+    )
 
 
 assert SCENARIOS, "the suite registers its scenarios when it is imported"

@@ -1,4 +1,4 @@
-"""Mutants of R, V, C and G: routes, volumes, clusters, and the provider as a whole."""
+"""Mutants of R, V, C, M and G: routes, volumes, clusters, the program's own machine, and the provider as a whole."""
 
 from __future__ import annotations
 
@@ -13,11 +13,20 @@ from attrs import evolve
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import Call, CloudProviderError, DiskNotFound, Route, call_scope
+from cloudprovider import (
+    Call,
+    CloudProviderError,
+    DiskNotFound,
+    InstanceMetadata,
+    InstanceNotFound,
+    Route,
+    call_scope,
+)
 from cloudprovider.testing.conformance import Feature
 from cloudprovider.testing.fake import FakeCloud
 from cloudprovider.testing.fake.clusters import FakeClusters
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
+from cloudprovider.testing.fake.local import FakeLocalInstance
 from cloudprovider.testing.fake.routes import FakeRoutes
 from cloudprovider.testing.fake.volumes import FakePVLabeler
 from cloudprovider.wellknown import LABEL_TOPOLOGY_ZONE
@@ -264,6 +273,7 @@ class NoMaster(FakeClusters):
     """`master` answers None."""
 
     def master(self, cluster_name: str) -> str:
+        super().master(cluster_name)
         return None  # type: ignore[return-value]  # the mistake
 
 
@@ -278,6 +288,85 @@ class NoClusters(FakeClusters):
             if is_outage(error):
                 return []
             raise
+
+
+@breaks("C3")
+class AddressByConvention(FakeClusters):
+    """`master` makes an address of any name."""
+
+    def master(self, cluster_name: str) -> str:
+        return f"{cluster_name}.cloud.example"
+
+
+@breaks("C4")
+class ListsWithoutLimit(FakeClusters):
+    """Requests have no time limit."""
+
+    def list_clusters(self) -> Sequence[str]:
+        with call_scope(Call()):
+            return super().list_clusters()
+
+
+# ---- LocalInstance
+
+
+@breaks("M1")
+class ForbiddenLabel(FakeLocalInstance):
+    """A label of Kubernetes itself is among the additional ones: a kubelet does not start with it."""
+
+    def local_metadata(self) -> InstanceMetadata:
+        return evolve(super().local_metadata(), additional_labels={"node-role.kubernetes.io/worker": ""})
+
+
+@breaks("M2")
+class NamedByTheFirstPart(FakeLocalInstance):
+    """The node's name is made of the host name, where the cloud knows the machine by another one."""
+
+    def local_node_name(self, hostname: str) -> str:
+        return super().local_node_name(hostname).partition("-")[0]
+
+
+@breaks("M3")
+class NeedsToBeInitialized(FakeCloud):
+    """`local_instance()` answers None until `initialize` was called."""
+
+    def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
+        super().initialize(client_builder, stop)
+        self.__dict__["_ready"] = True
+
+    def local_instance(self) -> FakeLocalInstance | None:
+        return super().local_instance() if "_ready" in self.__dict__ else None
+
+
+@breaks("M4")
+class ZoneFromTheName(FakeLocalInstance):
+    """The zone on the machine is spelled in another way than in the cloud."""
+
+    def local_metadata(self) -> InstanceMetadata:
+        answer = super().local_metadata()
+        return evolve(answer, zone=f"{answer.region}-{answer.zone}")
+
+
+@breaks("M5")
+class UnreachableIsElsewhere(FakeLocalInstance):
+    """A metadata service that does not answer is taken for a machine that is no instance."""
+
+    def local_metadata(self) -> InstanceMetadata:
+        try:
+            return super().local_metadata()
+        except CloudProviderError as error:
+            if is_outage(error):
+                raise InstanceNotFound("there is no metadata service") from error
+            raise
+
+
+@breaks("M6")
+class NoTimeLimitOnBoot(FakeLocalInstance):
+    """Requests to the metadata service have no time limit."""
+
+    def local_metadata(self) -> InstanceMetadata:
+        with call_scope(Call()):
+            return super().local_metadata()
 
 
 # ---- Interface
