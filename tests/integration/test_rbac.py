@@ -75,6 +75,8 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(api: Cluster
     for number in range(3):
         node = small_node(f"node-000{number}")
         node["spec"] |= {"podCIDR": f"10.244.{number}.0/24", "podCIDRs": [f"10.244.{number}.0/24"]}
+        # Whom the cloud calls gone is not Ready, and a Ready node vouches for the cloud: nothing is waited for.
+        node["status"]["conditions"] = [{"type": "Ready", "status": "False" if number == 1 else "True"}]
         api.create(NODES, node)
     ports = [{"port": 80, "protocol": "TCP"}]
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
