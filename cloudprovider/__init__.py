@@ -49,6 +49,7 @@ from cloudprovider.instances import (
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.localinstance import LocalInstance
+from cloudprovider.podcidrs import PodCIDRs
 from cloudprovider.registry import (
     ENTRY_POINT_GROUP,
     Factory,
@@ -75,6 +76,7 @@ __all__ = [
     "OwnedLoadBalancer",
     "OwnedLoadBalancers",
     "Routes",
+    "PodCIDRs",
     "Zones",
     "Clusters",
     "PVLabeler",

@@ -25,6 +25,7 @@ from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.localinstance import LocalInstance
 from cloudprovider.masking import Mask, config_values
 from cloudprovider.plugins import ENTRY_POINT_GROUP, Plugin
+from cloudprovider.podcidrs import PodCIDRs
 from cloudprovider.problem import Problem
 from cloudprovider.routes import Routes
 from cloudprovider.sshkeys import SSHKeys
@@ -59,6 +60,7 @@ CONTRACT: tuple[type, ...] = (
     LoadBalancer,
     OwnedLoadBalancers,
     Routes,
+    PodCIDRs,
     Zones,
     Clusters,
     PVLabeler,

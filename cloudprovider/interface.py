@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
     from cloudprovider.loadbalancer import LoadBalancer
     from cloudprovider.localinstance import LocalInstance
+    from cloudprovider.podcidrs import PodCIDRs
     from cloudprovider.routes import Routes
     from cloudprovider.volumes import PVLabeler
     from cloudprovider.zones import Zones
@@ -96,6 +97,10 @@ class Interface(ABC):
 
     def routes(self) -> Routes | None:
         """Routes between the nodes' pod networks; None turns the route controller off."""
+        return None
+
+    def pod_cidrs(self) -> PodCIDRs | None:
+        """The nodes' pod CIDRs, where the cloud chooses them; asked only with --cidr-allocator-type=CloudAllocator."""
         return None
 
     def pv_labeler(self) -> PVLabeler | None:

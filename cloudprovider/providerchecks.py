@@ -18,6 +18,7 @@ from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.localinstance import LocalInstance
+from cloudprovider.podcidrs import PodCIDRs
 from cloudprovider.problem import Problem
 from cloudprovider.routes import Routes
 from cloudprovider.sshkeys import SSHKeys
@@ -33,6 +34,7 @@ ACCESSORS: Final[Mapping[str, type]] = {
     "zones": Zones,
     "load_balancer": LoadBalancer,
     "routes": Routes,
+    "pod_cidrs": PodCIDRs,
     "clusters": Clusters,
     "pv_labeler": PVLabeler,
     "local_instance": LocalInstance,
@@ -182,7 +184,7 @@ def _capability(provider: Interface, accessor: str, found: Any) -> Iterator[Prob
     for extension, accessors in EXTENSIONS.items():
         if accessor in accessors and isinstance(found, extension):
             yield from _method_problems(found, extension)
-    if accessor == "instances_batch":
+    if accessor in ("instances_batch", "pod_cidrs"):
         yield from _max_batch(found)
 
 

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import InstanceMetadata, InstanceState, Interface, NotImplementedByProvider, SSHKeys
-from controllers.cloudcalls import instances, validate
+from cloudprovider.helpers.ips import IPNetwork
+from controllers.cloudcalls import instances, podcidrs, validate
 from controllers.cloudcalls.answercache import AnswerCache
 from controllers.cloudcalls.capabilities import (
     ClusterCalls,
@@ -117,6 +118,11 @@ class CloudCalls:
         return any(self._capability(name) is not None for name in ("instances_batch", "instances_v2", "instances"))
 
     @property
+    def chooses_pod_cidrs(self) -> bool:
+        """Whether the provider can be asked for the nodes' pod CIDRs."""
+        return self._capability("pod_cidrs") is not None
+
+    @property
     def load_balancers(self) -> LoadBalancerCalls | None:
         """Load balancers."""
         return self._calls("load_balancer", LoadBalancerCalls)
@@ -191,6 +197,19 @@ class CloudCalls:
         `fresh`, a question that another fetch has under way is not asked twice. Deletions need fresh answers.
         """
         self._fetch("state", self._state_way, nodes, deliver, fresh, priority)
+
+    def fetch_pod_cidrs(
+        self,
+        nodes: Sequence[V1Node],
+        deliver: Deliver[tuple[IPNetwork, ...]],
+        *,
+        priority: int = PRIORITY_NORMAL,
+    ) -> None:
+        """Ask for the pod CIDRs that the cloud chose, () where it has not yet; otherwise as `fetch_metadata`.
+
+        Where `chooses_pod_cidrs`. Every answer is fresh: one of each IP family at most, without host bits.
+        """
+        self._fetch("pod cidrs", self._pod_cidrs_way, nodes, deliver, True, priority)
 
     def same_provider_id(self, one: str, other: str) -> bool:
         """Whether two provider IDs name one instance, as the provider sees it.
@@ -305,6 +324,12 @@ class CloudCalls:
 
         together = None if batch is None else partial(instances.state_batch, batch)
         return Way(program, together, self.max_batch, AnswerCache(0.0))
+
+    def _pod_cidrs_way(self) -> Way[tuple[IPNetwork, ...]]:
+        capability = self._capability("pod_cidrs")
+        if capability is None:
+            raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} chooses no pod CIDRs")
+        return podcidrs.way(capability, self._quietly("max_batch", lambda: capability.max_batch, _batch_size))
 
     def _same_id(self, one: str, other: str) -> bool:
         """The provider's own word, in a thread of the pool. It decides nothing but this, so whatever it raises is a

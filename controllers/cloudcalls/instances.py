@@ -53,6 +53,7 @@ __all__ = [
     "state_batch",
     "state_legacy",
     "state_v2",
+    "together",
 ]
 
 A = TypeVar("A")
@@ -190,7 +191,7 @@ def metadata_batch(
     def check(name: str, value: object) -> InstanceMetadata:
         return validate.metadata(value, own=own[name], prefixes=prefixes, same=same, method=method)
 
-    return _batch(method, batch.instances_metadata, questions, check)
+    return together(method, batch.instances_metadata, questions, check)
 
 
 def state_batch(batch: InstancesBatch, questions: Sequence[Question]) -> Ask[BatchAnswer[InstanceState]]:
@@ -205,12 +206,13 @@ def state_batch(batch: InstancesBatch, questions: Sequence[Question]) -> Ask[Bat
         gone = {name: InstanceState.GONE for name, v in found.values.items() if isinstance(v, InstanceNotFound)}
         return BatchAnswer({**found.values, **gone}, found.foreign, found.throttled) if gone else found
 
-    ask = _batch(method, batch.instances_state, questions, check)
+    ask = together(method, batch.instances_state, questions, check)
     ask.check = check_all
     return ask
 
 
-def _batch(method: str, fn: Any, questions: Sequence[Question], check: Any) -> Ask[Any]:
+def together(method: str, fn: Any, questions: Sequence[Question], check: Any) -> Ask[Any]:
+    """One call of a batch method; `check(name, value)` judges each value of the answer."""
     names = [question.name for question in questions]
     alone = len(questions) == 1
     shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

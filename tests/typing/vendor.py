@@ -44,6 +44,7 @@ from cloudprovider import (
     LoadBalancer,
     LocalInstance,
     NotImplementedByProvider,
+    PodCIDRs,
     PVLabeler,
     RetryError,
     Route,
@@ -263,6 +264,13 @@ class AcmeLoadBalancer(LoadBalancer):
 
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         return None
+
+
+class AcmePodCIDRs(PodCIDRs):
+    max_batch = 500
+
+    def pod_cidrs(self, nodes: Sequence[V1Node]) -> dict[str, list[str] | CloudProviderError]:
+        return {helpers.node_name(node): ["10.244.1.0/24", "fd00:10:244:1::/64"] for node in nodes}
 
 
 class AcmeNetwork(Routes, Clusters, PVLabeler):

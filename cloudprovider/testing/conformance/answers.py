@@ -6,18 +6,29 @@ The host checks the same before it writes anything (and refuses the node or Serv
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from ipaddress import ip_network
 
 from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider.helpers.addresses import address_problems
-from cloudprovider.helpers.ips import parse_ip
+from cloudprovider.helpers.ips import IPNetwork, parse_ip, parse_network
 from cloudprovider.helpers.labels import is_kubernetes_label, label_problems, label_value_problems
 from cloudprovider.instances import InstanceMetadata
 from cloudprovider.zones import Zone
 
-__all__ = ["addresses_problems", "labels_problems", "metadata_problems", "place_problems", "status_problems", "told"]
+__all__ = [
+    "addresses_problems",
+    "cidrs_problems",
+    "labels_problems",
+    "metadata_problems",
+    "networks_of",
+    "place_problems",
+    "status_problems",
+    "told",
+]
 
 
 def told(problems: Iterable[str]) -> str:
@@ -86,6 +97,31 @@ def status_problems(answer: object) -> list[str]:
         elif point.ip and parse_ip(point.ip) is None:
             problems.append(f"ingress[{index}].ip {point.ip!r} is no IP address")
     return problems
+
+
+def cidrs_problems(answer: object) -> list[str]:
+    """Of a node's pod CIDRs: a sequence of ranges without host bits, one of each IP family at most."""
+    if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Sequence):
+        return [f"the pod CIDRs are {_kind(answer)}, not a sequence of texts"]
+    problems = []
+    for text in answer:
+        try:
+            ip_network(text)
+        except (TypeError, ValueError):
+            problems.append(f"{text!r} is not an IP range without host bits, such as 10.244.1.0/24")
+    versions = [net.version for net in networks_of(answer)]
+    return problems or (["several ranges have one IP family"] if len(set(versions)) < len(versions) else [])
+
+
+def networks_of(answer: object) -> list[IPNetwork]:
+    """The ranges among pod CIDRs; none where the answer is an error, or junk."""
+    if isinstance(answer, str | bytes) or not isinstance(answer, Sequence):
+        return []
+    found = []
+    for text in answer:
+        with suppress(ValueError):
+            found.append(parse_network(str(text)))
+    return found
 
 
 def _provider_id_problems(provider_id: str, prefixes: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.localinstance import LocalInstance
+from cloudprovider.podcidrs import PodCIDRs
 from cloudprovider.providerchecks import EXTENSIONS
 from cloudprovider.routes import Routes
 from cloudprovider.sshkeys import SSHKeys
@@ -44,6 +45,7 @@ class Feature(enum.Flag):
     CLUSTERS = enum.auto()
     LOCAL_INSTANCE = enum.auto()
     """The metadata service of the machine that the program runs on."""
+    POD_CIDRS = enum.auto()
 
 
 CAPABILITIES: Mapping[Feature, tuple[str, type[Any]]] = {
@@ -56,6 +58,7 @@ CAPABILITIES: Mapping[Feature, tuple[str, type[Any]]] = {
     Feature.PV_LABELER: ("pv_labeler", PVLabeler),
     Feature.CLUSTERS: ("clusters", Clusters),
     Feature.LOCAL_INSTANCE: ("local_instance", LocalInstance),
+    Feature.POD_CIDRS: ("pod_cidrs", PodCIDRs),
 }
 """By feature, the accessor of `Interface` that offers it, and the class of what the accessor returns."""
 

@@ -30,6 +30,7 @@ FAMILIES = {
     "L": "Load balancers",
     "O": "Load balancers that can be listed",
     "R": "Routes",
+    "P": "Pod CIDRs",
     "V": "Volumes",
     "C": "Clusters",
     "M": "The machine that the program runs on",

@@ -9,6 +9,7 @@ from cloudprovider.testing.conformance.loadbalancers import LoadBalancerScenario
 from cloudprovider.testing.conformance.localinstance import LocalInstanceScenarios
 from cloudprovider.testing.conformance.olderinstances import OlderInstanceScenarios, ZoneScenarios
 from cloudprovider.testing.conformance.ownedloadbalancers import OwnedLoadBalancerScenarios
+from cloudprovider.testing.conformance.podcidrs import PodCIDRScenarios
 from cloudprovider.testing.conformance.routes import RouteScenarios
 from cloudprovider.testing.conformance.sshkeys import SSHKeyScenarios
 from cloudprovider.testing.conformance.volumes import ClusterScenarios, VolumeScenarios
@@ -28,6 +29,7 @@ class ProviderConformance(
     LoadBalancerFailureScenarios,
     OwnedLoadBalancerScenarios,
     RouteScenarios,
+    PodCIDRScenarios,
     VolumeScenarios,
     ClusterScenarios,
     LocalInstanceScenarios,

@@ -33,6 +33,7 @@ from cloudprovider.testing.fake.instances import (
 from cloudprovider.testing.fake.loadbalancers import FakeLoadBalancers, FakeOwningLoadBalancers
 from cloudprovider.testing.fake.local import FakeLocalInstance
 from cloudprovider.testing.fake.machines import Machines
+from cloudprovider.testing.fake.podcidrs import FakePodCIDRs
 from cloudprovider.testing.fake.records import CLUSTERS, INSTANCES, ROUTES, VOLUMES, Mark, record_kind
 from cloudprovider.testing.fake.routes import FakeRoutes
 from cloudprovider.testing.fake.store import MemoryStore, Store
@@ -103,6 +104,7 @@ class FakeCloud(Interface):
         self._zones = FakeZones(machines, self._gate) if config.has("zones") else None
         self._balancers = balancers(machines, self._gate, clock.time) if config.has("load_balancer") else None
         self._routes = FakeRoutes(machines, self._gate) if config.has("routes") else None
+        self._pod_cidrs = FakePodCIDRs(machines) if config.has("pod_cidrs") else None
         self._pv_labeler = FakePVLabeler(self._gate) if config.has("pv_labeler") else None
         self._clusters = FakeClusters(self._gate) if config.has("clusters") else None
         self._local = FakeLocalInstance(machines, self._gate) if config.has("local_instance") else None
@@ -155,6 +157,9 @@ class FakeCloud(Interface):
 
     def routes(self) -> FakeRoutes | None:
         return self._routes
+
+    def pod_cidrs(self) -> FakePodCIDRs | None:
+        return self._pod_cidrs
 
     def pv_labeler(self) -> FakePVLabeler | None:
         return self._pv_labeler

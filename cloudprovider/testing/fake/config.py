@@ -36,11 +36,11 @@ __all__ = [
 
 Capability = Literal[
     "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
-    "routes", "pv_labeler", "clusters", "local_instance",
+    "routes", "pod_cidrs", "pv_labeler", "clusters", "local_instance",
 ]  # fmt: skip
 CAPABILITIES: tuple[Capability, ...] = (
     "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
-    "routes", "pv_labeler", "clusters", "local_instance",
+    "routes", "pod_cidrs", "pv_labeler", "clusters", "local_instance",
 )  # fmt: skip
 _FIELDS = frozenset({"i", "name", "zone", "type"})
 AddressType = Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"]
@@ -143,6 +143,8 @@ class InstanceConfig(Model):
     """(type, address) pairs; in a file also a mapping of types. Default: its name as Hostname."""
     labels: Mapping[str, str] = {}
     shutdown: bool = False
+    pod_cidrs: tuple[CIDR, ...] = ()
+    """The ranges of its pods, as this cloud chose them; none: not yet."""
 
 
 class Template(Model):
@@ -159,6 +161,9 @@ class Template(Model):
     """Further addresses by type: patterns. Each machine also has its name as Hostname, unless that is given here."""
     labels: Mapping[str, Pattern] = {}
     """Values are patterns."""
+    pod_network: Annotated[OneOrMore, AfterValidator(_cidrs)] = ()
+    """Every machine has a range of pod addresses in it, a /24 or for IPv6 a /64, counted up; several for several
+    families. Default: the cloud chooses none."""
 
 
 class InstanceGenerator(Template):

@@ -85,7 +85,8 @@ class Console:
         self._change("remove_instance", name, change)
 
     def recreate_instance(self, name: str) -> Instance:
-        """The machine is replaced by one of the same name and kind with another ID."""
+        """The machine is replaced by one of the same name and kind with another ID, for which the cloud has chosen no
+        pod CIDRs yet."""
         with self._store.read() as view:
             old = _there(view, INSTANCES, name)
         self.remove_instance(name)
@@ -99,7 +100,8 @@ class Console:
         )
 
     def change_instance(self, name: str, **fields: Any) -> Instance:
-        """Give a machine other fields of its record: `type`, `zone`, `region`, `addresses`, `labels`, `shutdown`."""
+        """Give a machine other fields of its record: `type`, `zone`, `region`, `addresses`, `labels`, `shutdown`,
+        `pod_cidrs`."""
         return self._evolve("change_instance", INSTANCES, name, fields)
 
     def set_shutdown(self, name: str, shutdown: bool = True) -> None:

@@ -84,6 +84,7 @@ def single(entry: InstanceConfig, generation: int = 1) -> Instance:
         addresses=entry.addresses or (("Hostname", entry.name),),
         labels=entry.labels,
         shutdown=entry.shutdown,
+        pod_cidrs=entry.pod_cidrs,
     )
 
 
@@ -92,7 +93,8 @@ def from_template(
 ) -> Instance:
     """The machine of this name and number that a template gives.
 
-    `brought` are IPs that stand for those of `network`. Raises ValueError when a pattern makes no IP address.
+    `brought` are IPs that stand for those of `network`. Raises ValueError when a pattern makes no IP address, or
+    `pod_network` has no range left.
     """
     zone, type_ = _place(template, number)
     values = {"i": number, "name": name, "zone": zone, "type": type_}
@@ -101,7 +103,7 @@ def from_template(
         for pattern in as_tuple(patterns):
             address = pattern.format(**values)
             if kind.endswith("IP") and parse_ip(address) is None:
-                raise ValueError(f"{kind}: makes {address!r}, which is no IP address")
+                raise ValueError(f"addresses.{kind}: makes {address!r}, which is no IP address")
             addresses.append((kind, address))
     if "Hostname" not in template.addresses:
         addresses.append(("Hostname", name))
@@ -113,6 +115,7 @@ def from_template(
         region=template.region,
         addresses=addresses,
         labels={key: pattern.format(**values) for key, pattern in template.labels.items()},
+        pod_cidrs=[_nth_range(network, number) for network in as_tuple(template.pod_network)],
     )
 
 
@@ -133,7 +136,7 @@ def _generate(entry: InstanceGenerator) -> tuple[list[Instance], list[str]]:
         try:
             made.append(from_template(entry, name, number))
         except ValueError as error:
-            problems.append(f"addresses.{error}")
+            problems.append(str(error))
     return made, problems
 
 
@@ -145,6 +148,16 @@ def _network(text: str) -> IPv4Network | IPv6Network:
 def _nth(text: str, number: int) -> str:
     network = _network(text)
     return str(network.network_address + 1 + number % max(1, network.num_addresses - 2))
+
+
+def _nth_range(text: str, number: int) -> str:
+    """The range of a machine's pods. Raises ValueError when there are not so many."""
+    network = _network(text)
+    size = max(network.prefixlen, 24 if network.version == 4 else 64)
+    if number >> (size - network.prefixlen):
+        raise ValueError(f"pod_network: {text} has no /{size} with the number {number}")
+    first = int(network.network_address) + (number << (network.max_prefixlen - size))
+    return str(type(network)((first, size)))
 
 
 def _doubles(path: str, field: str, values: Iterable[str]) -> list[str]:

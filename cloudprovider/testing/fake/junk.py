@@ -41,8 +41,10 @@ _JUNK: Mapping[Returns, tuple[Junk, ...]] = {
     Returns.NAMES: (Junk.NONE, Junk.TYPE),
     Returns.ADDRESS: (Junk.NONE, Junk.TYPE, Junk.EMPTY),
     Returns.LABELS: (Junk.NONE, Junk.TYPE, Junk.LABELS),
+    Returns.CIDRS: (Junk.NONE, Junk.TYPE, Junk.EMPTY, Junk.ADDRESSES),
 }  # fmt: skip
 _BAD_ADDRESSES = (("InternalIP", "not-an-address"), ("InternalIP", "999.0.0.1"), ("Satellite", "10.0.0.1"))
+_BAD_CIDRS = ("10.244.0.7/24", "not-a-cidr")
 _BAD_LABELS = {"-bad key-": "x", "acme.example/value": "no blanks allowed!", "node.kubernetes.io/mine": "reserved"}
 _NO_LABEL_VALUE = "not a label value!"
 
@@ -131,6 +133,8 @@ def _junk(junk: Junk, answer: Returns, truth: Any) -> Any:
         return () if junk is Junk.EMPTY else _addresses()
     if answer in (Returns.TEXT, Returns.ADDRESS):
         return "" if junk is Junk.EMPTY else _NO_LABEL_VALUE
+    if answer is Returns.CIDRS:
+        return () if junk is Junk.EMPTY else _BAD_CIDRS
     if answer is Returns.ZONE:
         return Zone() if junk is Junk.EMPTY else Zone(_NO_LABEL_VALUE, "x" * 64)
     if answer is Returns.LABELS:

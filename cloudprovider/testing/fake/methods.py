@@ -34,6 +34,7 @@ class Returns(enum.Enum):
     NAMES = enum.auto()
     ADDRESS = enum.auto()
     LABELS = enum.auto()
+    CIDRS = enum.auto()
 
 
 @frozen
@@ -77,6 +78,7 @@ _METHODS = (
     Method("list_routes", "routes", Returns.ROUTES),
     Method("create_route", "routes", Returns.NOTHING, mutating=True),
     Method("delete_route", "routes", Returns.NOTHING, mutating=True),
+    Method("pod_cidrs", "pod_cidrs", Returns.CIDRS, batch=True),
     Method("get_labels_for_volume", "pv_labeler", Returns.LABELS),
     Method("local_metadata", "local_instance", Returns.METADATA),
     Method("local_node_name", "local_instance", Returns.TEXT),

@@ -100,6 +100,7 @@ class Instance:
     addresses: tuple[Address, ...] = field(default=(), converter=_addresses)
     labels: Mapping[str, str] = field(factory=dict, converter=_own)
     shutdown: bool = False
+    pod_cidrs: tuple[str, ...] = field(default=(), converter=_strings)
 
 
 class LoadBalancerState(enum.Enum):

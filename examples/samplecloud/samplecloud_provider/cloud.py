@@ -81,6 +81,8 @@ class Instance(_Thing):
     running: bool = field(default=True, validator=validators.instance_of(bool))
     ssh_keys: tuple[str, ...] = field(default=(), converter=_strings)
     """As in "ada ssh-ed25519 AAAA...": a user who may log in, and a public key of theirs."""
+    pod_cidrs: tuple[str, ...] = field(default=(), converter=_strings)
+    """The ranges that its pods have addresses of; none: the cloud has not chosen yet."""
 
 
 @frozen

@@ -25,6 +25,7 @@ class Machine(ProviderConfig):
     public_addresses: tuple[str, ...] = ()
     region: str = ""
     running: bool = True
+    pod_cidrs: tuple[str, ...] = ()
 
 
 class Config(ProviderConfig):
@@ -72,6 +73,7 @@ class Config(ProviderConfig):
                 addresses=one.addresses,
                 public_addresses=one.public_addresses,
                 running=one.running,
+                pod_cidrs=one.pod_cidrs,
             )
             for one in self.instances
         )

@@ -67,18 +67,18 @@ class SampleInstances(InstancesV2, SSHKeys, Zones):
     @override
     def instance_exists(self, node: V1Node) -> bool:
         try:
-            self._instance(node)
+            self.find(node)
         except InstanceNotFound:
             return False
         return True
 
     @override
     def instance_shutdown(self, node: V1Node) -> bool:
-        return not self._instance(node).running
+        return not self.find(node).running
 
     @override
     def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        return metadata(self._instance(node))
+        return metadata(self.find(node))
 
     @override
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
@@ -104,7 +104,8 @@ class SampleInstances(InstancesV2, SSHKeys, Zones):
         with answered():
             return _zone(self._cloud.instance_named(node_name))
 
-    def _instance(self, node: V1Node) -> Instance:
+    def find(self, node: V1Node) -> Instance:
+        """The node's machine. Raises `InstanceNotFound` only when the cloud said that there is none."""
         if provider_id := provider_id_of(node):
             return self._by_id(provider_id)
         with answered():

@@ -16,6 +16,7 @@ from cloudprovider import (
     Interface,
     LoadBalancer,
     LocalInstance,
+    PodCIDRs,
     Routes,
     StopSignal,
     Zones,
@@ -27,6 +28,7 @@ from samplecloud_provider.instances import PROVIDER, SampleInstances, answered
 from samplecloud_provider.loadbalancer import SampleLoadBalancers
 from samplecloud_provider.machine import SampleMachine
 from samplecloud_provider.options import SampleCloudOptions
+from samplecloud_provider.podcidrs import SamplePodCIDRs
 from samplecloud_provider.routes import SampleRoutes
 
 
@@ -40,6 +42,7 @@ class SampleCloud(Interface):
         self._routes = SampleRoutes(self.cloud)
         self._clusters = SampleClusters(self.cloud)
         self._machine = SampleMachine(self.cloud, config.machine)
+        self._pod_cidrs = SamplePodCIDRs(self._instances)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -79,6 +82,10 @@ class SampleCloud(Interface):
     @override
     def local_instance(self) -> LocalInstance:
         return self._machine
+
+    @override
+    def pod_cidrs(self) -> PodCIDRs:
+        return self._pod_cidrs
 
 
 def new_provider(config: CloudConfig | None) -> Interface:

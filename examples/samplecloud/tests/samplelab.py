@@ -39,7 +39,10 @@ class SampleLab(Lab):
     @override
     def create_machine(self, name: str) -> V1Node:
         with self.cloud.document() as document:
-            document.instances[f"i-{name}"] = Instance(f"i-{name}", name, "north-1", "north", "small", ["10.0.0.1"])
+            number = len(document.instances)
+            document.instances[f"i-{name}"] = Instance(
+                f"i-{name}", name, "north-1", "north", "small", ["10.0.0.1"], pod_cidrs=[f"10.240.{number}.0/24"]
+            )
         return new_node(name)
 
     @override

@@ -23,4 +23,5 @@ class TestSampleCloud(ProviderConformance, EndToEndConformance):
         | Feature.ROUTES
         | Feature.CLUSTERS
         | Feature.LOCAL_INSTANCE
+        | Feature.POD_CIDRS
     )

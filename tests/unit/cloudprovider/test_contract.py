@@ -29,6 +29,7 @@ from cloudprovider import (
     LoadBalancer,
     LocalInstance,
     OwnedLoadBalancers,
+    PodCIDRs,
     PVLabeler,
     RetryError,
     Route,
@@ -54,6 +55,7 @@ GO: list[tuple[type[ABC], set[str], set[str]]] = [
             "zones",
             "clusters",
             "routes",
+            "pod_cidrs",
             "pv_labeler",
             "local_instance",
             "has_cluster_id",
@@ -89,6 +91,7 @@ GO: list[tuple[type[ABC], set[str], set[str]]] = [
     (InstancesBatch, {"instances_metadata", "instances_state"}, {"max_batch"}),
     (Routes, {"list_routes", "create_route", "delete_route"}, set()),
     (Zones, {"get_zone", "get_zone_by_provider_id", "get_zone_by_node_name"}, set()),
+    (PodCIDRs, {"pod_cidrs"}, {"max_batch"}),
     (PVLabeler, {"get_labels_for_volume"}, set()),
     (LocalInstance, {"local_metadata"}, {"local_node_name"}),
 ]
@@ -112,7 +115,7 @@ class Least(Interface):
 def test_a_provider_with_nothing_but_a_name_works() -> None:
     least = Least()
     accessors = ["load_balancer", "instances", "instances_v2", "instances_batch", "zones", "clusters", "routes"]
-    assert [getattr(least, name)() for name in [*accessors, "pv_labeler", "local_instance"]] == [None] * 9
+    assert [getattr(least, name)() for name in [*accessors, "pod_cidrs", "pv_labeler", "local_instance"]] == [None] * 10
     assert least.has_cluster_id() is True
     assert tuple(least.provider_id_prefixes()) == ("least://",)
     assert least.scrub_dns(["10.0.0.10"], ["a.local"]) == (["10.0.0.10"], ["a.local"])

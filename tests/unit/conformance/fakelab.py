@@ -32,7 +32,9 @@ class ConsoleLab(Lab):
         cloud.console.add_cluster("one", "192.0.2.1")
 
     def create_machine(self, name: str) -> V1Node:
-        self.cloud.console.add_instance(name, addresses=[("InternalIP", "10.0.0.1")])
+        number = len(self.cloud.console.instances())
+        ranges = [f"10.240.{number}.0/24", f"2001:db8:{number:x}::/64"]
+        self.cloud.console.add_instance(name, addresses=[("InternalIP", "10.0.0.1")], pod_cidrs=ranges)
         return new_node(name)
 
     def stop_machine(self, node: V1Node) -> None:

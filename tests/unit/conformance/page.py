@@ -11,10 +11,16 @@ from cloudprovider.testing.conformance import SCENARIOS, Feature, Lab, Scenario
 from cloudprovider.testing.conformance.features import feature_names
 from cloudprovider.testing.conformance.registry import FAMILIES
 from tests.integration.conformance import mutants as endtoend
-from tests.unit.conformance.mutants import balancers, nodes, others
+from tests.unit.conformance.mutants import balancers, nodes, others, podcidrs
 from tests.unit.conformance.mutants.bench import MUTANTS, Mutant
 
-__all__ = ["balancers", "nodes", "others", "page"]  # the modules are imported for the mutants that they register
+__all__ = [
+    "balancers",
+    "nodes",
+    "others",
+    "page",
+    "podcidrs",
+]  # the modules are imported for the mutants that they register
 
 INTRODUCTION = """# Conformance scenarios
 
@@ -62,6 +68,7 @@ FEATURES = {
     "pv_labeler": "`pv_labeler()`",
     "clusters": "`clusters()`",
     "local_instance": "`local_instance()`: the metadata service of the machine that the program runs on",
+    "pod_cidrs": "`pod_cidrs()`",
 }
 
 

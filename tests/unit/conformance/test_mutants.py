@@ -15,10 +15,10 @@ import pytest
 from cloudprovider import registry
 from cloudprovider.plugins import find_plugins
 from cloudprovider.testing.conformance import SCENARIOS, Scenario
-from tests.unit.conformance.mutants import balancers, nodes, others
+from tests.unit.conformance.mutants import balancers, nodes, others, podcidrs
 from tests.unit.conformance.mutants.bench import MUTANTS, Mutant, failures
 
-__all__ = ["balancers", "nodes", "others"]  # imported for the mutants that they register
+__all__ = ["balancers", "nodes", "others", "podcidrs"]  # imported for the mutants that they register
 LONG = os.environ.get("CONFORMANCE_MUTANTS") == "all"
 KIN = {"L": "LO", "O": "LO", "G": "GI"}
 

@@ -351,7 +351,8 @@ def questions(cloud: FakeCloud) -> dict[str, Callable[[], Any]]:
     """A call of each method that answers something."""
     instances, zones, routes = cloud.instances(), cloud.zones(), cloud.routes()
     balancer, labeler, clusters = cloud.load_balancer(), cloud.pv_labeler(), cloud.clusters()
-    assert instances and zones and routes and balancer and labeler and clusters  # noqa: PT018 - all are there
+    chosen = cloud.pod_cidrs()
+    assert instances and zones and routes and balancer and labeler and clusters and chosen  # noqa: PT018 - all are there
     asked, local = node("n1"), cloud.local_instance()
     assert local is not None
     return {
@@ -376,6 +377,7 @@ def questions(cloud: FakeCloud) -> dict[str, Callable[[], Any]]:
         "ensure_load_balancer": lambda: balancer.ensure_load_balancer("c", service(), nodes("n1")),
         "owned_load_balancers": lambda: balancer.owned_load_balancers("c"),  # type: ignore[attr-defined]
         "list_routes": lambda: routes.list_routes("c"),
+        "pod_cidrs": lambda: chosen.pod_cidrs(nodes(*NAMES)),
         "get_labels_for_volume": lambda: labeler.get_labels_for_volume(volume("v")),
         "local_metadata": local.local_metadata,
         "local_node_name": lambda: local.local_node_name("n1"),
@@ -388,7 +390,10 @@ class TestJunk:
     def test_every_method_with_every_junk_that_fits_it(self, make_cloud: MakeCloud) -> None:
         """No junk equals the truth, every one comes out as an answer, and it is over when the fault is."""
         cloud = make_cloud(
-            instances=[{"name": name, "addresses": {"InternalIP": "10.0.0.1"}} for name in NAMES],
+            instances=[
+                {"name": name, "addresses": {"InternalIP": "10.0.0.1"}, "pod_cidrs": [f"10.244.{number}.0/24"]}
+                for number, name in enumerate(NAMES)
+            ],
             capabilities=CAPABILITIES,
             clusters=[{"name": "c", "master": "m"}],
             volumes=[{"id": "v", "zones": ["z"]}],
