@@ -80,6 +80,10 @@ class PortPool:
             return f"provided port is not in the valid range. The range of valid ports is {FIRST_PORT}-{LAST_PORT}"
         return "provided port is already allocated" if port in self._taken else ""
 
+    def taken(self) -> set[int]:
+        """The ports in use."""
+        return set(self._taken)
+
     def take(self, port: int) -> None:
         """The port is in use now."""
         self._taken.add(port)
@@ -89,12 +93,46 @@ class PortPool:
         self._taken.discard(port)
 
 
+class DryAddresses(AddressPool):
+    """The pool of a dry run: as the real server's, it looks at the range only, and gives out a dummy."""
+
+    def free(self) -> str:
+        """The block's own address."""
+        return str(self._block[0])
+
+    def problem(self, address: str) -> str:
+        """Why this address can never be had."""
+        parsed = ipaddress.ip_address(address)
+        if parsed in self._block and parsed not in (self._block[0], self._block[-1]):
+            return ""
+        return f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {self._block}"
+
+
+class DryPorts(PortPool):
+    """The node ports in a dry run: a port that is asked for must be free, others are dummies."""
+
+    def __init__(self, taken: set[int]) -> None:
+        super().__init__()
+        self._taken = taken
+
+    def free(self, besides: set[int]) -> int:
+        """A number above all node ports."""
+        return max({LAST_PORT + 1, *besides}) + 1
+
+
 class Allocator:
     """Both pools, and what one service holds of them."""
 
     def __init__(self, cidr: str) -> None:
+        self._cidr = cidr
         self.addresses = AddressPool(cidr)
         self.ports = PortPool()
+
+    def for_dry_run(self) -> Allocator:
+        """An allocator that knows what is taken now and takes nothing."""
+        dry = Allocator(self._cidr)
+        dry.addresses, dry.ports = DryAddresses(self._cidr), DryPorts(self.ports.taken())
+        return dry
 
     def take(self, obj: JSON) -> None:
         """A service was stored."""

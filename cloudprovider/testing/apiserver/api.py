@@ -245,8 +245,9 @@ class API:
         if target.name:
             return _outcome(self.operations.delete(kind, target.namespace, target.name, options), form)
         page = reads.list_objects(self.store, kind, target.namespace, query)
-        deleted = self.operations.delete_all(kind, page.items, options)
-        return _list(f"{kind.kind}List", kind.api_version, page.metadata, [one.item for one in deleted])
+        deleted, warnings = self.operations.delete_all(kind, page.items, options)
+        answer = _list(f"{kind.kind}List", kind.api_version, page.metadata, [one.item for one in deleted])
+        return attrs.evolve(answer, headers=_warnings(warnings))
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:

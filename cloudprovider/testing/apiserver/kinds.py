@@ -35,6 +35,10 @@ class Strategy:
     has_spec_finalizers = False
     """`spec.finalizers` hold a deletion too."""
 
+    def for_dry_run(self) -> Strategy:
+        """The strategy that prepares an object which is not stored: it must not take anything."""
+        return self
+
     def default(self, obj: JSON) -> None:
         """Fill in what the API's defaulting fills in at every write."""
 

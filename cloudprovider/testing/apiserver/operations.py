@@ -259,21 +259,23 @@ class Operations:
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
         return Outcome(200, status=status)
 
-    def delete_all(self, kind: Kind, found: Sequence[Stored], options: Options) -> list[Stored]:
+    def delete_all(self, kind: Kind, found: Sequence[Stored], options: Options) -> tuple[list[Stored], tuple[str, ...]]:
         """Delete what a list found (deletecollection); what is gone already is passed over. Returns the objects
-        deleted.
+        deleted, and warnings. Raises StatusError for the first one that cannot be deleted.
         """
         done: list[Stored] = []
+        warnings: dict[str, None] = {}
         for stored in found:
             meta = stored.object["metadata"]
             try:
-                self.delete(kind, meta.get("namespace", ""), meta["name"], options, in_collection=True)
+                outcome = self.delete(kind, meta.get("namespace", ""), meta["name"], options, in_collection=True)
             except StatusError as error:
                 if error.code != 404:
                     raise
             else:
                 done.append(stored)
-        return done
+                warnings |= dict.fromkeys(outcome.warnings)
+        return done, tuple(warnings)
 
     def _mark_deleted(self, write: Transaction, old: Stored, added: list[str]) -> Stored:
         meta = dict(old.object["metadata"])

@@ -7,6 +7,7 @@ server keeps an internalTrafficPolicy in services of the type ExternalName and h
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Final
 
@@ -32,6 +33,12 @@ class ServiceStrategy(Strategy):
 
     def __init__(self, cidr: str) -> None:
         self._allocator = Allocator(cidr)
+
+    def for_dry_run(self) -> Strategy:
+        """The same rules with an allocator that takes nothing."""
+        dry = copy.copy(self)
+        dry._allocator = self._allocator.for_dry_run()
+        return dry
 
     # -- defaults ----------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Versioned object store: what etcd is to the real server, in memory.
 
 Gets finished objects from `operations`, hands them to reads and watches. It knows keys, revisions and history
-and nothing of HTTP or of kinds. One lock covers a whole read-modify-write, so that no write here ever has to be
-tried again.
+and nothing of HTTP or of kinds. One lock covers a whole read-modify-write, so that no write ever has to be tried
+again but those that let it go while webhooks are asked.
 
 Objects are shared, never copied: whoever holds one must not change it. A revision is serialised once and
 its bytes go to every reader and watcher.

@@ -43,7 +43,7 @@ class Transaction:
         self._store = store
         self._webhooks = webhooks
         self._review: Review | None = None
-        self.kind = kind
+        self.kind = attrs.evolve(kind, strategy=kind.strategy.for_dry_run()) if options.dry_run else kind
         self.options = options
         self.warnings: list[str] = []
         """What the client should know, whether the write succeeds or not."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Final
 
 from cloudprovider.testing.apiserver.errors import (
@@ -71,6 +72,8 @@ _OLD_LABELS: Final = {
     "failure-domain.beta.kubernetes.io/zone": 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
     "beta.kubernetes.io/instance-type": 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
 }
+_FOLLOWERS: Final = {key: why.split('"')[1] for key, why in _OLD_LABELS.items()}
+"""Labels by the deprecated ones that they follow."""
 
 
 def _now() -> str:
@@ -158,9 +161,7 @@ class VolumeStrategy(Strategy):
             )
         if spec.get("volumeMode") != before.get("volumeMode"):
             causes.append(invalid_value("volumeMode", spec.get("volumeMode"), IMMUTABLE))
-        if before.get("nodeAffinity") is not None and spec.get("nodeAffinity") != before["nodeAffinity"]:
-            raise not_implemented("changes of a volume's nodeAffinity")
-        return causes
+        return causes + _affinity_step(spec.get("nodeAffinity"), before.get("nodeAffinity"))
 
     def warnings(self, obj: JSON) -> list[str]:
         """Deprecated policies, annotations and labels."""
@@ -241,6 +242,46 @@ def _node_affinity(affinity: JSON) -> list[Cause]:
             here = f"{path}.nodeSelectorTerms[{at}].matchExpressions[{place}]"
             causes += _expression(here, expression)
     return causes
+
+
+def _affinity_step(affinity: JSON | None, before: JSON | None) -> list[Cause]:
+    """Once set it stays, but for the deprecated labels, which may become those that follow them."""
+    if before is None or affinity == before or (affinity and _renewed(affinity, before) == affinity):
+        return []
+    detail = f"{IMMUTABLE}, except for updating from beta label to GA"
+    return [invalid_value("nodeAffinity", _in_go(affinity), detail)]
+
+
+def _renewed(affinity: JSON, before: JSON) -> JSON:
+    """The old affinity with those keys replaced that the new one replaces too."""
+    terms = []
+    wanted = (affinity.get("required") or {}).get("nodeSelectorTerms") or []
+    for at, term in enumerate((before.get("required") or {}).get("nodeSelectorTerms") or []):
+        now = (wanted[at].get("matchExpressions") or []) if at < len(wanted) else []
+        renewed = [
+            {**old, "key": new["key"]} if _FOLLOWERS.get(old["key"]) == new["key"] else old
+            for old, new in zip_longest(term.get("matchExpressions") or [], now, fillvalue={"key": ""})
+        ]
+        terms.append({**term, "matchExpressions": renewed} if "matchExpressions" in term else term)
+    return {**before, "required": {**(before.get("required") or {}), "nodeSelectorTerms": terms}}
+
+
+def _in_go(affinity: JSON | None) -> JSON | None:
+    """An affinity as the real server's messages show it: its Go struct as JSON."""
+    if affinity is None:
+        return None
+    terms = [
+        {
+            "MatchExpressions": [
+                {"Key": one["key"], "Operator": one["operator"], "Values": one.get("values")}
+                for one in term.get("matchExpressions") or ()
+            ]
+            or None,
+            "MatchFields": None,
+        }
+        for term in (affinity.get("required") or {}).get("nodeSelectorTerms") or ()
+    ]
+    return {"Required": {"NodeSelectorTerms": terms or None} if affinity.get("required") is not None else None}
 
 
 def _expression(path: str, expression: JSON) -> list[Cause]:

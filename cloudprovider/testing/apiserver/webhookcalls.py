@@ -131,14 +131,14 @@ def _post(config: JSON, review: JSON, timeout: float, services: Mapping[str, str
     shown, address, server_name, path = _target(config, services)
     path += f"?timeout={math.ceil(timeout - 0.001)}s"
     try:
-        status, body = _exchange(address, server_name, path, encode(review), timeout, context)
+        status, content_type, body = _exchange(address, server_name, path, encode(review), timeout, context)
     except OSError as error:
         why = _network_problem(error, address)
         raise CallFailed(f'failed to call webhook: Post "https://{shown}{path}": {why}') from error
     except http.client.HTTPException as error:
         raise CallFailed(f'failed to call webhook: Post "https://{shown}{path}": {error!r}') from error
     if not 200 <= status <= 206:
-        raise CallFailed(f"failed to call webhook: {_refusal(status, body)}")
+        raise CallFailed(f"failed to call webhook: {_refusal(status, content_type, body)}")
     try:
         return json.loads(body)
     except ValueError as error:
@@ -174,7 +174,8 @@ def _target(config: JSON, services: Mapping[str, str]) -> tuple[str, tuple[str, 
 
 def _exchange(
     address: tuple[str, int], server_name: str, path: str, body: bytes, timeout: float, context: ssl.SSLContext
-) -> tuple[int, bytes]:
+) -> tuple[int, str, bytes]:
+    """(status, content type, body) of the answer. Raises OSError, HTTPException."""
     connection = http.client.HTTPConnection(*address, timeout=timeout)
     headers = {"Accept": "application/json, */*", "Content-Type": "application/json"}
     headers["User-Agent"] = "kube-apiserver-admission"
@@ -183,7 +184,7 @@ def _exchange(
         connection.sock = context.wrap_socket(connection.sock, server_hostname=server_name)
         connection.request("POST", path, body, headers)
         response = connection.getresponse()
-        return response.status, response.read(2 * _PATCH_LIMIT)
+        return response.status, response.headers.get_content_type(), response.read(2 * _PATCH_LIMIT)
     finally:
         connection.close()
 
@@ -205,7 +206,7 @@ def _network_problem(error: OSError, address: tuple[str, int]) -> str:
     return str(error)
 
 
-def _refusal(status: int, body: bytes) -> str:
+def _refusal(status: int, content_type: str, body: bytes) -> str:
     """An HTTP answer that is no success, in the words of Go's client."""
     text = body.decode("utf-8", "replace").strip()
     try:
@@ -217,7 +218,8 @@ def _refusal(status: int, body: bytes) -> str:
     if status in _MESSAGES:
         return _MESSAGES[status]
     if status >= 500:
-        return f"an error on the server ({quote(text or 'unknown')}) has prevented the request from succeeding"
+        shown = text if content_type.startswith("text/") and text else "unknown"
+        return f"an error on the server ({quote(shown)}) has prevented the request from succeeding"
     return f"the server responded with the status code {status} but did not return more information"
 
 

@@ -169,6 +169,8 @@ class Review:
 
     def validate(self, obj: JSON | None, old: JSON | None) -> None:
         """Ask the validating webhooks, all at once; the first one's refusal counts. Raises StatusError."""
+        if obj is not None and not self._request.name:  # generated meanwhile
+            self._request = attrs.evolve(self._request, name=obj["metadata"]["name"])
         concerned = [hook for hook in self._validating if self._concerns(hook, obj, old)]
         if len(concerned) < 2:
             for hook in concerned:

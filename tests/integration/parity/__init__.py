@@ -8,6 +8,7 @@ from tests.integration.parity import (
     configmaps,
     deletion,
     discovery,
+    dryrun,
     events,
     leases,
     lists,
@@ -20,6 +21,7 @@ from tests.integration.parity import (
     services,
     volumes,
     watches,
+    webhookconfigs,
     webhooks,
 )
 from tests.integration.parity.model import Scenario
@@ -33,7 +35,9 @@ MODULES = (
     leases,
     namespaces,
     configmaps,
+    webhookconfigs,
     webhooks,
+    dryrun,
     deletion,
     lists,
     watches,

@@ -6,6 +6,7 @@ What was asked is kept until the runner takes it, so that rows can compare what 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import ssl
 import threading
@@ -51,7 +52,7 @@ ANSWERS: Final[dict[str, JSON]] = {
     "/bad-type": {"allowed": True, **patch(add("/metadata/labels", 7))},
     "/bad-patch": {"allowed": True, **patch({"op": "remove", "path": "/spec/nothing/there"})},
     "/no-finalizer": {"allowed": True, **patch({"op": "remove", "path": "/metadata/finalizers"})},
-    "/unknown-field": {"allowed": True, **patch(add("/spec/nonsense", 1))},
+    "/unknown-field": {"allowed": True, **patch(add("/metadata/nonsense", 1))},
     "/warn": {"allowed": True, "warnings": ["from the webhook", 'with "quotes"']},
     READY: {"allowed": False, "status": {"message": "in force"}},
     "/deny": {"allowed": False, "status": {"message": "not today", "code": 409, "reason": "Conflict"}},
@@ -118,10 +119,11 @@ class Hooks:
                         hooks._asked.append({"path": self.path, "review": review})
                 status, body = _answer(path, review)
                 self.send_response(status)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", "text/plain" if status == 502 else "application/json")
                 self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                with contextlib.suppress(OSError):  # who asked did not wait
+                    self.end_headers()
+                    self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Nothing is logged."""

@@ -21,6 +21,21 @@ def volume(name: str, source: dict[str, Any] | None = None, **spec: Any) -> dict
     return {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": name}, "spec": spec}
 
 
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
+
+
+def expression(key: str, *values: str) -> dict[str, Any]:
+    """One requirement of an affinity."""
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+def affinity(*expressions: dict[str, Any]) -> dict[str, Any]:
+    """A patch that sets the whole affinity."""
+    terms = [{"matchExpressions": list(expressions)}]
+    return {"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}
+
+
 SCENARIOS = [
     Scenario(
         "volumes: defaults, protection, sources",
@@ -142,5 +157,27 @@ SCENARIOS = [
             merge(f"{VOLUMES}/vp-labels/status", {"status": {"message": "x"}}, expect=200),
         ],
         [f"{VOLUMES}/vp-labels", f"{VOLUMES}/vp-old"],
+    ),
+    Scenario(
+        "volumes: an affinity that is set stays",
+        [
+            post(VOLUMES, volume("vp-aff"), expect=201),
+            merge(f"{VOLUMES}/vp-aff", affinity(expression(BETA_ZONE, "a"), expression("x", "y")), expect=200),
+            merge(f"{VOLUMES}/vp-aff", affinity(expression(BETA_ZONE, "b"), expression("x", "y")), expect=422),
+            merge(f"{VOLUMES}/vp-aff", affinity(expression(BETA_ZONE, "a")), expect=422),
+            merge(f"{VOLUMES}/vp-aff", affinity(expression("x", "y"), expression(BETA_ZONE, "a")), expect=422),
+            merge(f"{VOLUMES}/vp-aff", affinity(expression(ZONE, "b"), expression("x", "y")), expect=422),
+            merge(f"{VOLUMES}/vp-aff", affinity(expression(REGION, "a"), expression("x", "y")), expect=422),
+            merge(f"{VOLUMES}/vp-aff", {"spec": {"nodeAffinity": None}}, expect=422),
+            merge(f"{VOLUMES}/vp-aff", {"spec": {"nodeAffinity": {"required": None}}}, expect=422),
+            merge(f"{VOLUMES}/vp-aff", affinity(expression(ZONE, "a"), expression("x", "y")), expect=200),
+            merge(f"{VOLUMES}/vp-aff", affinity(expression(BETA_ZONE, "a"), expression("x", "y")), expect=422),
+            merge(f"{VOLUMES}/vp-aff", affinity({"key": ZONE, "operator": "Exists"}), expect=422),
+            merge(
+                f"{VOLUMES}/vp-aff", {**affinity(expression(ZONE, "c")), "metadata": {"labels": {"a": "b"}}}, expect=422
+            ),
+            merge(f"{VOLUMES}/vp-aff", {"metadata": {"labels": {"a": "b"}}}, expect=200),
+        ],
+        [f"{VOLUMES}/vp-aff"],
     ),
 ]
