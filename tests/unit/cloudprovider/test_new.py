@@ -1,4 +1,7 @@
-"""`python -m cloudprovider new`: what it writes works as written, and what it cannot write is refused before."""
+"""`python -m cloudprovider new`: what it writes works as written, and what it cannot write is refused before.
+
+That type checkers pass it: `tests/unit/docs/test_types.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,6 @@ import yaml
 from cloudprovider.commands.cli import main
 from cloudprovider.commands.new import Names, render
 from tests.support.plugins import write_distribution
-from tests.support.typecheck import digest, mypy, pyright
 
 ROOT = Path(__file__).parents[3]
 
@@ -60,19 +62,6 @@ def test_it_is_clean_for_ruff(tmp_path: Path, name: str) -> None:
     for command in (["check"], ["format", "--check"]):
         done = run(folder, "ruff", *command, "--no-cache", ".")
         assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("checker", ["mypy", "pyright"])
-def test_it_is_clean_for_strict_type_checkers(tmp_path: Path, checker: str, request: pytest.FixtureRequest) -> None:
-    folder = written(tmp_path)
-    files = sorted(folder.rglob("*.py"))
-    cache: pytest.Cache | None = getattr(request.config, "cache", None)  # absent with -p no:cacheprovider
-    key, now = f"types/new/{checker}", digest(files)
-    if cache is not None and cache.get(key, "") == now:
-        return
-    assert (mypy(files, {}) if checker == "mypy" else pyright(files, {}, folder)) == []
-    if cache is not None:
-        cache.set(key, now)
 
 
 def test_its_main_runs_as_a_module(tmp_path: Path) -> None:

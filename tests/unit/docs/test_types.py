@@ -1,4 +1,5 @@
-"""What vendors copy is clean under mypy --strict and in pyright's strict mode: README, docs, sample provider, examples.
+"""What vendors copy is clean under mypy --strict and in pyright's strict mode: README, docs, sample provider, examples,
+and what `python -m cloudprovider new` writes.
 
 Each checker runs once; a run that found nothing is remembered in pytest's cache until something changes.
 """
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudprovider.commands.cli import main
 from tests.support.blocks import ROOT
 from tests.support.typecheck import digest, documented, mypy, pyright
 
@@ -39,15 +41,19 @@ FOUND = {
 def test_what_vendors_copy_is_clean(checker: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     shown = documented(tmp_path)
     assert len(shown) >= 3, "the Python programs of README and docs"
+    made = tmp_path / "made"
+    assert main(["new", "acme", "--directory", str(made)]) == 0
+    written = sorted(made.rglob("*.py"))
+    assert len(written) >= 10
     mistake = tmp_path / "mistake.py"
     mistake.write_text(MISTAKE)
     cache: pytest.Cache | None = getattr(request.config, "cache", None)  # absent with -p no:cacheprovider
     key = f"types/{checker}"
-    now = digest([*shown, mistake, Path(__file__), ROOT / "tests" / "support" / "typecheck.py"])
+    now = digest([*shown, *written, mistake, Path(__file__), ROOT / "tests" / "support" / "typecheck.py"])
     if cache is not None and cache.get(key, "") == now:
         return
     # The examples are among mypy's own files, for `make lint`.
-    files = [*shown, mistake]
+    files = [*shown, *written, mistake]
     told = mypy(files, shown) if checker == "mypy" else pyright([*files, *COPIED], shown, tmp_path)
     found = [line for line in told if line.startswith("mistake.py:")]
     others = [line for line in told if line not in found]
