@@ -11,15 +11,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
-from cloudprovider.call import Call, call_scope
 from cloudprovider.cloudconfig import CloudConfig
+from cloudprovider.commands.asking import NoAnswer, NoClients, in_time
 from cloudprovider.commands.questions import NOT_ASKED, Question, questions_for
 from cloudprovider.diagnostics import code_place, home_of, raised_at, signature_problem, told_of
-from cloudprovider.errors import CloudProviderError, RegistryError
+from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
 from cloudprovider.loading import Factory, load_factory, start_provider
 from cloudprovider.masking import safe_cause
@@ -28,11 +28,7 @@ from cloudprovider.problem import Problem
 from cloudprovider.providerchecks import capabilities_of, capability_problems, interface_problems
 from cloudprovider.registry import Registry
 
-if TYPE_CHECKING:
-    from kubernetes.client.api_client import ApiClient
-    from kubernetes.client.configuration import Configuration
-
-__all__ = ["NoCluster", "Report", "Step", "check"]
+__all__ = ["Report", "Step", "check"]
 
 T = TypeVar("T")
 
@@ -92,34 +88,6 @@ class Report:
     def problem(self, name: str, problem: Problem, error: BaseException | None = None) -> None:
         """Note something that is wrong."""
         self.steps.append(Step(name, PROBLEM, problem=problem, error=error))
-
-
-class NoCluster(CloudProviderError):
-    """The provider asked for an API client, and there is no cluster."""
-
-
-class _NoClients:
-    """A ClientBuilder without a cluster: says so when it is used."""
-
-    def __init__(self) -> None:
-        self.used = False
-
-    def config(self, name: str) -> Configuration:
-        self._refuse()
-
-    def client(self, name: str) -> ApiClient:
-        self._refuse()
-
-    def cluster_identity(self) -> str | None:
-        return None
-
-    def _refuse(self) -> NoReturn:
-        self.used = True
-        raise NoCluster("there is no cluster: this is a check of the provider alone")
-
-
-class _NoAnswer(Exception):
-    """A call did not return in time."""
 
 
 def check(
@@ -276,7 +244,7 @@ class _Checked:
         if offline:
             self.report.skipped("initialize", "not called: --offline")
             return True
-        clients = _NoClients()
+        clients = NoClients("this is a check of the provider alone")
         count = len(self.report.problems)
         self._called("initialize", lambda: self.provider.initialize(clients, self.stop), quiet=lambda: clients.used)
         if clients.used:
@@ -315,10 +283,10 @@ class _Checked:
         """The answer, or the exception among `answers`. What else it raises becomes a problem, unless `quiet`."""
         what = about or step
         try:
-            return _in_time(call, self.timeout)
+            return in_time(call, self.timeout)
         except answers as answer:
             return answer
-        except _NoAnswer:
+        except NoAnswer:
             problem = Problem(
                 f"{what} has not answered after {self.timeout:g} s",
                 "give every request a time limit, such as current_call().remaining(); or check that the cloud can be "
@@ -346,27 +314,3 @@ class _Checked:
 
 class _Failed:
     """A call without an answer; the report says why."""
-
-
-def _in_time(call: Callable[[], T], seconds: float) -> T:
-    """The call's answer, asked for in a thread with a deadline, as the manager does. Raises what it raised."""
-    answers: list[T] = []
-    errors: list[BaseException] = []
-    cancelled = threading.Event()
-
-    def work() -> None:
-        with call_scope(Call(deadline=time.monotonic() + seconds, cancelled=cancelled)):
-            try:
-                answers.append(call())
-            except BaseException as error:  # noqa: BLE001 - a thread's top: raised again in the caller's
-                errors.append(error)
-
-    thread = threading.Thread(target=work, name="check", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        cancelled.set()
-        raise _NoAnswer
-    if errors:
-        raise errors[0]
-    return answers[0]

@@ -1,4 +1,4 @@
-"""Arguments in, text or JSON and an exit code out: 0 all is well, 1 problems were found, 2 wrong usage.
+"""Arguments in, text or JSON and an exit code out: 0 all is well, 1 problems were found, 2 wrong usage; see `failure`.
 
 Results go to standard output, and nothing else does: what a plugin prints while it is loaded goes to standard error.
 """
@@ -16,14 +16,17 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from cloudprovider.commands.asking import Started
+from cloudprovider.commands.boot import add_node_info
 from cloudprovider.commands.check import Report, Step, check
+from cloudprovider.commands.clusters import ClusterRow, list_clusters
+from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.commands.new import Names, naming_problem, write
 from cloudprovider.commands.providers import Listed, list_providers
 from cloudprovider.registry import Registry
 
 __all__ = ["FINE", "PROBLEMS", "WRONG_USAGE", "main", "parser", "run"]
 
-FINE, PROBLEMS, WRONG_USAGE = 0, 1, 2
 _CODES = "Exit codes: 0 all is well, 1 problems were found, 2 wrong usage."
 
 
@@ -104,6 +107,25 @@ def parser() -> argparse.ArgumentParser:
     new.add_argument("name", metavar="NAME", help="the provider's name, as in --cloud-provider and in provider IDs")
     new.add_argument("--directory", default="", metavar="D", help="the folder to create (default: NAME-provider)")
     new.set_defaults(run=_new)
+
+    add_node_info(commands)
+
+    clusters = commands.add_parser(
+        "clusters",
+        help="list the clusters of a cloud account, and their control planes",
+        description="Lists the clusters that the provider finds in its cloud account, with the address of each one's "
+        "control plane. Nothing is changed in the cloud.",
+        epilog=_CODES,
+    )
+    clusters.add_argument("--cloud-provider", required=True, metavar="NAME", help="the provider, as for the manager")
+    clusters.add_argument("--cloud-config", default="", metavar="FILE", help="as for the manager")
+    clusters.add_argument(
+        "--timeout", type=_seconds, default=10.0, metavar="SECONDS", help="for each call of the provider (default 10)"
+    )
+    clusters.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    clusters.add_argument("what", nargs="?", choices=("master",), help="print the control plane of one cluster alone")
+    clusters.add_argument("cluster", nargs="?", default="", metavar="CLUSTER", help="with master: the cluster's name")
+    clusters.set_defaults(run=_clusters)
     return program
 
 
@@ -171,6 +193,34 @@ def _new(given: argparse.Namespace) -> int:
         print(f"  {path}")
     print(f"Next: cd {folder}; pip install -e '.[test]'; pytest. Your cloud's client goes into {names.seam}.")
     return FINE
+
+
+def _clusters(given: argparse.Namespace) -> int:
+    if bool(given.what) != bool(given.cluster):
+        print("master needs the name of a cluster: clusters ... master NAME", file=sys.stderr)
+        return WRONG_USAGE
+    try:
+        with redirect_stdout(sys.stderr), Started(given.cloud_provider, given.cloud_config) as started:
+            rows = list_clusters(started, only=given.cluster, timeout=given.timeout)
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        return failure.code
+    if given.output == "json":
+        _print_json({"provider": given.cloud_provider, "clusters": [row.as_json() for row in rows]})
+    else:
+        print(rows[0].master if given.what else _cluster_table(rows))
+    for row in rows:
+        if row.problem:
+            print(row.problem, file=sys.stderr)
+    return PROBLEMS if any(row.problem for row in rows) else FINE
+
+
+def _cluster_table(rows: Sequence[ClusterRow]) -> str:
+    if not rows:
+        return "The account has no cluster."
+    width = max(len("CLUSTER"), *(len(row.name) for row in rows))
+    shown = [("CLUSTER", "CONTROL PLANE"), *((row.name, row.master or "not known") for row in rows)]
+    return "\n".join(f"{name:{width}}  {master}" for name, master in shown)
 
 
 def _print_json(value: object) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_node import V1Node
 
+from cloudprovider.answerchecks import metadata_problems, told
 from cloudprovider.errors import CloudProviderError, InstanceNotFound
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import InstanceMetadata, InstancesBatch, InstanceState
-from cloudprovider.testing.conformance.answers import metadata_problems, told
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import Outcome, at_once, attempt, limited
 from cloudprovider.testing.conformance.features import Feature

@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 from kubernetes.client.models.v1_node import V1Node
 
+from cloudprovider.answerchecks import metadata_problems, told
 from cloudprovider.errors import InstanceNotFound
 from cloudprovider.instances import InstanceMetadata, InstancesV2
-from cloudprovider.testing.conformance.answers import metadata_problems, told
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import at_once, attempt, limited, unwell
 from cloudprovider.testing.conformance.features import Feature

@@ -13,9 +13,9 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_port import V1ServicePort
 
+from cloudprovider.answerchecks import status_problems, told
 from cloudprovider.errors import ImplementedElsewhere, NotImplementedByProvider
 from cloudprovider.helpers.providerid import provider_id_of
-from cloudprovider.testing.conformance.answers import status_problems, told
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import at_once, attempt
 from cloudprovider.testing.conformance.features import Feature

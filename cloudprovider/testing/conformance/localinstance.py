@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from cloudprovider.answerchecks import metadata_problems, told
 from cloudprovider.helpers.kubelet import node_name_problems
 from cloudprovider.interface import Interface
 from cloudprovider.localinstance import LocalInstance
-from cloudprovider.testing.conformance.answers import metadata_problems, told
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import limited, unwell
 from cloudprovider.testing.conformance.features import Feature

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from cloudprovider.answerchecks import addresses_problems, place_problems, told
 from cloudprovider.errors import InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.labels import label_value_problems
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import Instances
-from cloudprovider.testing.conformance.answers import addresses_problems, place_problems, told
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import at_once, attempt, limited, unwell
 from cloudprovider.testing.conformance.features import Feature

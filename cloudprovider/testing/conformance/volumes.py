@@ -6,9 +6,9 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
+from cloudprovider.answerchecks import labels_problems, told
 from cloudprovider.errors import CloudProviderError, DiskNotFound
 from cloudprovider.interface import Clusters
-from cloudprovider.testing.conformance.answers import labels_problems, told
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import attempt, limited, unwell
 from cloudprovider.testing.conformance.features import Feature

@@ -15,7 +15,7 @@ None of them means "gone": a host must treat each as unknown.
 
 from collections.abc import Sequence
 
-from cloudprovider.errors import CloudProviderError
+from cloudprovider.errors import CloudProviderError, InvalidConfig
 
 __all__ = [
     "BadRequest",
@@ -27,15 +27,18 @@ __all__ = [
 ]
 
 
-class FakeConfigError(CloudProviderError):
+class FakeConfigError(InvalidConfig):
     """The fake cloud's configuration is wrong. `problems` holds one ``path: what is wrong`` line for each fault."""
 
     def __init__(self, problems: Sequence[str], source: str = "") -> None:
-        self.problems = tuple(problems)
+        super().__init__(*problems)
         self.source = source
         where = f" in {source}" if source else ""
         count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        super().__init__("\n  ".join([f"fake cloud configuration: {count}{where}", *self.problems]))
+        self._text = "\n  ".join([f"fake cloud configuration: {count}{where}", *self.problems])
+
+    def __str__(self) -> str:
+        return self._text
 
 
 class FakeStateError(CloudProviderError):

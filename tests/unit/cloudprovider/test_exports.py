@@ -23,6 +23,7 @@ MODULES = [
 INTERNAL = {
     f"cloudprovider.{name}"
     for name in (
+        "answerchecks",
         "diagnostics",
         "fieldchecks",
         "fielddocs",

@@ -5,6 +5,7 @@ The last test prints what is not run, with the reason that stands above the bloc
 
 from __future__ import annotations
 
+import configparser
 import json
 import sys
 import tomllib
@@ -96,6 +97,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "json": json.loads,
     "toml": tomllib.loads,
     "promql": promql_parser.parse,
+    "ini": lambda text: configparser.RawConfigParser().read_string(text),
 }
 DIRECTIVE = "{eval-rst}"
 """Made into a part of the page by the site, which test_site.py builds."""

@@ -1,6 +1,7 @@
 """What is wrong with a provider's answers: problems in words, an empty list for an answer that the host would take.
 
-The host checks the same before it writes anything (and refuses the node or Service); here a vendor sees it first. Pure.
+Pure. For `node-info`, and for the conformance suite, where a vendor sees it first. The manager checks the same in
+`controllers.cloudcalls`, before it writes anything.
 """
 
 from __future__ import annotations
@@ -36,19 +37,23 @@ def told(problems: Iterable[str]) -> str:
     return "\n  ".join(["", *problems])
 
 
-def metadata_problems(answer: object, prefixes: Sequence[str]) -> list[str]:
-    """Of an `InstanceMetadata`: type, provider ID, addresses, and everything that becomes a label."""
+def metadata_problems(answer: object, prefixes: Sequence[str], *, strict: bool = True) -> list[str]:
+    """Of an `InstanceMetadata`: type, provider ID, addresses, and everything that becomes a label.
+
+    `strict`: also what the manager lives with: no address at all, and labels of Kubernetes itself, which it leaves out.
+    """
     if not isinstance(answer, InstanceMetadata):
         return [f"it is {_kind(answer)}, not InstanceMetadata"]
     problems = _provider_id_problems(answer.provider_id, prefixes)
-    problems += addresses_problems(answer.node_addresses)
+    if answer.node_addresses or strict:
+        problems += addresses_problems(answer.node_addresses)
     for name in ("instance_type", "zone", "region"):
         problems += [f"{name}: {problem}" for problem in label_value_problems(getattr(answer, name))]
     problems += [f"additional_labels: {problem}" for problem in label_problems(answer.additional_labels)]
     problems += [
         f"additional_labels: {key!r} is a label of Kubernetes itself, which the host refuses"
         for key in answer.additional_labels
-        if is_kubernetes_label(key)
+        if strict and is_kubernetes_label(key)
     ]
     return problems
 

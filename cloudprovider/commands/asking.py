@@ -1,0 +1,186 @@
+"""A provider without a cluster: started, initialised and asked, each call in a thread of its own with a deadline.
+
+A name and a config file come in; answers of the provider go out. Used by the commands that are no check: what is wrong
+is raised, as a `Failure` where another try cannot mend it, else as it was raised. Values of the config are masked in
+what people see.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from cloudprovider.call import Call, call_scope
+from cloudprovider.cloudconfig import CloudConfig
+from cloudprovider.commands.failure import PROBLEMS, WRONG_USAGE, Failure, UnusableAnswer
+from cloudprovider.diagnostics import told_of
+from cloudprovider.errors import CloudProviderError, InvalidConfig, ProviderTypeError, RegistryError
+from cloudprovider.interface import Interface
+from cloudprovider.loading import load_factory, start_provider
+from cloudprovider.plugins import Plugin
+from cloudprovider.problem import Problem
+from cloudprovider.providerchecks import interface_problems
+from cloudprovider.registry import Registry
+
+if TYPE_CHECKING:
+    from kubernetes.client.api_client import ApiClient
+    from kubernetes.client.configuration import Configuration
+
+__all__ = ["NoAnswer", "NoClients", "NoCluster", "Started", "in_time"]
+
+T = TypeVar("T")
+
+
+class NoCluster(CloudProviderError):
+    """The provider asked for an API client, and there is no cluster."""
+
+
+class NoClients:
+    """A ClientBuilder without a cluster: it refuses, and `used` tells that it was asked."""
+
+    def __init__(self, why: str) -> None:
+        self.used = False
+        self._why = why
+
+    def config(self, name: str) -> Configuration:
+        self._refuse()
+
+    def client(self, name: str) -> ApiClient:
+        self._refuse()
+
+    def cluster_identity(self) -> str | None:
+        return None
+
+    def _refuse(self) -> NoReturn:
+        self.used = True
+        raise NoCluster(f"there is no cluster: {self._why}")
+
+
+class NoAnswer(Exception):
+    """A call did not return in time."""
+
+
+def in_time(call: Callable[[], T], seconds: float) -> T:
+    """The call's answer, asked for in a thread with a deadline, as the manager does. Raises what it raised.
+
+    Raises `NoAnswer` when it has not returned; its thread is left behind, and does not keep the process.
+    """
+    answers: list[T] = []
+    errors: list[BaseException] = []
+    cancelled = threading.Event()
+
+    def work() -> None:
+        with call_scope(Call(deadline=time.monotonic() + seconds, cancelled=cancelled)):
+            try:
+                answers.append(call())
+            except BaseException as error:  # noqa: BLE001 - a thread's top: raised again in the caller's
+                errors.append(error)
+
+    thread = threading.Thread(target=work, name="provider-call", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        cancelled.set()
+        raise NoAnswer
+    if errors:
+        raise errors[0]
+    return answers[0]
+
+
+class Started:
+    """A provider that a command asks. A context manager: its end sets the stop signal that `initialize` got.
+
+    Making it loads the factory. Raises `Failure` for an unknown name, a config file that cannot be read, and a package
+    that cannot be imported.
+    """
+
+    def __init__(self, name: str, config_path: str, registry: Registry | None = None) -> None:
+        self.name = name
+        self._provider: Interface | None = None
+        self._initialized = False
+        self._stop = threading.Event()
+        try:
+            self._config = CloudConfig.read(config_path) if config_path else None
+            source = (registry or Registry()).locate(name)
+        except RegistryError as error:
+            known = getattr(error, "known", ())
+            fix = error.problem.fix + (f" (installed: {', '.join(known)})" if known else "")
+            raise Failure(Problem(error.problem.what, fix, error.problem.details), WRONG_USAGE) from None
+        self._plugin = source if isinstance(source, Plugin) else None
+        try:
+            self._factory = load_factory(source) if isinstance(source, Plugin) else source
+        except RegistryError as error:
+            raise Failure(error.problem) from error
+
+    def __enter__(self) -> Started:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+
+    def provider(self, seconds: float) -> Interface:
+        """The provider, from its factory alone. The factory is called again where it raised before.
+
+        Raises `Failure` for a config that it refuses and a provider that is none; `ProviderFactoryError`, `NoAnswer`.
+        """
+        if self._provider is None:
+            made = self._made(seconds)
+            wrong = [problem for problem in interface_problems(made, self.name) if problem.fatal]
+            if wrong:
+                raise Failure(wrong[0])
+            self._provider = made
+        return self._provider
+
+    def initialized(self, seconds: float, why: str) -> Interface:
+        """The provider, once its `initialize` has returned. Where that raised, the next try makes a new provider.
+
+        `why` there is no cluster, for a provider that asks for a client of it: then raises `Failure`. Raises what
+        `initialize` raises, and `NoAnswer`.
+        """
+        provider = self.provider(seconds)
+        if not self._initialized:
+            clients = NoClients(why)
+            self._provider, stop = None, self._stop
+            try:
+                in_time(lambda: provider.initialize(clients, stop), seconds)
+            except BaseException:
+                stop.set()
+                self._stop = threading.Event()
+                if clients.used:
+                    raise Failure(
+                        Problem(
+                            f"initialize of provider {self.name!r} asks for a client of the cluster, and {why}",
+                            "have the provider ask for clients only where it uses them; for node-info, implement "
+                            "LocalInstance, which needs no initialize",
+                        )
+                    ) from None
+                raise
+            self._provider, self._initialized = provider, True
+        return provider
+
+    def told(self, error: BaseException) -> str:
+        """What an exception says, in one line, with the values of the config masked."""
+        if isinstance(error, NoAnswer):
+            return "no answer in time"
+        if isinstance(error, UnusableAnswer):
+            return str(error)
+        if isinstance(error, RegistryError):
+            return str(error.problem.what)
+        text, details = told_of(error, self._config.data if self._config else None)
+        return "; ".join((text, *details))
+
+    def _made(self, seconds: float) -> Interface:
+        def start() -> Interface:
+            return start_provider(self.name, self._factory, self._config, self._plugin)
+
+        try:
+            return in_time(start, seconds)
+        except RegistryError as error:
+            cause: Any = error.__cause__
+            if isinstance(cause, InvalidConfig):
+                raise Failure(error.problem, WRONG_USAGE) from error
+            if isinstance(error, ProviderTypeError):
+                raise Failure(error.problem, PROBLEMS) from error
+            raise

@@ -1,0 +1,167 @@
+"""The command `node-info`: its arguments, and what it prints or writes, for the scripts that boot a machine.
+
+Standard output and the file of --write hold a complete result or nothing; all else goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import tempfile
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cloudprovider.commands.asking import Started, in_time
+from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
+from cloudprovider.commands.kubelet import FORMATS, is_here, node_ips, rendered
+from cloudprovider.commands.nodeinfo import Patience, node_info
+from cloudprovider.commands.resolvconf import adapted
+from cloudprovider.helpers.kubelet import kubelet_hostname, kubelet_may_set
+from cloudprovider.problem import Problem
+from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
+
+if TYPE_CHECKING:
+    from cloudprovider.commands.nodeinfo import NodeInfo
+
+__all__ = ["add_node_info"]
+
+_CODES = (
+    "Exit codes: 0 the result is printed or written; 1 the provider cannot tell it, however often it is asked; 2 wrong "
+    "usage, config or file; 3 the cloud answered that this machine is no instance of it; 4 no complete answer in time."
+)
+_MODE = 0o644
+
+
+def add_node_info(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the others."""
+    command = commands.add_parser(
+        "node-info",
+        help="tell what the kubelet of this machine should be started with",
+        description="Asks the provider what the machine is that this runs on, and prints it for its kubelet: node "
+        "name, provider ID, addresses, and labels for instance type, zone and region. It runs as the machine boots, "
+        "without a cluster, and asks again until the cloud or its metadata service answers. Nothing is changed in the "
+        "cloud.",
+        epilog=_CODES,
+    )
+    command.add_argument("--cloud-provider", required=True, metavar="NAME", help="the provider, as for the manager")
+    command.add_argument("--cloud-config", default="", metavar="FILE", help="as for the manager")
+    command.add_argument(
+        "-o", "--output", choices=tuple(FORMATS), help="default: flags; env is a file for systemd's EnvironmentFile"
+    )
+    command.add_argument(
+        "--write", default="", metavar="FILE", help="write the result into this file, as a whole, and print nothing"
+    )
+    command.add_argument(
+        "--hostname", default="", metavar="NAME", help="this machine's host name (default: what the kernel says)"
+    )
+    command.add_argument(
+        "--resolv-conf",
+        nargs="?",
+        const="/etc/resolv.conf",
+        default="",
+        metavar="FILE",
+        help="print this resolver file (default /etc/resolv.conf) as the provider adapts it, for the kubelet's "
+        "resolvConf, and nothing else",
+    )
+    command.add_argument(
+        "--timeout", type=_seconds, default=300.0, metavar="SECONDS", help="for all tries together (default 300)"
+    )
+    command.add_argument(
+        "--retry-period", type=_seconds, default=2.0, metavar="SECONDS", help="between two tries (default 2)"
+    )
+    command.set_defaults(run=_node_info)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= 86400:
+        raise argparse.ArgumentTypeError("must be more than 0 and at most 86400 seconds")
+    return seconds
+
+
+def _node_info(given: argparse.Namespace) -> int:
+    if given.output and given.resolv_conf:
+        _tell("--output and --resolv-conf exclude each other")
+        return WRONG_USAGE
+    try:
+        with redirect_stdout(sys.stderr):
+            text = _result(given)
+        if given.write:
+            _write(Path(given.write), text)
+        else:
+            sys.stdout.buffer.write(_bytes(text))
+            sys.stdout.buffer.flush()
+    except Failure as failure:
+        _tell(str(failure))
+        return failure.code
+    return FINE
+
+
+def _result(given: argparse.Namespace) -> str:
+    resolver = _read(Path(given.resolv_conf)) if given.resolv_conf else ""
+    patience = Patience(given.timeout, given.retry_period, tell=_tell)
+    with Started(given.cloud_provider, given.cloud_config) as started:
+        if given.resolv_conf:
+
+            def scrubbed() -> str:
+                provider = started.provider(patience.for_a_call)
+                return in_time(lambda: adapted(resolver, provider.scrub_dns), patience.for_a_call)
+
+            return patience.until_answered(scrubbed, started.told)
+        info = node_info(started, kubelet_hostname(given.hostname or socket.gethostname()), patience)
+    ips = node_ips(info, is_here)
+    _warn(info, ips)
+    return rendered(given.output or "flags", info, ips)
+
+
+def _warn(info: NodeInfo, ips: tuple[str, ...]) -> None:
+    told = [one.address for one in info.metadata.node_addresses if one.type == NODE_ADDRESS_INTERNAL_IP]
+    if told and not ips:
+        _tell(
+            f"warning: no --node-ip: no interface of this machine has the internal address that the cloud told "
+            f"({', '.join(told)}), and a kubelet would refuse it"
+        )
+
+    refused = sorted(key for key in info.metadata.additional_labels if not kubelet_may_set(key))
+    if refused:
+        _tell(f"warning: no kubelet may set the provider's labels {', '.join(refused)}: left out")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise Failure(
+            Problem(f"{path} cannot be read: {error.strerror}", "give a resolver file"), WRONG_USAGE
+        ) from error
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a new file and put it in the place of the old one, so that a reader finds one of them, whole."""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_bytes(text))
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).chmod(_MODE)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        problem = Problem(f"{path} cannot be written: {error.strerror}", "give a file in a folder that is there")
+        raise Failure(problem, PROBLEMS) from error
+
+
+def _bytes(text: str) -> bytes:
+    """A resolver file may hold any bytes, in its comments say."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _tell(line: str) -> None:
+    print(f"node-info: {line}", file=sys.stderr)

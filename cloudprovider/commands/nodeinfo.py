@@ -1,0 +1,206 @@
+"""What the node of this machine is: asked of the provider as the machine boots, again and again until time runs out.
+
+From the provider's `LocalInstance`, which needs neither credentials nor `initialize`; else from its instances by the
+node's name. The answer is checked as the manager checks it; `kubelet.py` makes of it what a kubelet is started with.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from attrs import define, field, frozen
+
+from cloudprovider.answerchecks import metadata_problems
+from cloudprovider.commands.asking import Started, in_time
+from cloudprovider.commands.failure import NO_INSTANCE, NO_TIME, Failure, UnusableAnswer
+from cloudprovider.errors import InstanceNotFound, NotImplementedByProvider
+from cloudprovider.helpers.kubelet import node_name_problems
+from cloudprovider.helpers.providerid import get_instance_provider_id
+from cloudprovider.instances import InstanceMetadata, Instances
+from cloudprovider.interface import Interface
+from cloudprovider.localinstance import LocalInstance
+from cloudprovider.problem import Problem
+from cloudprovider.zones import Zone, Zones
+
+__all__ = ["NodeInfo", "Patience", "node_info"]
+
+T = TypeVar("T")
+_LONGEST_CALL = 10.0  # seconds for one call of the provider
+_NO_CLUSTER = "a machine that boots has none"
+
+
+@frozen
+class NodeInfo:
+    """One machine, complete and checked."""
+
+    provider: str
+    node_name: str
+    metadata: InstanceMetadata
+    source: str
+    """Who said it: "local_instance", "instances_v2", "instances_batch" or "instances"."""
+
+
+@define
+class Patience:
+    """How long to go on asking: until `timeout` seconds have passed, with `period` seconds between two tries."""
+
+    timeout: float
+    period: float
+    now: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+    tell: Callable[[str], None] = field(default=lambda line: print(line, file=sys.stderr))
+    _end: float = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._end = self.now() + self.timeout
+
+    @property
+    def for_a_call(self) -> float:
+        """Seconds that the next call may take."""
+        return max(0.01, min(_LONGEST_CALL, self._end - self.now()))
+
+    def until_answered(self, ask: Callable[[], T], told: Callable[[BaseException], str]) -> T:
+        """Ask until there is an answer. Raises `Failure`: at once where another try cannot help, or when time is up.
+
+        `told` makes a line of what was raised.
+        """
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return ask()
+            except Failure:
+                raise
+            except InstanceNotFound as error:
+                raise Failure(
+                    Problem(
+                        f"the cloud answered that this machine is no instance of it: {told(error)}",
+                        "check --cloud-provider, and the machine's name in the cloud",
+                    ),
+                    NO_INSTANCE,
+                ) from error
+            except NotImplementedByProvider as error:
+                raise Failure(
+                    Problem(f"the provider cannot tell it: {told(error)}", "implement LocalInstance, or InstancesV2")
+                ) from error
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: told, and tried again
+                self._wait(tries, told(error), error)
+
+    def _wait(self, tries: int, what: str, error: BaseException) -> None:
+        if self.now() + self.period >= self._end:
+            often = "1 try" if tries == 1 else f"{tries} tries"
+            raise Failure(
+                Problem(
+                    f"no complete answer after {self.timeout:g} s and {often}: {what}",
+                    "check that the cloud or its metadata service can be reached from here, or give a longer --timeout",
+                ),
+                NO_TIME,
+            ) from error
+        self.tell(f"attempt {tries}: {what}; retrying in {self.period:g} s")
+        self.pause(self.period)
+
+
+def node_info(started: Started, hostname: str, patience: Patience) -> NodeInfo:
+    """What the node of this machine is. `hostname` as a kubelet reads it. Raises `Failure`."""
+    return patience.until_answered(lambda: _asked(started, hostname, patience), started.told)
+
+
+def _asked(started: Started, hostname: str, patience: Patience) -> NodeInfo:
+    provider = started.provider(patience.for_a_call)
+    local: object = in_time(provider.local_instance, patience.for_a_call)
+    if local is not None:
+        if not isinstance(local, LocalInstance):
+            raise Failure(
+                Problem(
+                    f"local_instance() of provider {started.name!r} returns a {type(local).__name__}",
+                    "return an object of a class that subclasses cloudprovider.LocalInstance",
+                )
+            )
+        name: object = in_time(lambda: local.local_node_name(hostname), patience.for_a_call)
+        answer: object = in_time(local.local_metadata, patience.for_a_call)
+        source = "local_instance"
+    else:
+        provider = started.initialized(patience.for_a_call, _NO_CLUSTER)
+        older = provider.instances()
+        name = hostname if older is None else _or(lambda: _node_name(older, hostname, patience), hostname)
+        source, answer = in_time(lambda: _by_name(provider, _name(name)), patience.for_a_call)
+    return NodeInfo(started.name, _name(name), _metadata(answer, provider), source)
+
+
+def _node_name(instances: Instances, hostname: str, patience: Patience) -> object:
+    return in_time(lambda: instances.current_node_name(hostname), patience.for_a_call)
+
+
+def _by_name(provider: Interface, name: str) -> tuple[str, object]:
+    """(who said it, the answer) of the provider's instances about the node of this name."""
+    if (v2 := provider.instances_v2()) is not None:
+        return "instances_v2", v2.instance_metadata(_node(name))
+    if (batch := provider.instances_batch()) is not None:
+        answers: object = batch.instances_metadata([_node(name)])
+        answer = answers.get(name) if isinstance(answers, Mapping) else answers
+        if isinstance(answer, Exception):
+            raise answer
+        return "instances_batch", answer
+    if (older := provider.instances()) is not None:
+        return "instances", _from_older(provider, older, name)
+    raise Failure(
+        Problem(
+            f"provider {provider.provider_name()!r} has no instances: it cannot tell what this machine is",
+            "implement LocalInstance, InstancesV2 or InstancesBatch, and return it from its accessor",
+        )
+    )
+
+
+def _from_older(provider: Interface, instances: Instances, name: str) -> InstanceMetadata:
+    zone = _zone(provider.zones(), name)
+    return InstanceMetadata(
+        provider_id=_or(lambda: get_instance_provider_id(provider, name), ""),
+        instance_type=_or(lambda: instances.instance_type(name), ""),
+        node_addresses=tuple(instances.node_addresses(name)),
+        zone=zone.failure_domain,
+        region=zone.region,
+    )
+
+
+def _zone(zones: Zones | None, name: str) -> Zone:
+    if zones is None:
+        return Zone()
+    try:
+        return zones.get_zone()
+    except NotImplementedByProvider:
+        return _or(lambda: zones.get_zone_by_node_name(name), Zone())
+
+
+def _or(call: Callable[[], T], default: Any) -> T:
+    """The answer, or `default` where the provider says that it has none."""
+    try:
+        return call()
+    except NotImplementedByProvider:
+        answer: T = default
+        return answer
+
+
+def _node(name: str) -> Any:
+    from kubernetes.client.models.v1_node import V1Node
+    from kubernetes.client.models.v1_node_spec import V1NodeSpec
+    from kubernetes.client.models.v1_object_meta import V1ObjectMeta
+
+    return V1Node(metadata=V1ObjectMeta(name=name, labels={}, annotations={}), spec=V1NodeSpec())
+
+
+def _name(answer: object) -> str:
+    if not isinstance(answer, str):
+        raise UnusableAnswer(f"the provider's node name is {answer!r}, not a text")
+    if problems := node_name_problems(answer):
+        raise UnusableAnswer("; ".join(problems))
+    return answer
+
+
+def _metadata(answer: object, provider: Interface) -> InstanceMetadata:
+    problems = metadata_problems(answer, list(provider.provider_id_prefixes()), strict=False)
+    if problems or not isinstance(answer, InstanceMetadata):
+        raise UnusableAnswer(f"the provider's answer cannot be used: {'; '.join(problems)}")
+    return answer

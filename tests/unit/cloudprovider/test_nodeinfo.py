@@ -1,0 +1,363 @@
+"""`python -m cloudprovider node-info`: what a kubelet is started with, over the fake cloud and its faults."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+
+from cloudprovider import InstanceMetadata
+from cloudprovider.commands.cli import main
+from cloudprovider.commands.kubelet import is_here, node_ips, node_labels, rendered
+from cloudprovider.commands.nodeinfo import NodeInfo
+from cloudprovider.helpers import kubelet_may_set, node_name_problems
+from tests.support.plugins import write_distribution
+
+NAME = "boot-1"
+TYPE = "node.kubernetes.io/instance-type=m-2"
+PLACE = "topology.kubernetes.io/region=north,topology.kubernetes.io/zone=north-1"
+FLAGS = [
+    f"--hostname-override={NAME}",
+    "--provider-id=fake://i-boot-1",
+    "--node-ip=127.0.0.9",
+    f"--node-labels={TYPE},{PLACE},acme.example/rack=r7",
+]
+MACHINE: dict[str, Any] = {
+    "name": NAME,
+    "type": "m-2",
+    "zone": "north-1",
+    "region": "north",
+    "addresses": {"InternalIP": "192.0.2.7"},
+    "labels": {"acme.example/rack": "r7", "node-role.kubernetes.io/worker": "x"},
+}
+Boot = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def boot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Boot:
+    """Runs node-info over a fake cloud with these settings; returns exit code, output and errors."""
+
+    def boot(*argv: str, **settings: Any) -> tuple[int, str, str]:
+        config = tmp_path / "cloud.json"
+        config.write_text(json.dumps({"instances": [MACHINE], "machine": NAME, **settings}))
+        hurry = ["--timeout=5", "--retry-period=0.01"]
+        code = main(["node-info", "--cloud-provider=fake", f"--cloud-config={config}", *hurry, *argv])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return boot
+
+
+def info(**fields: Any) -> NodeInfo:
+    return NodeInfo("acme", "node-1", InstanceMetadata(**fields), "local_instance")
+
+
+def faulty(**fault: Any) -> dict[str, Any]:
+    return {"faults": [{"action": "raise", "method": "local_metadata", **fault}]}
+
+
+# Where the answer comes from
+
+
+def without_ip(flags: list[str]) -> list[str]:
+    return [flag for flag in flags if not flag.startswith("--node-ip")]
+
+
+def test_from_the_machine_itself_without_initialize(boot: Boot) -> None:
+    dead = {"action": "raise", "method": ["initialize", "instance*"]}
+    code, out, err = boot(faults=[dead])
+    assert code == 0, err
+    assert shlex.split(out) == without_ip(FLAGS)
+    assert "no --node-ip: no interface of this machine has the internal address" in err
+
+
+@pytest.mark.parametrize("capabilities", [["instances_v2"], ["instances_batch"], ["instances", "zones"]])
+def test_else_from_the_instances_by_the_hosts_name(boot: Boot, capabilities: list[str]) -> None:
+    settings = {"machine": "", "zone": "north-1", "region": "north"}
+    code, out, err = boot("--hostname", " Boot-1 ", "-o", "json", **settings, capabilities=capabilities)
+    assert code == 0, err
+    told = json.loads(out)
+    assert told.pop("source") == capabilities[0]
+    labels = told.pop("labels")
+    older = "instances" in capabilities
+    assert ("acme.example/rack" in labels) is not older, "the older form has no additional labels"
+    assert (told["nodeName"], told["providerID"]) == (NAME, "fake://i-boot-1")
+    assert (told["instanceType"], told["zone"], told["region"]) == ("m-2", "north-1", "north")
+    assert told["addresses"][0] == {"type": "InternalIP", "address": "192.0.2.7"}
+
+
+def test_the_older_zones_of_a_program_that_runs_elsewhere_are_asked_by_name(boot: Boot) -> None:
+    code, out, err = boot("--hostname", NAME, "-o", "json", capabilities=["instances", "zones"])
+    assert code == 0, err
+    assert json.loads(out)["zone"] == "north-1"
+
+
+def test_a_provider_without_instances_is_told_at_once(boot: Boot) -> None:
+    code, out, err = boot(capabilities=["load_balancer"])
+    assert (code, out) == (1, "")
+    assert "provider 'fake' has no instances" in err
+    assert "attempt" not in err
+
+
+# The cloud does not answer, or says no
+
+
+def test_it_asks_again_until_the_service_answers(boot: Boot) -> None:
+    code, out, err = boot(instances=[{"name": NAME}], **faulty(times=2, error="TimeoutError"))
+    assert code == 0
+    assert shlex.split(out)[0] == FLAGS[0]
+    tries = [line.partition("; ")[0] for line in err.splitlines()]
+    assert tries == [
+        f"node-info: attempt {number}: TimeoutError: injected into *** by the fault ***-1" for number in (1, 2)
+    ], "what the config says is masked"
+
+
+def test_time_runs_out(boot: Boot) -> None:
+    code, out, err = boot("--timeout=0.1", **faulty())
+    assert (code, out) == (4, "")
+    assert "no complete answer after 0.1 s" in err
+    assert "CloudProviderError" in err
+
+
+def test_a_service_that_hangs_costs_the_time_and_no_more(boot: Boot) -> None:
+    began = time.monotonic()
+    code, out, err = boot("--timeout=0.2", faults=[{"action": "hang", "method": "local_metadata", "seconds": 1.5}])
+    assert (code, out) == (4, "")
+    assert "no answer in time" in err
+    assert time.monotonic() - began < 1.4
+
+
+def test_a_machine_that_is_no_instance_is_told_at_once(boot: Boot) -> None:
+    code, out, err = boot(machine="elsewhere")
+    assert (code, out) == (3, "")
+    assert "this machine is no instance of it: InstanceNotFound: no instance ***" in err
+    assert "attempt" not in err
+
+
+@pytest.mark.parametrize("junk", ["none", "type", "empty", "addresses", "provider-id", "labels", "places"])
+def test_junk_never_reaches_a_kubelet(boot: Boot, junk: str) -> None:
+    wrong = {"action": "wrong", "method": "local_metadata", "answer": "junk", "junk": junk}
+    machine = {"name": NAME, "addresses": {"InternalIP": "192.0.2.7"}}
+    code, out, err = boot("--timeout=0.05", instances=[machine], faults=[wrong])
+    assert (code, out) == (4, ""), junk
+    assert "the provider's answer cannot be used" in err
+    code, out, err = boot(instances=[machine], faults=[{**wrong, "times": 1}])
+    assert code == 0, err
+    assert "--provider-id=fake://i-boot-1" in out
+
+
+def test_a_label_that_no_kubelet_may_set_is_left_out(boot: Boot) -> None:
+    code, out, err = boot()
+    assert code == 0
+    assert shlex.split(out) == without_ip(FLAGS)
+    assert "no kubelet may set the provider's labels node-role.kubernetes.io/worker: left out" in err
+
+
+def test_initialize_is_tried_again_with_a_new_provider(boot: Boot) -> None:
+    fails = {"action": "raise", "method": "initialize", "times": 1}
+    code, out, err = boot("--hostname", NAME, faults=[fails], capabilities=["instances_v2"], state="cloud.sqlite")
+    assert code == 0, err
+    assert "attempt 1: CloudProviderError" in err
+    assert shlex.split(out) == without_ip(FLAGS)
+
+
+STUBBORN = """
+from cloudprovider import Interface, LocalInstance, NotImplementedByProvider
+
+
+class Needy(Interface):
+    def provider_name(self):
+        return "stubborn"
+
+    def initialize(self, client_builder, stop):
+        client_builder.client("stubborn")
+
+
+class Silent(Interface, LocalInstance):
+    def provider_name(self):
+        return "stubborn"
+
+    def local_instance(self):
+        return self
+
+    def local_metadata(self):
+        raise NotImplementedByProvider("there is no metadata service here")
+
+
+class Loose(Silent):
+    def local_instance(self):
+        return "the metadata service"
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (
+            "Needy",
+            "initialize of provider 'stubborn' asks for a client of the cluster, and a machine that boots has none",
+        ),
+        ("Silent", "the provider cannot tell it: NotImplementedByProvider: there is no metadata service here"),
+        ("Loose", "local_instance() of provider 'stubborn' returns a str"),
+        ("Absent", "could not be imported"),
+    ],
+)
+def test_what_no_other_try_can_mend_ends_at_once(
+    kind: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "stubborn_module", raising=False)
+    factory = f"{STUBBORN}\n\ndef new_provider(config):\n    return {kind}()\n" if kind != "Absent" else "1 / 0"
+    write_distribution(tmp_path, "stubborn", "stubborn = stubborn_module:new_provider", stubborn_module=factory)
+    assert main(["node-info", "--cloud-provider=stubborn"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert what in err
+    assert "attempt" not in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "what"),
+    [
+        (["--cloud-provider=nimbus"], "'nimbus'"),
+        (["--cloud-provider=fake", "--cloud-config=absent.yaml"], "there is no cloud config at 'absent.yaml'"),
+        (["--cloud-provider=fake", "--resolv-conf=absent.conf"], "absent.conf cannot be read"),
+        (["--cloud-provider=fake", "--resolv-conf", "--output=json"], "exclude each other"),
+        ([], "--cloud-provider"),
+        (["--cloud-provider=fake", "--timeout=0"], "--timeout"),
+    ],
+)
+def test_wrong_usage(argv: list[str], what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["node-info", *argv]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert what in err
+
+
+def test_a_config_that_the_provider_refuses_is_wrong_usage(boot: Boot) -> None:
+    code, out, err = boot(max_batch="many")
+    assert (code, out) == (2, "")
+    assert "max_batch" in err
+
+
+# What is printed
+
+FULL = {
+    "provider_id": "acme:///north-1/i-7",
+    "instance_type": "m-2",
+    "zone": "north-1",
+    "region": "north",
+    "node_addresses": [V1NodeAddress(type="InternalIP", address="10.0.0.7")],
+    "additional_labels": {"acme.example/rack": "r7"},
+}
+
+
+def test_the_configuration_has_the_provider_id_and_names_the_flags() -> None:
+    text = rendered("kubelet-config", info(**FULL), ["10.0.0.7"])
+    assert yaml.safe_load(text) == {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "providerID": "acme:///north-1/i-7",
+    }
+    flags = text.splitlines()[1].removeprefix("#   ")
+    assert [flag.partition("=")[0] for flag in shlex.split(flags)] == [
+        "--hostname-override",
+        "--node-ip",
+        "--node-labels",
+    ]
+
+
+def test_the_environment_file_reads_back(tmp_path: Path) -> None:
+    odd = {**FULL, "provider_id": "acme://a\"b'c$HOME`d`\\e;f"}
+    file = tmp_path / "node.env"
+    file.write_text(rendered("env", info(**odd), ["10.0.0.7", "fd00::7"]))
+    script = f'. {file}; printf "%s\\n" "$KUBELET_EXTRA_ARGS" "$NODE_PROVIDER_ID" "$NODE_IP" "$NODE_NAME" "$NODE_ZONE"'
+    read = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert read[1:] == [odd["provider_id"], "10.0.0.7,fd00::7", "node-1", "north-1"]
+    assert shlex.split(read[0])[1:3] == [f"--provider-id={odd['provider_id']}", "--node-ip=10.0.0.7,fd00::7"]
+
+
+def test_what_is_not_known_is_no_flag() -> None:
+    assert rendered("flags", info(provider_id="acme://1"), []) == "--hostname-override=node-1 --provider-id=acme://1\n"
+
+
+def test_the_node_ip_is_the_first_of_each_family_that_a_kubelet_takes() -> None:
+    pairs = [
+        ("ExternalIP", "203.0.113.7"), ("InternalIP", "169.254.0.7"), ("InternalIP", "fd00::7"),
+        ("InternalIP", "10.0.0.9"), ("InternalIP", "10.0.0.7"), ("InternalIP", "fd00::8"), ("Hostname", "a"),
+    ]  # fmt: skip
+    told = info(node_addresses=[V1NodeAddress(type=kind, address=address) for kind, address in pairs])
+    assert node_ips(told, lambda _: True) == ("fd00::7", "10.0.0.9")
+    assert node_ips(told, lambda address: address == "10.0.0.7") == ("10.0.0.7",)
+    assert node_ips(told, lambda _: False) == ()
+
+
+def test_an_address_is_here_or_not() -> None:
+    assert is_here("127.0.0.1")
+    assert not is_here("192.0.2.1")  # nobody's, by RFC 5737
+    assert not is_here("2001:db8::1")
+
+
+@pytest.mark.parametrize(
+    ("key", "may"),
+    [
+        ("acme.example/rack", True),
+        ("rack", True),
+        ("topology.kubernetes.io/zone", True),
+        ("beta.kubernetes.io/instance-type", True),
+        ("kubernetes.io/hostname", True),
+        ("node.kubernetes.io/anything", True),
+        ("a.kubelet.kubernetes.io/x", True),
+        ("node-role.kubernetes.io/worker", False),
+        ("node-restriction.kubernetes.io/tenant", False),
+        ("a.node-restriction.kubernetes.io/tenant", False),
+        ("topology.k8s.io/zone", False),
+        ("kubernetes.io/role", False),
+    ],
+)
+def test_which_labels_a_kubelet_may_set(key: str, may: bool) -> None:
+    assert kubelet_may_set(key) is may
+    assert (key in node_labels(info(additional_labels={key: "x"}))) is may
+
+
+def test_node_names() -> None:
+    assert node_name_problems("ip-10-0-0-7.eu-west-1.compute.internal") == ()
+    for wrong in ("", "Node", "a_b", "-a", "a.", "a" * 254):
+        assert node_name_problems(wrong), wrong
+
+
+# --write
+
+
+def test_the_file_is_written_as_a_whole(boot: Boot, tmp_path: Path) -> None:
+    file = tmp_path / "kubelet.env"
+    file.write_text("old")
+    code, out, err = boot("-o", "env", "--write", str(file), machine="elsewhere")
+    assert (code, out, file.read_text()) == (3, "", "old")
+    code, out, err = boot("-o", "env", "--write", str(file))
+    assert (code, out) == (0, ""), err
+    assert file.read_text().splitlines()[1] == f'NODE_NAME="{NAME}"'
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cloud.json", "kubelet.env"]
+
+
+def test_a_file_that_cannot_be_written(boot: Boot, tmp_path: Path) -> None:
+    code, out, err = boot("--write", str(tmp_path / "absent" / "kubelet.env"))
+    assert (code, out) == (1, "")
+    assert "cannot be written: No such file or directory" in err
+
+
+def test_without_a_config_the_fake_cloud_knows_this_host(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["node-info", "--cloud-provider=fake", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["nodeName"] == socket.gethostname().lower()
