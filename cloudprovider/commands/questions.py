@@ -20,7 +20,7 @@ __all__ = ["NOT_ASKED", "Question", "questions_for"]
 
 NODE = "cloudprovider-check-no-such-node"
 CLUSTER = "cloudprovider-check"
-NOT_ASKED = "all that changes the cloud (load balancers, routes), and questions about volumes, zones and this machine (node-info)"
+NOT_ASKED = "all that changes the cloud (load balancers, routes), and questions about volumes, zones and this machine"
 
 
 @frozen
