@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_node import V1Node
 
+from cloudprovider.answerchecks import cidrs_problems, networks_of, told
 from cloudprovider.errors import CloudProviderError
 from cloudprovider.helpers.ips import IPNetwork
 from cloudprovider.podcidrs import PodCIDRs
-from cloudprovider.testing.conformance.answers import cidrs_problems, networks_of, told
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import attempt, limited
 from cloudprovider.testing.conformance.features import Feature
