@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from typing import Final
 
 from attrs import field, frozen
@@ -19,6 +20,8 @@ from cloudprovider.fielddocs import documented
 __all__ = ["SSHPublicKey", "parse_ssh_public_key"]
 
 _LONGEST: Final = 16 * 1024  # bytes of one line, as in OpenSSH
+_ARMOUR: Final = re.compile(rb"-{4,5} ?BEGIN ")
+_PRIVATE: Final = re.compile(_ARMOUR.pattern + rb"[A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File")
 _TYPES: Final = frozenset(
     {
         "ssh-ed25519",
@@ -68,11 +71,11 @@ def parse_ssh_public_key(data: bytes | str) -> SSHPublicKey:
     certificate, options in front of the key, an unknown or outdated type, and a key that is damaged.
     """
     raw = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else bytes(data)
-    if b"PRIVATE KEY" in raw or raw.startswith(b"PuTTY-User-Key-File"):
+    if _PRIVATE.search(raw):
         raise ValueError(
             "it is a private key, which must stay with its owner. Give the public key, as in id_ed25519.pub"
         )
-    if b"BEGIN" in raw:
+    if _ARMOUR.search(raw):
         raise ValueError("it is not in OpenSSH's one-line form. ssh-keygen -i -f FILE converts other public keys")
     raw = raw.strip()
     if not raw:

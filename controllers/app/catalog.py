@@ -7,7 +7,7 @@ longer catalog to `main`.
 
 from __future__ import annotations
 
-from controllers.app import node, nodelifecycle, route, service, volumelabels
+from controllers.app import node, nodelifecycle, route, service, sshkeys, volumelabels
 from controllers.app.entry import ControllerEntry
 
 CATALOG: tuple[ControllerEntry, ...] = (
@@ -15,5 +15,6 @@ CATALOG: tuple[ControllerEntry, ...] = (
     nodelifecycle.ENTRY,
     route.ENTRY,
     service.ENTRY,
+    sshkeys.ENTRY,
     volumelabels.ENTRY,
 )

@@ -22,7 +22,7 @@ import importlib_metadata
 
 from controllers.app import logs
 from controllers.app.catalog import CATALOG
-from controllers.app.entry import ControllerEntry
+from controllers.app.entry import ControllerEntry, enabled
 from controllers.app.flags.parse import NO_PROVIDER, Outcome, by_section, parse, table
 from controllers.app.options import Options
 from controllers.options import BOOL, VERSION, Flag
@@ -79,7 +79,12 @@ def main(
     if outcome.version != "false":
         print(_version(outcome.version))
         return 0
-    problems = (*map(_with_names, outcome.problems), *_provider_problems(outcome), *_migration_problems(outcome))
+    problems = (
+        *map(_with_names, outcome.problems),
+        *_provider_problems(outcome),
+        *_migration_problems(outcome),
+        *_controller_problems(outcome, catalog),
+    )
     if problems or outcome.options is None:
         _list_problems(program, problems, sys.stderr)
         return BAD_FLAGS
@@ -231,6 +236,13 @@ def _migration_problems(outcome: Outcome) -> list[str]:
     except migration.MigrationProblems as error:
         return [f"--leader-migration-config={outcome.leader_migration_config}: {line}" for line in error.problems]
     return []
+
+
+def _controller_problems(outcome: Outcome, catalog: Sequence[ControllerEntry]) -> list[str]:
+    """What the controllers that are on have against their flags, and the files that those name."""
+    return [
+        line for entry in enabled(outcome.values["controllers"], catalog) for line in entry.problems(outcome.values)
+    ]
 
 
 def _list_problems(program: str, problems: Sequence[str], to: TextIO) -> None:

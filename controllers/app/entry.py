@@ -115,6 +115,9 @@ class ControllerEntry:
     off: Callable[[Mapping[str, Any]], str] = lambda _values: ""
     """Why it has nothing to do with these values of flags, by their names; "" when it has. Where no other controller is
     left to run either, the program does not start."""
+    problems: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _values: ()
+    """What is wrong with these values of flags where it is on, a line each that begins with the flag; it may read the
+    files that they name. The program then does not start. Flags that are wrong by themselves were told before."""
     client: str = ""
     """The name that it gives its client, `clients.rest(name)`; empty: the controller's name."""
 

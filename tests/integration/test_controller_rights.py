@@ -29,6 +29,7 @@ from tests.support.https import ask, free_port
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
 from tests.support.rights import BINDINGS, ROLES
+from tests.support.sshkeys import PUBLIC
 
 CLOUD = """
 state: cloud.sqlite
@@ -38,6 +39,7 @@ faults:
 - {action: raise, error: RuntimeError, method: "instance*", key: node-0002, message: no such luck}
 - {action: raise, error: RuntimeError, method: "*route", key: "*node-0002*", message: no such luck}
 - {action: raise, error: RuntimeError, method: "ensure_load_balancer", key: "*broken*", message: no such luck}
+- {action: raise, error: RuntimeError, method: "add_ssh_key*", message: no such luck}
 routes:
   existing:
   - {name: stale, destination_cidr: 10.244.9.0/24, cluster: kubernetes, target_node: vanished, foreign: false}
@@ -64,6 +66,7 @@ FLAGS = (
     "--node-state-unknown-event-after=1s",
     "--node-uninitialized-grace-period=1s",
     "--route-reconciliation-period=1s",
+    "--ssh-user=ada",
 )
 
 
@@ -170,7 +173,9 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
     port = free_port()
     with bound(api, rules):
         kubeconfig = kubeconfig_of(api, tmp_path / "own.kubeconfig")
-        flags = (*FLAGS, f"--cloud-config={tmp_path / 'cloud.yaml'}", f"--kubeconfig={kubeconfig}")
+        (tmp_path / "keys.pub").write_text(PUBLIC)
+        files = (f"--cloud-config={tmp_path / 'cloud.yaml'}", f"--ssh-keyfile={tmp_path / 'keys.pub'}")
+        flags = (*FLAGS, *files, f"--kubeconfig={kubeconfig}")
         process = start(*flags, f"--controllers={controller}", f"--secure-port={port}", command=MODULE)
         eventually(lambda: is_ready(port), 30, lambda: process.log)
         # A second one stands by, and watches the Lease.

@@ -40,6 +40,8 @@ class Outcome:
     """The name asked for, also when there are problems."""
     leader_migration_config: str | None
     """The file to be read for leader migration, empty for the default; None without a migration."""
+    values: Mapping[str, Any]
+    """All flags by their names, for the checks that read files; those that are ill have their defaults."""
 
 
 def option_classes(catalog: Sequence[ControllerEntry], flags: Sequence[type[Any]] = ()) -> list[type[Any]]:
@@ -137,6 +139,7 @@ def parse(
         version=values["version"],
         cloud_provider=values["cloud-provider"],
         leader_migration_config=values["leader-migration-config"] if values["enable-leader-migration"] else None,
+        values=values,
     )
 
 

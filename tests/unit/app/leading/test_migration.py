@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         read(str(tmp_path / "none"))
 
 
-NODE, LIFECYCLE, ROUTE, SERVICE, VOLUMES = CATALOG
+NODE, LIFECYCLE, ROUTE, SERVICE, *OURS = CATALOG
 
 
 def test_without_a_migration_all_run_under_the_main_lease() -> None:
@@ -123,12 +123,12 @@ def test_without_a_migration_all_run_under_the_main_lease() -> None:
 
 def test_gos_default_moves_all_but_the_node_controller() -> None:
     found = share(CATALOG, DEFAULT)
-    assert (found.main, found.migrated, found.elsewhere) == ((NODE, VOLUMES), (LIFECYCLE, ROUTE, SERVICE), ())
+    assert (found.main, found.migrated, found.elsewhere) == ((NODE, *OURS), (LIFECYCLE, ROUTE, SERVICE), ())
 
 
 def test_controllers_are_known_by_name_and_alias_and_belong_to_a_component() -> None:
     found = share(CATALOG, parse(GOOD))
-    assert found.main == (NODE, LIFECYCLE, VOLUMES)
+    assert found.main == (NODE, LIFECYCLE, *OURS)
     assert found.migrated == (SERVICE,)
     assert found.elsewhere == ((ROUTE, "kube-controller-manager"),)
     both = share(CATALOG, LeaderMigration("x", {"node-controller": ANY}))  # two controllers share this client's name

@@ -1,0 +1,55 @@
+"""What can be set about the ssh-key controller, with its flags. Stage: before the first one, no I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from attrs import frozen
+
+from controllers.options import DURATION, NAME, PATH, drain_timeout_option, option, positive
+
+_SECTION: Final = "ssh-key-controller"
+_USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+
+
+def _user(value: str) -> str | None:
+    if not value or _USER.fullmatch(value):
+        return None
+    return "must be a user's name on the machines: at most 32 letters, digits, and _ . -, beginning with a letter or _"
+
+
+@frozen(kw_only=True)
+class SSHKeyOptions:
+    """How the controller works. Frozen; raises ValueError on values that make no sense."""
+
+    ssh_user: str = option(
+        "",
+        NAME,
+        "ssh-user",
+        _SECTION,
+        "User on the machines who may log in with the keys of --ssh-keyfile.",
+        check=_user,
+    )
+    ssh_keyfile: str = option(
+        "",
+        PATH,
+        "ssh-keyfile",
+        _SECTION,
+        "File with public keys in OpenSSH's form, one a line (as id_ed25519.pub). A private key is refused. Changes of "
+        "the file are followed.",
+    )
+    ssh_key_sync_period: float = option(
+        3600.0,
+        DURATION,
+        "ssh-key-sync-period",
+        _SECTION,
+        "How often the keys are installed again although neither the file nor the nodes have changed, to repair what "
+        "was changed in the cloud.",
+        check=positive,
+    )
+    gather: float = option(10.0, DURATION, check=positive)
+    """Seconds that the keys wait for further nodes after one has joined, so that many cost one call."""
+    file_period: float = option(5.0, DURATION, check=positive)
+    """Seconds between two looks at the file; what has changed counts when two in a row show the same."""
+    drain_timeout: float = drain_timeout_option()

@@ -1,0 +1,65 @@
+"""Stages 2 to 3: turns the start, the clock, a changed file and Nodes that join into keys of the queue `SSHKeys`.
+
+A key is the fingerprint of a public key. Decides whether there may be work, never what the work is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from controllers.sshkeys.changes import has_joined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kubernetes.client.models.v1_node import V1Node
+
+    from controllers.runtime.queue import WorkQueue
+
+__all__ = ["SSHKeyTriggers"]
+
+
+class SSHKeyTriggers:
+    """The informer's handler, and what else adds keys. Thread-safe.
+
+    `fingerprints` are those of the keys as they are now, `prefixes` how this provider's IDs begin.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue[str],
+        fingerprints: Callable[[], Iterable[str]],
+        prefixes: Callable[[], Sequence[str]],
+        gather: float,
+    ) -> None:
+        self._queue = queue
+        self._fingerprints = fingerprints
+        self._prefixes = prefixes
+        self._gather = gather
+
+    def install_all(self) -> None:
+        """Every key is due now: at the start, periodically, and when the file has changed."""
+        for fingerprint in list(self._fingerprints()):
+            self._queue.add(fingerprint)
+
+    def on_add(self, node: V1Node, initial: bool) -> None:
+        if not initial:  # every machine that there is gets the keys at the start
+            self._changed(None, node)
+
+    def on_update(self, old: V1Node, new: V1Node) -> None:
+        if old is not new:
+            self._changed(old, new)
+
+    def on_delete(self, node: V1Node) -> None:
+        """Its machine's keys went with it."""
+
+    def _changed(self, old: V1Node | None, new: V1Node) -> None:
+        """Nodes that join together cost one call: each key waits a while for further ones.
+
+        A key that fails comes again by its back-off, which covers them too.
+        """
+        if has_joined(old, new, self._prefixes()):
+            for fingerprint in list(self._fingerprints()):
+                if not self._queue.num_requeues(fingerprint):
+                    self._queue.add_after(fingerprint, self._gather)

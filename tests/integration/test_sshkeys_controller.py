@@ -1,0 +1,89 @@
+"""The ssh-key controller over both API servers: every machine has the keys, and no output shows any part of one."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from cloudprovider.testing.fake import FakeCloud, attach, parse_config
+from cloudprovider.testing.waiting import eventually
+from controllers.sshkeys import SSHKeyController, SSHKeyOptions
+from tests.integration.conftest import Cluster
+from tests.support.api import NODES
+from tests.support.https import ask, free_port
+from tests.support.nodes import small_node
+from tests.support.process import MODULE, Start
+from tests.support.running import at_work
+from tests.support.sshkeys import OTHER, PRIVATE, PUBLIC, SHOWN, leaks
+
+CLOUD = """
+state: cloud.sqlite
+generate: [{count: 2}]
+faults:
+- {action: raise, error: RuntimeError, method: "add_ssh_key*", times: 1, message: "cannot install @KEY@"}
+"""
+
+
+def events(api: Cluster) -> dict[str, str]:
+    return {event["reason"]: event["message"] for event in api.events_of("kube-system")}
+
+
+def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_changes(
+    api: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = tmp_path / "keys.pub"
+    keys.write_text(PUBLIC)
+    cloud = FakeCloud(parse_config({"generate": [{"count": 2}]}))
+    options = SSHKeyOptions(ssh_user="ada", ssh_keyfile=str(keys), gather=0.5, file_period=0.1)
+    kubeconfig = Path(api.server.write_kubeconfig(tmp_path / "admin"))
+    api.create(NODES, small_node("node-0001"))
+    with (
+        caplog.at_level(logging.DEBUG),
+        at_work(
+            lambda host: SSHKeyController(host.clients, host.informers, host.cloud, options=options), kubeconfig, cloud
+        ),
+    ):
+        eventually(lambda: cloud.console.ssh_keys("node-0001") == [("ada", PUBLIC)], 30)
+        for number in range(10):
+            cloud.console.add_instance(f"late-{number}")
+            api.create(NODES, small_node(f"late-{number}"))
+        eventually(lambda: all(cloud.console.ssh_keys(f"late-{number}") for number in range(10)), 30)
+        keys.write_text(f"{PUBLIC}\n{OTHER}\n")
+        eventually(lambda: ("ada", OTHER) in cloud.console.ssh_keys("late-0"), 30)
+        assert len(cloud.console.calls("add_ssh_key_to_all_instances")) <= 8, "ten nodes cost a call or two"
+        keys.write_text(PRIVATE)
+        eventually(lambda: "InvalidSSHKeyFile" in events(api), 30)
+        assert "it is a private key" in events(api)["InvalidSSHKeyFile"]
+    assert leaks(caplog.text, *events(api).values()) == []
+
+
+def test_the_manager_shows_no_key_even_if_the_provider_does(api: Cluster, start: Start, tmp_path: Path) -> None:
+    (tmp_path / "cloud.yaml").write_text(CLOUD.replace("@KEY@", PUBLIC))
+    keys = tmp_path / "keys.pub"
+    keys.write_text(f"{PUBLIC} sentinel@desk\n")
+    port = free_port()
+    process = start(
+        "--cloud-provider=fake",
+        f"--cloud-config={tmp_path / 'cloud.yaml'}",
+        f"--kubeconfig={api.server.write_kubeconfig(tmp_path / 'admin')}",
+        "--controllers=ssh-key",
+        "--leader-elect=false",
+        "--ssh-user=ada",
+        f"--ssh-keyfile={keys}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        "--v=6",
+        command=MODULE,
+    )
+    eventually(lambda: "FailedToInstallSSHKey" in events(api), 30, lambda: process.log)
+    assert f"The SSH key ssh-ed25519 {SHOWN} of user ada may be missing" in events(api)["FailedToInstallSSHKey"]
+    with attach(tmp_path / "cloud.sqlite") as cloud:
+        eventually(lambda: cloud.console.ssh_keys("node-0001") == [("ada", PUBLIC)], 30, lambda: process.log)
+    told = f"installed the SSH key ssh-ed25519 {SHOWN} of user ada on all instances"
+    eventually(lambda: told in process.log, 10, lambda: process.log)
+    pages = [ask(port, path, token=api.server.token)[1] for path in ("/configz", "/flagz", "/metrics", "/statusz")]
+    assert 'ssh_key_controller_keys{state="installed"} 1.0' in pages[2]
+    assert str(keys) in pages[0]
+    assert leaks(process.log, *events(api).values(), *pages) == []
