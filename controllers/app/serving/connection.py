@@ -12,7 +12,9 @@ import socket
 import ssl
 from contextlib import suppress
 
-from controllers.app.serving.http1 import Certificate
+import attrs
+
+from controllers.app.serving.http1 import Certificate, Request, body_length, head_end, parse
 
 __all__ = ["Connection"]
 
@@ -46,11 +48,15 @@ class Connection:
         self.certificate: Certificate | None = None
         self.shaking = self.tls
         self.received = bytearray()
+        self._head: Request | None = None  # complete, while its body comes
+        self._body = 0  # how long that is
         self.to_send = memoryview(b"")
         self.wanted = selectors.EVENT_READ
         self.busy = False  # its request is complete, and its answer is being made
         self.last = False  # close after this answer
+        self.refused = False  # answered before its request was complete
         self.closed = False
+        self._lingers = False
 
     def shake(self) -> None:
         """Go on with the handshake; `shaking` is False when it is done."""
@@ -85,6 +91,34 @@ class Connection:
         self.received += data
         return bool(data)
 
+    @property
+    def awaits_body(self) -> bool:
+        """Whether the head of a request is there, and its body is not."""
+        return self._head is not None
+
+    def take_request(self, max_body: int) -> Request | None:
+        """A whole request, taken from what was received; None while it is not there. Raises BadRequest.
+
+        Without `max_body` no body is read, and it stays behind.
+        """
+        if self._lingers:
+            self.received.clear()
+            return None
+        if self._head is None:
+            end = head_end(self.received)
+            if not end:
+                return None
+            head = parse(bytes(self.received[:end]), self.peer, self.certificate, bodies=max_body > 0)
+            self._body = body_length(head, max_body) if max_body else 0
+            del self.received[:end]
+            self._head = head
+        if len(self.received) < self._body:
+            return None
+        request = attrs.evolve(self._head, body=bytes(self.received[: self._body])) if self._body else self._head
+        del self.received[: self._body]
+        self._head = None
+        return request
+
     def send(self) -> None:
         """Send what can be sent now."""
         self.wanted = selectors.EVENT_WRITE
@@ -97,6 +131,14 @@ class Connection:
             return
         except ssl.SSLWantReadError:
             self.wanted = selectors.EVENT_READ
+
+    def linger(self, deadline: float) -> None:
+        """Take what still comes, and forget it: closing now would reset the connection, and the answer be lost."""
+        self._lingers, self.deadline, self.wanted = True, deadline, selectors.EVENT_READ
+        self.received.clear()
+        if not self.tls:
+            with suppress(OSError):  # the client is gone already
+                self.sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close the socket, with TLS's own farewell where it can be sent at once."""

@@ -1,7 +1,8 @@
 """Heads of HTTP/1 requests in, bytes of answers out. Pure; what `server.py` speaks.
 
-Stage: beside all of them. Only what kubelets, load balancers, scrapers and people with curl send: a request line and
-headers. Bodies are not read: a request with one is answered, and its connection closed.
+Stage: beside all of them. Only what kubelets, API servers, load balancers, scrapers and people with curl send: a
+request line, headers, and a body of a given length where the server takes bodies. Where it takes none, a request with
+one is answered, and its connection closed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,17 @@ from typing import Any
 
 import attrs
 
-__all__ = ["MAX_HEAD", "BadRequest", "Certificate", "Request", "Response", "encode", "head_end", "parse"]
+__all__ = [
+    "MAX_HEAD",
+    "BadRequest",
+    "Certificate",
+    "Request",
+    "Response",
+    "body_length",
+    "encode",
+    "head_end",
+    "parse",
+]
 
 MAX_HEAD = 16384
 """Bytes of a request's head, its line and headers."""
@@ -32,7 +43,7 @@ Certificate = Mapping[str, Any]
 
 @attrs.frozen(kw_only=True)
 class Request:
-    """One request without a body."""
+    """One request. The body is empty where the server takes none."""
 
     method: str
     target: str
@@ -43,6 +54,7 @@ class Request:
     keep_alive: bool = True
     certificate: Certificate | None = None
     """The client's, checked against the CA of client certificates; None without one."""
+    body: bytes = attrs.field(default=b"", repr=False)
 
 
 @attrs.frozen
@@ -63,8 +75,11 @@ def head_end(data: bytes | bytearray) -> int:
     return end + 4 if end >= 0 else 0
 
 
-def parse(head: bytes, peer: str, certificate: Certificate | None = None) -> Request:
-    """The request of a complete head, from a client at this address with this certificate. Raises BadRequest."""
+def parse(head: bytes, peer: str, certificate: Certificate | None = None, *, bodies: bool = False) -> Request:
+    """The request of a complete head, from a client at this address with this certificate. Raises BadRequest.
+
+    `bodies`: its body is going to be read, so that the connection can be used again.
+    """
     line, *fields = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     words = line.split(" ")
     if len(words) != 3 or not words[0].isalpha() or not words[1] or not words[2].startswith("HTTP/1."):
@@ -76,7 +91,7 @@ def parse(head: bytes, peer: str, certificate: Certificate | None = None) -> Req
             raise BadRequest(HTTPStatus.BAD_REQUEST)
         name, value = name.lower(), value.strip()
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    bodiless = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+    bodiless = bodies or (headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers)
     asked = headers.get("connection", "").lower()
     return Request(
         method=words[0],
@@ -86,6 +101,18 @@ def parse(head: bytes, peer: str, certificate: Certificate | None = None) -> Req
         keep_alive=bodiless and words[2] == "HTTP/1.1" and "close" not in asked,
         certificate=certificate,
     )
+
+
+def body_length(request: Request, most: int) -> int:
+    """Bytes of the body that follows a head. Raises BadRequest: 411 without a length, 413 where it is above `most`."""
+    if "transfer-encoding" in request.headers:
+        raise BadRequest(HTTPStatus.LENGTH_REQUIRED)
+    text = request.headers.get("content-length", "0")
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        raise BadRequest(HTTPStatus.BAD_REQUEST)
+    if int(text) > most:
+        raise BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    return int(text)
 
 
 def encode(answer: Response, *, head_only: bool = False, close: bool = False) -> bytes:

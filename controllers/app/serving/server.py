@@ -6,7 +6,8 @@ is silent, trickles its request or does not read its answer costs a socket, no t
 
 - each phase has one deadline that no byte puts off: until the request is complete, until the answer is sent;
 - where there are too many connections, of all or of one peer, the oldest whose answer is not being made gives way to
-  the new one: a probe sends its request at once and is served long before its turn to give way has come;
+  the new one: a probe sends its request at once and is served long before its turn to give way has come; so do those
+  that send bodies, where these need too much memory together;
 - a whole connection ends after `CONNECTION_SECONDS`;
 - what has to wait for another machine is answered by other threads than the rest (`answerers.py`).
 """
@@ -25,7 +26,8 @@ from collections.abc import Callable
 
 from controllers.app.serving.answerers import Answerers
 from controllers.app.serving.connection import CHUNK, Connection, group_of
-from controllers.app.serving.http1 import BadRequest, Request, Response, encode, head_end, parse
+from controllers.app.serving.http1 import BadRequest, Request, Response, encode
+from controllers.app.serving.limits import Limits
 
 __all__ = ["Handler", "Later", "Server"]
 
@@ -35,11 +37,6 @@ MAX_CONNECTIONS = 256
 MAX_PER_PEER = 128
 ANSWERERS = 4
 """Threads that make answers, at most; they end when nothing is left to answer."""
-SLOW_ANSWERERS = 8
-"""Threads for answers that wait for another machine."""
-SLOW_PLACES = 64
-"""Such answers under way or waiting; the next one is refused with 503."""
-SLOW_PER_PEER = 16
 REQUEST_SECONDS = 10.0
 """From the begin of a connection, or the end of the answer before, until the whole request is there."""
 ANSWER_SECONDS = 20.0
@@ -47,6 +44,7 @@ ANSWER_SECONDS = 20.0
 CONNECTION_SECONDS = 300.0
 
 _ACCEPTED_AT_ONCE = 32  # connections, before those that are there are looked at
+_LINGER = 2.0  # seconds in which the rest of a refused body is thrown away, so that its client gets to the answer
 _TICK = 0.25  # seconds between two looks at the deadlines
 
 Later = Callable[[], Response]
@@ -72,12 +70,14 @@ class Server:
         name: str = "server",
         tls: ContextSource | None = None,
         prepare: Callable[[], None] = lambda: None,
+        limits: Limits | None = None,
     ) -> None:
         self._asked = address
         self._answer = answer
         self._name = name
         self._tls = tls
         self._prepare = prepare
+        self._limits = limits or Limits()
         self._desk: _Desk | None = None
         self._thread: threading.Thread | None = None
 
@@ -92,7 +92,7 @@ class Server:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         both = host == "::" and socket.has_dualstack_ipv6()
         listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=1024, dualstack_ipv6=both)
-        desk = _Desk(listener, self._answer, self._name, self._tls)
+        desk = _Desk(listener, self._answer, self._name, self._tls, self._limits)
         thread = threading.Thread(target=self._run, args=(desk,), name=self._name, daemon=True)
         try:
             thread.start()
@@ -120,13 +120,15 @@ class Server:
 
 
 _BROKEN = Response(500, b"internal error\n")
-_BUSY = Response(503, b"too many requests wait for the API server\n", headers=(("Retry-After", "1"),))
+_BUSY = Response(503, b"too many requests wait for an answer\n", headers=(("Retry-After", "1"),))
 
 
 class _Desk:
     """Everything between bind and close. `run` is its thread; the answering threads come and go."""
 
-    def __init__(self, listener: socket.socket, answer: Handler, name: str, tls: ContextSource | None) -> None:
+    def __init__(
+        self, listener: socket.socket, answer: Handler, name: str, tls: ContextSource | None, limits: Limits
+    ) -> None:
         host, port = listener.getsockname()[:2]
         self.address = (str(host), int(port))
         self._listener = listener
@@ -135,7 +137,10 @@ class _Desk:
         self._tls = tls
         # Of the first crew everybody who is connected may have a place: evictions bound it.
         self._crew = Answerers(f"{name}-answers", ANSWERERS, places=MAX_CONNECTIONS, per_peer=MAX_CONNECTIONS)
-        self._slow_crew = Answerers(f"{name}-asks", SLOW_ANSWERERS, places=SLOW_PLACES, per_peer=SLOW_PER_PEER)
+        self._slow_crew = Answerers(
+            f"{name}-asks", limits.slow_answerers, places=limits.slow_places, per_peer=limits.slow_per_peer
+        )
+        self._limits = limits
         self._selector = selectors.DefaultSelector()
         self._connections: dict[Connection, None] = {}  # in the order in which they began to wait for a request
         self._groups: dict[bytes, int] = {}
@@ -258,22 +263,32 @@ class _Desk:
     def _look(self, connection: Connection) -> None:
         """Is there a whole request? Then nothing more is read until it is answered."""
         try:
-            end = head_end(connection.received)
-            if not end:
-                return
-            request = parse(bytes(connection.received[:end]), connection.peer, connection.certificate)
+            request = connection.take_request(self._limits.max_body)
         except BadRequest as error:
-            connection.last = True
+            connection.last = connection.refused = True
             self._reply(connection, encode(Response(error.status, f"{error}\n".encode()), close=True))
             return
-        del connection.received[:end]
+        if request is None:
+            if connection.awaits_body:
+                self._bound_bodies()
+            return
         now = time.monotonic()
         connection.busy = True
-        connection.deadline = now + ANSWER_SECONDS
+        connection.deadline = now + (self._limits.answer_seconds or ANSWER_SECONDS)
         connection.last = not request.keep_alive or now - connection.began > CONNECTION_SECONDS
         self._selector.unregister(connection.sock)
         if not self._crew.add(connection.group, lambda: self._answer_one(connection, request)):
             raise OSError("no thread for an answer")
+
+    def _bound_bodies(self) -> None:
+        """Close the oldest ones whose body is being received, until the rest is within the bound."""
+        waiting = [one for one in self._connections if one.awaits_body]
+        held = sum(len(one.received) for one in waiting)
+        for connection in waiting:
+            if held <= self._limits.all_bodies:
+                return
+            held -= len(connection.received)
+            self._close(connection)
 
     def _answer_one(self, connection: Connection, request: Request) -> None:
         """In a thread of the first crew."""
@@ -322,6 +337,10 @@ class _Desk:
         self._advance(connection)
 
     def _sent(self, connection: Connection) -> None:
+        if connection.refused and self._limits.max_body:
+            connection.linger(time.monotonic() + _LINGER)
+            self._listen(connection)
+            return
         if connection.last:
             self._close(connection)
             return

@@ -1,0 +1,24 @@
+"""What one server takes, besides what all servers have in common (`server.py`). Stage: beside all of them, no I/O."""
+
+from __future__ import annotations
+
+import attrs
+
+__all__ = ["Limits"]
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """Bodies, and answers that wait for another machine."""
+
+    max_body: int = 0
+    """Bytes of a request's body; a longer one is refused with 413. 0: bodies are not read."""
+    all_bodies: int = 0
+    """Bytes of all bodies that are being received; above it, the oldest ones give way."""
+    answer_seconds: float | None = None
+    """From a complete request until the client has taken the whole answer; None: as for all servers."""
+    slow_answerers: int = 8
+    """Threads for answers that wait for another machine."""
+    slow_places: int = 64
+    """Such answers under way or waiting; the next one is refused with 503."""
+    slow_per_peer: int = 16
