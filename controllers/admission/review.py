@@ -1,0 +1,223 @@
+"""AdmissionReview of admission.k8s.io/v1: the request that comes in, and the answer that goes back. Pure.
+
+Data comes from the body of the API server's request and goes to a handler; the handler's answer becomes the body of
+ours. Follows https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/ and
+k8s.io/api/admission/v1.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+
+from controllers.admission.patching import Operation, patch_between
+from controllers.runtime.cleaning import one_line
+
+__all__ = ["AdmissionRequest", "Answer", "BadReview", "allow", "change", "deny", "encode", "parse", "refusal"]
+
+VERSION: Final = "admission.k8s.io/v1"
+KIND: Final = "AdmissionReview"
+_WARNING: Final = 256  # letters; kubectl shows warnings on one line, and the API server cuts long ones
+_WARNINGS: Final = 16
+
+
+class BadReview(Exception):
+    """What came is no review that can be answered. `uid` is its request's, where that much is known."""
+
+    def __init__(self, message: str, uid: str = "") -> None:
+        super().__init__(message)
+        self.uid = uid
+
+
+@attrs.frozen(kw_only=True)
+class AdmissionRequest:
+    """What the API server is asked to do, and by whom. `resource` is plural, in small letters: "persistentvolumes"."""
+
+    uid: str
+    operation: str
+    """CREATE, UPDATE, DELETE or CONNECT."""
+    group: str
+    version: str
+    resource: str
+    subresource: str = ""
+    kind: str = ""
+    name: str = ""
+    """Empty where the API server still makes it from `generateName`."""
+    namespace: str = ""
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    dry_run: bool = False
+    """Nothing will be stored: a handler must have no effect besides its answer. It never should have one."""
+    _object: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
+    _old_object: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """A copy of the object as it is to be stored, as JSON has it, to be changed at will; empty for DELETE."""
+        return copy.deepcopy(dict(self._object or {}))
+
+    @property
+    def old_object(self) -> dict[str, Any]:
+        """A copy of the object that is stored; empty for CREATE."""
+        return copy.deepcopy(dict(self._old_object or {}))
+
+    def __str__(self) -> str:
+        """For log lines: "CREATE persistentvolumes pv-1"."""
+        what = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return one_line(f"{self.operation} {what} {name}".strip(), 300)
+
+
+@attrs.frozen(kw_only=True)
+class Answer:
+    """What a handler says of a request; made by `allow`, `change` and `deny`."""
+
+    allowed: bool
+    patch: tuple[Operation, ...] = ()
+    """JSON Patch operations. Only for mutating webhooks."""
+    code: int = 0
+    """HTTP status that the user gets where it is denied."""
+    reason: str = ""
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+    """Shown to the user by kubectl, one line each."""
+    audit: Mapping[str, str] = attrs.field(factory=dict)
+    """Annotations for the API server's audit log, without the webhook's name, which it puts before them."""
+
+
+def allow(*, warnings: Iterable[str] = (), audit: Mapping[str, str] | None = None) -> Answer:
+    """Let it be done as it was asked for."""
+    return Answer(allowed=True, warnings=tuple(warnings), audit=dict(audit or {}))
+
+
+def change(
+    request: AdmissionRequest,
+    changed: Mapping[str, Any],
+    *,
+    warnings: Iterable[str] = (),
+    audit: Mapping[str, str] | None = None,
+) -> Answer:
+    """Let it be done with this object in place of `request.object`; only the differences are sent. For mutating ones.
+
+    Raises TypeError or ValueError where the object cannot be written as JSON.
+    """
+    patch = patch_between(request.object, changed)
+    json.dumps(patch, allow_nan=False)
+    return Answer(allowed=True, patch=patch, warnings=tuple(warnings), audit=dict(audit or {}))
+
+
+def deny(message: str, *, code: int = 403, reason: str = "", warnings: Iterable[str] = ()) -> Answer:
+    """Refuse it; the user gets `message`, with this HTTP status of 400 to 599 and Kubernetes' `reason` for it."""
+    if not 400 <= code <= 599:
+        raise ValueError(f"code={code}: a refusal has an HTTP status of 400 to 599")
+    return Answer(allowed=False, code=code, reason=reason, message=message, warnings=tuple(warnings))
+
+
+def parse(body: bytes) -> AdmissionRequest:
+    """The request in an AdmissionReview. Unknown fields are no error: later API servers send more. Raises BadReview."""
+    try:
+        review = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadReview("the body is no JSON") from None
+    if not isinstance(review, dict):
+        raise BadReview("the body is no JSON object")
+    request = review.get("request")
+    uid = request.get("uid") if isinstance(request, dict) else None
+    known = uid if isinstance(uid, str) else ""
+    if (review.get("apiVersion"), review.get("kind")) != (VERSION, KIND):
+        raise BadReview(f"the body is no {KIND} of {VERSION}; no other version is answered", known)
+    if not isinstance(request, dict):
+        raise BadReview("the review has no request")
+    fields = _Fields(request)
+    resource = _Fields(fields.object("resource") or {}, "resource.")
+    user = _Fields(fields.object("userInfo") or {}, "userInfo.")
+    found = AdmissionRequest(
+        uid=fields.text("uid"),
+        operation=fields.text("operation"),
+        group=resource.text("group"),
+        version=resource.text("version"),
+        resource=resource.text("resource"),
+        subresource=fields.text("subResource"),
+        kind=_Fields(fields.object("kind") or {}, "kind.").text("kind"),
+        name=fields.text("name"),
+        namespace=fields.text("namespace"),
+        user=user.text("username"),
+        groups=user.texts("groups"),
+        dry_run=fields.flag("dryRun"),
+        object=fields.object("object"),
+        old_object=fields.object("oldObject"),
+    )
+    problems = [*fields.problems, *resource.problems, *user.problems]
+    problems += [f"{name} is missing" for name in ("uid", "operation", "resource") if not getattr(found, name)]
+    if problems:
+        raise BadReview(f"the review's request is wrong: {'; '.join(problems)}", known)
+    return found
+
+
+def encode(uid: str, answer: Answer) -> bytes:
+    """The body with this answer to the request of that uid."""
+    response: dict[str, Any] = {"uid": uid, "allowed": answer.allowed}
+    if answer.patch:
+        patch = json.dumps(answer.patch, separators=(",", ":"), allow_nan=False).encode()
+        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
+    if not answer.allowed:
+        response["status"] = _status(answer.code, answer.message, answer.reason)
+    if answer.warnings:
+        response["warnings"] = [one_line(text, _WARNING) for text in answer.warnings[:_WARNINGS]]
+    if answer.audit:
+        response["auditAnnotations"] = {key: one_line(value) for key, value in answer.audit.items()}
+    return _review(response)
+
+
+def refusal(uid: str, code: int, message: str) -> bytes:
+    """The body of an answer that is no answer: with an HTTP status beside 200, the API server goes by the
+    webhook's `failurePolicy`, and shows none of this; people who try the webhook by hand do."""
+    return _review({"uid": uid, "allowed": False, "status": _status(code, message, "")})
+
+
+def _status(code: int, message: str, reason: str) -> dict[str, Any]:
+    status = {"status": "Failure", "code": code, "message": one_line(message)}
+    return status | ({"reason": reason} if reason else {})
+
+
+def _review(response: Mapping[str, Any]) -> bytes:
+    return json.dumps({"apiVersion": VERSION, "kind": KIND, "response": response}).encode() + b"\n"
+
+
+class _Fields:
+    """Reads fields of their right types, and collects what is wrong. A field that is missing or null is empty."""
+
+    def __init__(self, raw: Mapping[str, Any], where: str = "") -> None:
+        self._raw = raw
+        self._where = where
+        self.problems: list[str] = []
+
+    def text(self, name: str) -> str:
+        value = self._of(name, str, "a text")
+        return value if isinstance(value, str) else ""
+
+    def flag(self, name: str) -> bool:
+        return self._of(name, bool, "true or false") is True
+
+    def object(self, name: str) -> Mapping[str, Any] | None:
+        value = self._of(name, dict, "an object")
+        return value if isinstance(value, dict) else None
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        value: Sequence[Any] = self._of(name, list, "a list") or ()
+        if not all(isinstance(one, str) for one in value):
+            self.problems.append(f"{self._where}{name} must hold texts")
+            return ()
+        return tuple(value)
+
+    def _of(self, name: str, kind: type[Any], what: str) -> Any:
+        value = self._raw.get(name)
+        if value is None or isinstance(value, kind):
+            return value
+        self.problems.append(f"{self._where}{name} must be {what}")
+        return None
