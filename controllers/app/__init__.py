@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from controllers.lazy import lazy
 
 if TYPE_CHECKING:
-    from controllers.app.catalog import CATALOG
+    from controllers.app.catalog import CATALOG, WEBHOOKS
     from controllers.app.cli import main
     from controllers.app.entry import Context, Controller, ControllerEntry, Rule
     from controllers.app.flags.parse import parse
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from controllers.app.serving import HealthServer, ServingOptions
     from controllers.app.standalone import Host, hosting
     from controllers.app.startup import ManagerError, NeverLed
+    from controllers.app.webhooks.entry import WebhookEntry
 else:
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "catalog": ["CATALOG"],
+            "catalog": ["CATALOG", "WEBHOOKS"],
             "cli": ["main"],
             "flags.parse": ["parse"],
             "entry": ["Context", "Controller", "ControllerEntry", "Rule"],
@@ -34,6 +35,7 @@ else:
             "process": ["run_until_signal"],
             "serving": ["HealthServer", "ServingOptions"],
             "startup": ["ManagerError", "NeverLed"],
+            "webhooks.entry": ["WebhookEntry"],
         },
     )
 
@@ -59,4 +61,7 @@ __all__ = [
     "Context",
     "Controller",
     "Rule",
+    # webhooks of your own
+    "WEBHOOKS",
+    "WebhookEntry",
 ]

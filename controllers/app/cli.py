@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 import importlib_metadata
 
 from controllers.app import logs
-from controllers.app.catalog import CATALOG
+from controllers.app.catalog import CATALOG, WEBHOOKS
 from controllers.app.entry import ControllerEntry, enabled
 from controllers.app.flags.parse import NO_PROVIDER, Outcome, by_section, parse, table
 from controllers.app.options import Options
+from controllers.app.webhooks.entry import WebhookEntry
 from controllers.options import BOOL, VERSION, Flag
 
 if TYPE_CHECKING:
@@ -57,22 +58,24 @@ def main(
     catalog: Sequence[ControllerEntry] = CATALOG,
     flags: Sequence[type[Any]] = (),
     defaults: Mapping[str, str] | None = None,
+    webhooks: Sequence[WebhookEntry] = WEBHOOKS,
 ) -> int:
     """Run the manager until SIGTERM or SIGINT; returns the exit code.
 
     `argv` without the program's name (default: this process's); `default_provider` is used when --cloud-provider is not
-    given; `catalog` adds a vendor's own controllers. `flags` are a vendor's own options classes, whose fields are made
-    by `controllers.options.option`: they reach the provider's factory as `CloudConfig.of(...)`, and controllers as
-    `Context.options.of(...)`. `defaults` replaces defaults by the names of flags, as they would be typed:
-    {"node-monitor-period": "30s"}. Raises ValueError where these contradict what there is: a mistake of the program.
+    given; `catalog` adds a vendor's own controllers, `webhooks` its admission webhooks. `flags` are a vendor's own
+    options classes, whose fields are made by `controllers.options.option`: they reach the provider's factory as
+    `CloudConfig.of(...)`, and controllers as `Context.options.of(...)`. `defaults` replaces defaults by the names of
+    flags, as they would be typed: {"node-monitor-period": "30s"}. Raises ValueError where these contradict what there
+    is: a mistake of the program.
 
     To be called once, in the main thread: it takes the signals and the root logger. A provider call that never returns
     cannot be joined; then the process is ended from here, with the same code.
     """
     args = sys.argv[1:] if argv is None else argv
     program = _program(sys.argv[0] if sys.argv else "")
-    outcome = parse(args, catalog, default_provider, flags=flags, defaults=defaults)
-    rows = table(catalog, default_provider, flags, defaults)
+    outcome = parse(args, catalog, default_provider, flags=flags, defaults=defaults, webhooks=webhooks)
+    rows = table(catalog, default_provider, flags, defaults, webhooks)
     if outcome.help:
         print(help_text(program, rows), end="")
         return 0
@@ -95,7 +98,7 @@ def main(
     with logs.uncaught():
         try:
             _tell_flags(outcome.options, rows)
-            return _start(outcome.options, catalog, flags)
+            return _start(outcome.options, catalog, flags, webhooks)
         except Exception:  # the program's top: told in a cleaned log line and not in Python's own way
             log.exception("the program failed; this is a bug")
             return FAILED
@@ -147,11 +150,16 @@ def _tell_flags(options: Options, flags: Sequence[Flag[Any]]) -> None:
     log.info("flags that differ from the defaults: %s", " ".join(changed(options, flags)) or "none")
 
 
-def _start(options: Options, catalog: Sequence[ControllerEntry], flags: Sequence[type[Any]]) -> int:
+def _start(
+    options: Options,
+    catalog: Sequence[ControllerEntry],
+    flags: Sequence[type[Any]],
+    webhooks: Sequence[WebhookEntry],
+) -> int:
     # All that is imported and made on the way to a manager stays: the collector would walk it for nothing.
     gc.disable()
     try:
-        manager = _manager(options, catalog, flags)
+        manager = _manager(options, catalog, flags, webhooks)
         gc.freeze()  # nor later
     finally:
         gc.enable()
@@ -161,7 +169,12 @@ def _start(options: Options, catalog: Sequence[ControllerEntry], flags: Sequence
         gc.unfreeze()
 
 
-def _manager(options: Options, catalog: Sequence[ControllerEntry], flags: Sequence[type[Any]]) -> Manager | None:
+def _manager(
+    options: Options,
+    catalog: Sequence[ControllerEntry],
+    flags: Sequence[type[Any]],
+    webhooks: Sequence[WebhookEntry],
+) -> Manager | None:
     """Import and build everything; None when that cannot be, which then has been told."""
     from prometheus_client import ProcessCollector
 
@@ -188,7 +201,16 @@ def _manager(options: Options, catalog: Sequence[ControllerEntry], flags: Sequen
             service_accounts=accounts.NAMESPACE if given.use_service_account_credentials else None,
             metrics=metrics,
         )
-        return Manager(options, provider, clients, config=config, catalog=catalog, metrics=metrics, on_lost=end_at_once)
+        return Manager(
+            options,
+            provider,
+            clients,
+            config=config,
+            catalog=catalog,
+            webhooks=webhooks,
+            metrics=metrics,
+            on_lost=end_at_once,
+        )
     except (CloudProviderError, ClientConfigError, ManagerError) as error:
         tell(error)
         return None

@@ -13,13 +13,15 @@ from collections.abc import Callable, Sequence
 
 from cloudprovider import CloudConfig, Interface, StopSignal
 from controllers.app.apiserver import ServerCheck, advice
-from controllers.app.entry import ControllerEntry
+from controllers.app.entry import Context, ControllerEntry
 from controllers.app.flags.effective import configz, flagz
 from controllers.app.groups import Groups, Part
 from controllers.app.options import Options, split_address
 from controllers.app.permissions.check import AccessCheck
 from controllers.app.serving import Health, Serving, ServingError, ServingOptions
 from controllers.app.startup import ManagerError, ProviderHost
+from controllers.app.webhooks.entry import WebhookEntry
+from controllers.app.webhooks.options import WebhookOptions
 from controllers.cloudcalls import CloudCallOptions
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
@@ -58,6 +60,8 @@ class Foundation:
         self._abandoned = abandoned
         self.groups = Groups(clock)
         """What runs, in the order of its stop."""
+        self.webhook_address: tuple[str, int] | None = None
+        """Where webhooks are served, once they are."""
 
     def serve(self, catalog: Sequence[ControllerEntry]) -> Serving:
         """Health, metrics and settings over HTTP and HTTPS. Raises ManagerError."""
@@ -126,6 +130,30 @@ class Foundation:
         )
         self._health.watch_cloud(host.cloud)
         return host
+
+    def webhooks(self, entries: Sequence[WebhookEntry], context: Context, *, leads: Callable[[], bool]) -> bool:
+        """Serve those of these webhooks that have something to do; False where none has. Raises ManagerError."""
+        from controllers.admission import Desk
+        from controllers.app.webhooks.serving import WebhookServing
+
+        built = [(entry.webhook, entry.construct(context)) for entry in entries]
+        served = [(webhook, handler) for webhook, handler in built if handler is not None]
+        if not served:
+            return False
+        try:
+            desk = Desk(served, metrics=self._metrics, clock=self._clock)
+            rest = self._clients.rest("webhook-certificates")
+            options = self._options.of(WebhookOptions)
+            serving = WebhookServing(options, desk, rest, leads=leads, clock=self._clock)
+            serving.start()
+        except (ServingError, ValueError) as error:
+            raise ManagerError(str(error)) from error
+        self.webhook_address = serving.address
+        self.groups.add("webhooks", Part("webhook server", serving.stop))
+        self.in_background("webhooks", "webhook certificate", serving.run)
+        self._health.watch_notes(serving.checks)
+        self._health.watch_readiness(serving.ready)
+        return True
 
     def synced(self, informers: InformerFactory, stop: StopSignal) -> bool:
         """Wait for every cache's first listing, telling what keeps it; False when `stop` came first."""

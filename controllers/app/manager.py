@@ -21,7 +21,7 @@ from functools import partial
 import attrs
 
 from cloudprovider import CloudConfig, Interface, StopSignal
-from controllers.app.catalog import CATALOG
+from controllers.app.catalog import CATALOG, WEBHOOKS
 from controllers.app.entry import Context, ControllerEntry, Rule, enabled
 from controllers.app.foundation import TELL, Foundation
 from controllers.app.leading.leadership import LISTEN, Leadership, lease_lost
@@ -35,6 +35,10 @@ from controllers.app.permissions.own import election_rules, migration_rules
 from controllers.app.runner import ControllerRunner, Ending, construct
 from controllers.app.serving import Health, HealthMetrics
 from controllers.app.startup import ManagerError, ProviderHost
+from controllers.app.webhooks.entry import WebhookEntry
+from controllers.app.webhooks.entry import enabled as enabled_webhooks
+from controllers.app.webhooks.options import WebhookOptions
+from controllers.app.webhooks.rights import WEBHOOK_RULES
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -65,6 +69,7 @@ class Manager:
         *,
         config: CloudConfig | None = None,
         catalog: Sequence[ControllerEntry] = CATALOG,
+        webhooks: Sequence[WebhookEntry] = WEBHOOKS,
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM_CLOCK,
         on_lost: Callable[[ManagerError], None] = lambda _failure: None,
@@ -79,6 +84,8 @@ class Manager:
         self._entries = enabled(options.manager.controllers, catalog)
         if not self._entries:
             raise ManagerError("no controller is left to run: see --controllers")
+        given = options.of(WebhookOptions)
+        self._webhooks = enabled_webhooks(given.webhooks, webhooks) if given.secure_port else []
         self.metrics = Metrics() if metrics is None else metrics
         self._clock = clock
         self._drain = options.manager.shutdown_drain_timeout
@@ -88,6 +95,7 @@ class Manager:
         self._migration, self._shares = self._planned()
         self._moving: Moving | None = None
         self._host: ProviderHost | None = None
+        self._context: Context | None = None
         self.health = Health(clock, HealthMetrics(self.metrics).observe)
         self._base = Foundation(
             options, clients, health=self.health, metrics=self.metrics, clock=clock, abandoned=lambda: self._lost
@@ -104,6 +112,8 @@ class Manager:
         """Where health and metrics are served over plain HTTP, once they are."""
         self.secure_address: tuple[str, int] | None = None
         """Where HTTPS is served, once it is."""
+        self.webhook_address: tuple[str, int] | None = None
+        """Where webhooks are served, once they are."""
 
     def run(self, stop: StopSignal) -> None:
         """Start everything, work until `stop` is set, drain and return. Blocks.
@@ -150,20 +160,13 @@ class Manager:
         informers = base.informers(self._entries)
         access = base.access_check()
         self._begin_election()
+        if self._webhooks and not self._serve_webhooks(informers, ending):
+            return False
         if not self._elected(informers, access, ending):
             return False
-        host = self._host = base.provider_host(self._provider, self._config, guard=self._may_write)
-        if not host.initialize(self._clients, informers, ending):
+        context = self._context or self._initialized(informers, ending)
+        if context is None:
             return False
-        context = Context(
-            options=self._options,
-            clients=self._clients,
-            informers=informers,
-            cloud=host.cloud,
-            metrics=self.metrics,
-            clock=self._clock,
-            drain=max(0.0, self._drain - _AFTER_DRAIN),
-        )
         for entry, component in self._shares.elsewhere:
             log.info("%s is left to %s, as the leader migration says", entry.name, component)
         own = [*self._shares.main, *self._shares.migrated]
@@ -184,6 +187,35 @@ class Manager:
         if self._moving is not None and (second := self._moving.begin(moving, self._unfinished)) is not None:
             self.health.watch_notes(second.checks)
         return True
+
+    def _serve_webhooks(self, informers: InformerFactory, ending: StopSignal) -> bool:
+        """On every replica, before it leads: webhooks ask the provider, which may only read until then."""
+        context = self._initialized(informers, ending)
+        if context is None:
+            return False
+        informers.start()  # those that the provider asked for
+        self._base.webhooks(self._webhooks, context, leads=self._leads)
+        self.webhook_address = self._base.webhook_address
+        return True
+
+    def _initialized(self, informers: InformerFactory, ending: StopSignal) -> Context | None:
+        """What everything is built from, once the provider is initialised; None when it was time to end before that."""
+        host = self._host = self._base.provider_host(self._provider, self._config, guard=self._may_write)
+        if not host.initialize(self._clients, informers, ending):
+            return None
+        self._context = Context(
+            options=self._options,
+            clients=self._clients,
+            informers=informers,
+            cloud=host.cloud,
+            metrics=self.metrics,
+            clock=self._clock,
+            drain=max(0.0, self._drain - _AFTER_DRAIN),
+        )
+        return self._context
+
+    def _leads(self) -> bool:
+        return self._leadership is None or self._leadership.leading
 
     def _planned(self) -> tuple[LeaderMigration | None, Shares]:
         options = self._options.manager.leader_migration
@@ -263,6 +295,8 @@ class Manager:
         own = election_rules(self._options.manager.leader_election)
         if self._migration is not None and self._shares.migrated:
             own = (*own, *migration_rules(self._options.manager.leader_election, self._migration.lease))
+        if self._webhooks and not self._options.of(WebhookOptions).tls_cert_file:
+            own = (*own, *WEBHOOK_RULES)
         if self._options.manager.use_service_account_credentials:
             return [*own, *asked_rights(entries)]
         return [*own, *(rule for entry in entries for rule in entry.rules)]

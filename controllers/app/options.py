@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SECTIONS = (
-    "generic", "cloud-node-controller", "cloud calls", "secure serving", "authentication", "authorization", "debugging",
-    "health", "misc", "global", "without effect",
+    "generic", "cloud-node-controller", "cloud calls", "webhook", "webhook serving", "secure serving", "authentication",
+    "authorization", "debugging", "health", "misc", "global", "without effect",
 )  # fmt: skip
 """Go's named flag sets in its order, and our own three; a controller's section is named after it."""
 

@@ -27,6 +27,7 @@ from controllers.app.leading import migration
 from controllers.app.options import LeaderElectionOptions
 from controllers.app.permissions.accounts import PROVIDER_ACCOUNTS, accounts_of, of_caches, token_rule
 from controllers.app.permissions.own import common_rules
+from controllers.app.webhooks.rights import WEBHOOK_RULES
 from controllers.options import flags_of
 
 __all__ = ["chart_permissions", "grants", "main", "manifest"]
@@ -246,6 +247,7 @@ def main(argv: Sequence[str] | None = None, catalog: Sequence[ControllerEntry] =
                 metavar=flag.kind.metavar,
                 help=f"as for the manager (default {flag.kind.show(flag.default)})",
             )
+    parser.add_argument("--webhooks", action="store_true", help="webhooks are served with a self-signed certificate")
     parser.add_argument("--enable-leader-migration", action="store_true", help="as for the manager")
     parser.add_argument("--leader-migration-config", default="", metavar="PATH", help="as for the manager")
     given = parser.parse_args(argv)
@@ -271,7 +273,8 @@ def main(argv: Sequence[str] | None = None, catalog: Sequence[ControllerEntry] =
         resource_namespace=given.leader_elect_resource_namespace,
     )
     accounts = of_provider if given.use_service_account_credentials else None
-    print(manifest(chosen, accounts, common_rules(election, migration_lease)), end="")
+    common = common_rules(election, migration_lease) + (WEBHOOK_RULES if given.webhooks else ())
+    print(manifest(chosen, accounts, common), end="")
     return 0
 
 

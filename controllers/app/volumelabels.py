@@ -1,5 +1,5 @@
-"""persistent-volume-label-controller in the manager: its rights and its entry. Its flags:
-`controllers/volumelabels/options.py`.
+"""persistent-volume-label-controller and the webhook persistentvolume-labeler in the manager: rights and entries. Their
+flags: `controllers/volumelabels/options.py`.
 
 Stage: before the first one, no I/O. Off by default: Go's manager has none any more, and CSI drivers need none.
 """
@@ -10,10 +10,13 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from controllers.admission.handler import Match, Webhook
 from controllers.app.entry import Context, Controller, ControllerEntry, Rule
-from controllers.volumelabels.options import VolumeLabelOptions
+from controllers.app.webhooks.entry import WebhookEntry
+from controllers.volumelabels.options import VolumeLabelOptions, VolumeWebhookOptions
 
 if TYPE_CHECKING:
+    from controllers.admission.handler import Handler
     from controllers.runtime.cache import Resource
 
 log = logging.getLogger(__name__)
@@ -59,4 +62,29 @@ ENTRY = ControllerEntry(
             namespace="default",
         ),
     ),
+)
+
+
+def _construct_webhook(context: Context) -> Handler | None:
+    from controllers.volumelabels import VolumeLabelHandler
+
+    labeler = context.cloud.pv_labeler
+    if labeler is None:
+        log.warning(
+            "the webhook persistentvolume-labeler is off, although --webhooks names it: provider %s labels no volumes",
+            context.cloud.provider_name,
+        )
+        return None
+    return VolumeLabelHandler(labeler, refuse=context.options.of(VolumeWebhookOptions).failure_policy == "Fail")
+
+
+WEBHOOK = WebhookEntry(
+    webhook=Webhook(
+        name="persistentvolume-labeler",
+        path="/label-persistentvolumes",
+        matches=(Match(resource="persistentvolumes", operations=("CREATE",)),),
+        mutating=True,
+    ),
+    construct=_construct_webhook,
+    options=(VolumeWebhookOptions,),
 )

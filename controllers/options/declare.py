@@ -129,8 +129,8 @@ def no_limit_at_zero(value: float) -> str | None:
 
 
 def one_of(*allowed: str) -> Check[str]:
-    """A check: the value is one of a few words."""
-    return lambda value: None if value in allowed else "must be " + " or ".join(allowed)
+    """A check: the value is one of a few words; an empty one among them need not be told."""
+    return lambda value: None if value in allowed else "must be " + " or ".join(filter(None, allowed))
 
 
 def not_empty(value: str) -> str | None:

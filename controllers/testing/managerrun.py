@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cloudprovider import CloudConfig, Interface
 from cloudprovider.testing.waiting import eventually
-from controllers.app import CATALOG, ControllerEntry, Manager, NeverLed, Options, parse
+from controllers.app import CATALOG, WEBHOOKS, ControllerEntry, Manager, NeverLed, Options, WebhookEntry, parse
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cleaning import conceal_config
 from controllers.runtime.metrics import Metrics
@@ -51,8 +51,8 @@ _END: Final = 30.0  # seconds beyond its own limit until it counts as stuck
 class ManagerRun:
     """A manager that is started and ended any number of times, one at a time. For the test's thread.
 
-    `flags` come after `QUICK`, so that they win; `catalog`, `options` and `defaults` are what the vendor's main.py
-    gives to `main` (there `options` is called flags). Raises ValueError with all problems of the flags.
+    `flags` come after `QUICK`, so that they win; `catalog`, `webhooks`, `options` and `defaults` are what the vendor's
+    main.py gives to `main` (there `options` is called flags). Raises ValueError with all problems of the flags.
     """
 
     def __init__(
@@ -65,15 +65,17 @@ class ManagerRun:
         catalog: Sequence[ControllerEntry] = CATALOG,
         options: Sequence[type[Any]] = (),
         defaults: Mapping[str, str] | None = None,
+        webhooks: Sequence[WebhookEntry] = WEBHOOKS,
     ) -> None:
         self._kubeconfig = str(kubeconfig)
         self._provider = provider
         self._config = config
         self._catalog = catalog
+        self._webhooks = webhooks
         self._log = ManagerLog([type(provider).__module__.partition(".")[0]])
         argv = [f"--cloud-provider={provider.provider_name()}", f"--kubeconfig={kubeconfig}", *QUICK]
         argv += [*(ROUTES if provider.routes() is not None else ()), *flags]
-        outcome = parse(argv, catalog, flags=options, defaults=defaults)
+        outcome = parse(argv, catalog, flags=options, defaults=defaults, webhooks=webhooks)
         if outcome.options is None:
             raise ValueError("the manager's flags are wrong: " + "; ".join(outcome.problems))
         self.options: Options = outcome.options
@@ -105,7 +107,13 @@ class ManagerRun:
         self._metrics, self._stop, self._error = Metrics(), threading.Event(), None
         clients = ClientBuilder.from_options(self._kubeconfig, metrics=self._metrics)
         manager = self.manager = Manager(
-            self.options, self._provider, clients, config=self._config, catalog=self._catalog, metrics=self._metrics
+            self.options,
+            self._provider,
+            clients,
+            config=self._config,
+            catalog=self._catalog,
+            webhooks=self._webhooks,
+            metrics=self._metrics,
         )
         self._thread = threading.Thread(target=self._run, args=(manager, self._stop), name="manager", daemon=True)
         self._thread.start()

@@ -1,10 +1,10 @@
-"""What can be set about the persistent-volume-label controller, with its flags. Stage: before the first one, no I/O."""
+"""What can be set about the labels of volumes, with its flags. Stage: before the first one, no I/O."""
 
 from __future__ import annotations
 
 from attrs import frozen
 
-from controllers.options import INT, between, drain_timeout_option, option
+from controllers.options import INT, STRING, between, drain_timeout_option, one_of, option
 
 
 @frozen(kw_only=True)
@@ -20,3 +20,18 @@ class VolumeLabelOptions:
         check=between(1, 1000),
     )
     drain_timeout: float = drain_timeout_option()
+
+
+@frozen(kw_only=True)
+class VolumeWebhookOptions:
+    """How the webhook persistentvolume-labeler answers. Frozen; raises ValueError on values that make no sense."""
+
+    failure_policy: str = option(
+        "Ignore",
+        STRING,
+        "webhook-volume-failure-policy",
+        "webhook",
+        "What the webhook persistentvolume-labeler does with a volume whose zone the cloud cannot tell now: Ignore "
+        "admits it with a warning, and persistent-volume-label-controller labels it later; Fail refuses it.",
+        check=one_of("Ignore", "Fail"),
+    )

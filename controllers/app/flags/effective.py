@@ -37,7 +37,6 @@ _FIXED: dict[str, Any] = {
         "LeaderMigration": {"leaderName": "", "resourceLock": "", "controllerLeaders": None},
     },
     "KubeCloudShared": {"ExternalCloudVolumePlugin": "", "CIDRAllocatorType": "", "NodeSyncPeriod": "0s"},
-    "Webhook": {"Webhooks": []},
 }
 """What no flag of ours sets."""
 
@@ -71,6 +70,7 @@ _PLACES: dict[str, str] = {
     "node-monitor-period": "NodeLifecycleController.NodeMonitorPeriod",
     "node-status-update-frequency": "NodeStatusUpdateFrequency",
     "concurrent-service-syncs": "ServiceController.ConcurrentServiceSyncs",
+    "webhooks": "Webhook.Webhooks",
 }
 """Where Go's own flags stand in Go's configuration."""
 

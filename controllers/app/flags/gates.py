@@ -42,7 +42,7 @@ GATES: Mapping[str, Gate] = {
     "CloudControllerManagerWatchBasedRoutesReconciliation": Gate(
         True, "changes of nodes are handled at once, and all routes compared every --route-reconciliation-period"
     ),
-    "CloudControllerManagerWebhook": Gate(False, "there are no webhooks in this version; the next version has them"),
+    "CloudControllerManagerWebhook": Gate(True, "webhooks are served if --webhooks names them, and not otherwise"),
     "ControllerManagerReleaseLeaderElectionLockOnExit": Gate(True, "a clean stop always releases the lease"),
     "CoordinatedLeaderElection": Gate(False, "the leader is elected on the Lease alone"),
     "ComponentFlagz": Gate(True, "/flagz is always served"),

@@ -19,14 +19,12 @@ from controllers.options import (
     DURATION,
     INT,
     INTEGERS,
-    IP,
     LIST,
     PATH,
     STRING,
     SWITCHES,
     Flag,
     Kind,
-    between,
     not_negative,
     one_of,
 )
@@ -40,7 +38,6 @@ _ONE_CERTIFICATE = "one certificate is served to all clients"
 _PORT = "the address and port are not shared with other processes"
 _HEADERS = "no user is believed from request headers; give clients certificates or tokens of their own"
 _IPAM = "this version gives nodes no pod CIDRs (kube-controller-manager does); the next version does"
-_WEBHOOKS = "there are no webhooks in this version; the next version has them"
 _RESYNC = "caches are never replayed: what a watch missed is listed again"
 _VOLUMES = "volumes are for CSI drivers"
 _LOGS = "log lines are written at once, to standard error, at one level for all modules (-v)"
@@ -50,7 +47,6 @@ _GATES = "what a gate would turn on is always done or not there; see the feature
 
 SECTION = "without effect"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-_TLS_VERSIONS = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
 _PATTERNS = re.compile(r"[^=,]+=\d+(,[^=,]+=\d+)*")
 _QUANTITY = re.compile(r"\d+(\.\d+)?([kKMGTPE]i?|m)?")
 _PAIR = re.compile(r"[^,:]+,[^,:]+(:[^:]*)?")
@@ -79,7 +75,6 @@ def _or_empty(check: Check[str]) -> Check[str]:
     return lambda value: check(value) if value else None
 
 
-_PORTS = between(0, 65535)
 _NAMED_PAIR = _matching(_PAIR, "CERTIFICATE,KEY or CERTIFICATE,KEY:NAME")
 
 IGNORED: tuple[Ignored, ...] = (
@@ -98,17 +93,10 @@ IGNORED: tuple[Ignored, ...] = (
     _ignored("requestheader-uid-headers", LIST, (), _HEADERS),
     _ignored("requestheader-username-headers", LIST, (), _HEADERS),
     _ignored("cidr-allocator-type", STRING, "", _IPAM),
-    _ignored("webhooks", LIST, (), _WEBHOOKS),
-    _ignored("webhook-bind-address", IP, "0.0.0.0", _WEBHOOKS),
-    _ignored("webhook-secure-port", INT, 0, _WEBHOOKS, _PORTS),
-    _ignored("webhook-cert-dir", PATH, "", _WEBHOOKS),
-    _ignored("webhook-disable-http2-serving", BOOL, True, _WEBHOOKS),
-    _ignored("webhook-tls-cert-file", PATH, "", _WEBHOOKS),
-    _ignored("webhook-tls-private-key-file", PATH, "", _WEBHOOKS),
-    _ignored("webhook-tls-cipher-suites", LIST, (), _WEBHOOKS),
-    _ignored("webhook-tls-curve-preferences", INTEGERS, (), _WEBHOOKS),
-    _ignored("webhook-tls-min-version", STRING, "", _WEBHOOKS, _or_empty(one_of(*_TLS_VERSIONS))),
-    _ignored("webhook-tls-sni-cert-key", STRING, "", _WEBHOOKS, _NAMED_PAIR),
+    _ignored("webhook-disable-http2-serving", BOOL, True, _HTTP2),
+    _ignored("webhook-tls-cipher-suites", LIST, (), _CIPHERS),
+    _ignored("webhook-tls-curve-preferences", INTEGERS, (), _CIPHERS),
+    _ignored("webhook-tls-sni-cert-key", STRING, "", _ONE_CERTIFICATE, _NAMED_PAIR),
     _ignored("min-resync-period", DURATION, 0.0, _RESYNC, not_negative),
     _ignored("node-sync-period", DURATION, 0.0, _RESYNC, not_negative),
     _ignored("external-cloud-volume-plugin", STRING, "", _VOLUMES),

@@ -12,12 +12,16 @@ from typing import Any
 
 import attrs
 
+from controllers.app.catalog import WEBHOOKS
 from controllers.app.entry import ControllerEntry, off_by_flags, problems_of
 from controllers.app.flags import syntax
 from controllers.app.flags.ignored import IGNORED
 from controllers.app.flags.syntax import Parsed
 from controllers.app.options import SECTIONS, ManagerOptions, Options
 from controllers.app.serving.options import ServingOptions, pair_problem
+from controllers.app.webhooks import entry as webhook_entries
+from controllers.app.webhooks.entry import WebhookEntry
+from controllers.app.webhooks.options import WebhookOptions
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.options import BOOL, VERSION, Flag, fill, flags_of, one_of, show_duration
 
@@ -44,10 +48,15 @@ class Outcome:
     """All flags by their names, for the checks that read files; those that are ill have their defaults."""
 
 
-def option_classes(catalog: Sequence[ControllerEntry], flags: Sequence[type[Any]] = ()) -> list[type[Any]]:
+def option_classes(
+    catalog: Sequence[ControllerEntry],
+    flags: Sequence[type[Any]] = (),
+    webhooks: Sequence[WebhookEntry] = WEBHOOKS,
+) -> list[type[Any]]:
     """The classes of options besides the manager's own, each once; `flags` are the program's."""
-    controllers = (kind for entry in catalog for kind in entry.options)
-    return list(dict.fromkeys([CloudCallOptions, ServingOptions, *controllers, *flags]))
+    controllers = [kind for entry in catalog for kind in entry.options]
+    asked = [kind for one in webhooks for kind in one.options]
+    return list(dict.fromkeys([CloudCallOptions, WebhookOptions, ServingOptions, *controllers, *asked, *flags]))
 
 
 def table(
@@ -55,8 +64,9 @@ def table(
     default_provider: str | None = None,
     flags: Sequence[type[Any]] = (),
     defaults: Mapping[str, str] | None = None,
+    webhooks: Sequence[WebhookEntry] = WEBHOOKS,
 ) -> list[Flag[Any]]:
-    """Every flag that is taken, each once: the manager's, those of all controllers in the catalog, and the program's.
+    """Every flag that is taken, each once: the manager's, those of all controllers and webhooks, and the program's.
 
     `flags` are the program's own options classes, `defaults` its defaults by the names of flags, as typed.
     Raises ValueError for mistakes of the program, all at once: a name that is taken, a section that is not the
@@ -66,7 +76,7 @@ def table(
     rows: dict[str, Flag[Any]] = {}
     sections = {*SECTIONS, *(entry.name for entry in catalog)}
     fixed = {row.name: row for row in _fixed_rows()}
-    kinds: list[type[Any]] = [ManagerOptions, *option_classes(catalog, flags)]
+    kinds: list[type[Any]] = [ManagerOptions, *option_classes(catalog, flags, webhooks)]
     for kind in kinds:
         for row in flags_of(kind):
             if row.name in rows or row.name in fixed:
@@ -89,10 +99,10 @@ def table(
             problems.append(f"a default for --{name}: {error}")
     if problems:
         raise ValueError("this program's flags are wrong: " + "; ".join(problems))
-    known = ", ".join(entry.name for entry in catalog)
-    off = ", ".join(entry.name for entry in catalog if not entry.on_by_default) or "none"
-    controllers = rows["controllers"]
-    rows["controllers"] = attrs.evolve(controllers, help=f"{controllers.help} All: {known}. Off by default: {off}.")
+    for name, entries in (("controllers", catalog), ("webhooks", webhooks)):
+        known = ", ".join(entry.name for entry in entries) or "none"
+        off = ", ".join(entry.name for entry in entries if not entry.on_by_default) or "none"
+        rows[name] = attrs.evolve(rows[name], help=f"{rows[name].help} All: {known}. Off by default: {off}.")
     return [*rows.values(), *fixed.values()]
 
 
@@ -119,17 +129,18 @@ def parse(
     *,
     flags: Sequence[type[Any]] = (),
     defaults: Mapping[str, str] | None = None,
+    webhooks: Sequence[WebhookEntry] = WEBHOOKS,
 ) -> Outcome:
     """Turn argv into options, or into the list of all that is wrong with it. Pure; never raises for bad input.
 
     The other arguments are the program's, as `table` takes them, and raise as it says.
     """
-    parsed = syntax.parse(table(catalog, default_provider, flags, defaults), argv)
+    parsed = syntax.parse(table(catalog, default_provider, flags, defaults, webhooks), argv)
     values = parsed.values
-    problems = (*parsed.problems, *_across(parsed, catalog))
+    problems = (*parsed.problems, *_across(parsed, catalog, webhooks))
     options: Options | None = None
     if not problems:
-        own = {kind: fill(kind, values) for kind in option_classes(catalog, flags)}
+        own = {kind: fill(kind, values) for kind in option_classes(catalog, flags, webhooks)}
         options = Options(fill(ManagerOptions, values), own)
     return Outcome(
         options=options,
@@ -143,7 +154,7 @@ def parse(
     )
 
 
-def _across(parsed: Parsed, catalog: Sequence[ControllerEntry]) -> list[str]:
+def _across(parsed: Parsed, catalog: Sequence[ControllerEntry], webhooks: Sequence[WebhookEntry]) -> list[str]:
     """Problems that no single flag shows; a flag that is ill by itself is not complained about twice."""
     values, ill = parsed.values, parsed.failed
     problems = []
@@ -160,9 +171,24 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry]) -> list[str]:
     pair = pair_problem(values["tls-cert-file"], values["tls-private-key-file"])
     if pair:
         problems.append(pair)
+    problems += _webhook_problems(values, ill, webhooks)
     if "controllers" not in ill:
         lines = problems_of(values["controllers"], catalog) or off_by_flags(values, catalog)
         problems += [f"--controllers: {line}" for line in lines]
+    return problems
+
+
+def _webhook_problems(values: Mapping[str, Any], ill: Collection[str], webhooks: Sequence[WebhookEntry]) -> list[str]:
+    problems = []
+    if "webhooks" not in ill:
+        lines = webhook_entries.problems_of(values["webhooks"], webhooks)
+        problems += [f"--webhooks: {line}" for line in lines]
+    files = (values["webhook-tls-cert-file"], values["webhook-tls-private-key-file"])
+    if pair := pair_problem(*files, prefix="webhook-"):
+        problems.append(pair)
+    port = values["webhook-secure-port"]
+    if port and port == values["secure-port"]:
+        problems.append("--webhook-secure-port: must not be the same as --secure-port")
     return problems
 
 

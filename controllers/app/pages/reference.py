@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controllers.app.catalog import CATALOG
+from controllers.app.catalog import CATALOG, WEBHOOKS
 from controllers.app.entry import ControllerEntry
 from controllers.app.flags.gates import GATES
 from controllers.app.flags.parse import by_section, table
 from controllers.app.pages.markdown import rows_of
 from controllers.app.permissions.accounts import token_rule
 from controllers.app.rbac import COMMON_RULES
+from controllers.app.webhooks.entry import WebhookEntry
+from controllers.app.webhooks.rights import WEBHOOK_RULES
 
 _ABOUT = """# Flags and permissions
 
@@ -37,10 +39,11 @@ def page(
     default_provider: str | None = None,
     flags: Sequence[type[Any]] = (),
     defaults: Mapping[str, str] | None = None,
+    webhooks: Sequence[WebhookEntry] = WEBHOOKS,
 ) -> str:
     """The page, in Markdown. Pure. A vendor's program passes what it passes to `main`, for a page of its own."""
     parts = [_ABOUT, "## Flags\n"]
-    for section, rows in by_section(table(catalog, default_provider, flags, defaults)).items():
+    for section, rows in by_section(table(catalog, default_provider, flags, defaults, webhooks)).items():
         lines = []
         for row in rows:
             name = f"`--{row.name}`" + (f", `-{row.shorthand}`" if row.shorthand else "")
@@ -53,7 +56,11 @@ def page(
         for name, gate in sorted(GATES.items())
     ]
     parts += ["## Feature gates\n", _GATES, rows_of(("gate", "what is done", "meaning"), known)]
-    common = [("the manager", COMMON_RULES), (f"the manager, with {_ACCOUNTS}", (token_rule(()),))]
+    common = [
+        ("the manager", COMMON_RULES),
+        (f"the manager, with {_ACCOUNTS}", (token_rule(()),)),
+        ("the manager, with --webhooks", WEBHOOK_RULES),
+    ]
     rights = [
         (who, rule.resource, ", ".join(rule.verbs), rule.namespace or "all", rule.consequence)
         for who, rules in [*common, *((entry.name, entry.rules) for entry in catalog)]

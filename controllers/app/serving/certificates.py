@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import attrs
@@ -62,9 +62,10 @@ class MemoryPair:
     name = "self-signed, in memory"
 
     def __init__(
-        self, bind_address: str, maker: Callable[[str, list[str]], bytes] = make, clock: Clock = SYSTEM_CLOCK
+        self, names: Sequence[str], maker: Callable[[str, list[str]], bytes] = make, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self._names = names_for(bind_address)
+        """`names`: of the certificate, as of `names_for`."""
+        self._names = list(names)
         self._make = maker
         self._clock = clock
         self._pair: Pair | None = None
@@ -79,13 +80,17 @@ class MemoryPair:
         return self._pair
 
 
-def folder_pair(folder: str, bind_address: str, maker: Callable[[str, list[str]], bytes] = make) -> FilePair:
-    """The pair in this folder; where it is missing, a self-signed one is written. Raises OSError."""
-    certificate, key = (os.path.join(folder, f"{PAIR_NAME}{suffix}") for suffix in (".crt", ".key"))
+def folder_pair(
+    folder: str,
+    names: Sequence[str],
+    maker: Callable[[str, list[str]], bytes] = make,
+    pair_name: str = PAIR_NAME,
+) -> FilePair:
+    """The pair in this folder; where it is missing, a self-signed one for these names is written. Raises OSError."""
+    certificate, key = (os.path.join(folder, f"{pair_name}{suffix}") for suffix in (".crt", ".key"))
     if not (os.path.exists(certificate) and os.path.exists(key)):
         os.makedirs(folder, exist_ok=True)
-        names = names_for(bind_address)
-        chain, private = _split(maker(names[0], names))
+        chain, private = _split(maker(names[0], list(names)))
         _write(key, private, 0o600)
         _write(certificate, chain, 0o644)
     return FilePair(certificate, key)

@@ -50,6 +50,7 @@ class Connection:
         self.received = bytearray()
         self._head: Request | None = None  # complete, while its body comes
         self._body = 0  # how long that is
+        self._answering = 0  # bytes of the body whose answer is being made
         self.to_send = memoryview(b"")
         self.wanted = selectors.EVENT_READ
         self.busy = False  # its request is complete, and its answer is being made
@@ -96,6 +97,11 @@ class Connection:
         """Whether the head of a request is there, and its body is not."""
         return self._head is not None
 
+    @property
+    def held(self) -> int:
+        """Bytes of requests that are kept for it."""
+        return len(self.received) + (self._answering if self.busy else 0)
+
     def take_request(self, max_body: int) -> Request | None:
         """A whole request, taken from what was received; None while it is not there. Raises BadRequest.
 
@@ -116,6 +122,7 @@ class Connection:
             return None
         request = attrs.evolve(self._head, body=bytes(self.received[: self._body])) if self._body else self._head
         del self.received[: self._body]
+        self._answering = self._body
         self._head = None
         return request
 

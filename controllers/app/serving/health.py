@@ -80,6 +80,7 @@ class Health:
         self._cloud: CloudCalls | None = None
         self._controllers: dict[str, tuple[Controller, Callable[[], bool]]] = {}
         self._notes: tuple[Callable[[], Iterable[Check]], ...] = ()
+        self._needs: tuple[Callable[[], Iterable[Check]], ...] = ()
 
     def ready(self) -> None:
         """Everything runs."""
@@ -108,6 +109,10 @@ class Health:
     def watch_notes(self, notes: Callable[[], Iterable[Check]]) -> None:
         """Show further checks on /healthz, such as missing rights."""
         self._notes = (*self._notes, notes)
+
+    def watch_readiness(self, needs: Callable[[], Iterable[Check]]) -> None:
+        """Show further checks on /readyz, of what clients of this replica need."""
+        self._needs = (*self._needs, needs)
 
     def died(self, name: str, reason: str) -> None:
         """A controller has ended although nobody asked it to."""
@@ -184,7 +189,8 @@ class Health:
         return dated
 
     def _readiness(self) -> list[Check]:
-        return [Check("manager", self._state in _AT_WORK, self._state), *self._caches()]
+        needs = (check for ask in self._needs for check in ask())
+        return [Check("manager", self._state in _AT_WORK, self._state), *self._caches(), *needs]
 
     def _liveness(self) -> list[Check]:
         fatal = self.fatal()

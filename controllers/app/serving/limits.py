@@ -14,7 +14,7 @@ class Limits:
     max_body: int = 0
     """Bytes of a request's body; a longer one is refused with 413. 0: bodies are not read."""
     all_bodies: int = 0
-    """Bytes of all bodies that are being received; above it, the oldest ones give way."""
+    """Bytes of all bodies that are being received or answered; above it, the oldest that are received give way."""
     answer_seconds: float | None = None
     """From a complete request until the client has taken the whole answer; None: as for all servers."""
     slow_answerers: int = 8

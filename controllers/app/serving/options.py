@@ -25,14 +25,15 @@ from controllers.options import (
     option,
 )
 
-__all__ = ["ServingOptions", "pair_problem"]
+__all__ = ["ServingOptions", "check_address", "pair_problem"]
 
 _SERVING = "secure serving"
 _AUTHENTICATION = "authentication"
 _AUTHORIZATION = "authorization"
 
 
-def _address(value: str) -> str | None:
+def check_address(value: str) -> str | None:
+    """A check for an address to listen on."""
     try:
         ipaddress.ip_address(value)
     except ValueError:
@@ -49,11 +50,11 @@ def _paths(value: Sequence[str]) -> str | None:
     return None
 
 
-def pair_problem(cert_file: str, key_file: str) -> str | None:
+def pair_problem(cert_file: str, key_file: str, prefix: str = "") -> str | None:
     """What is wrong with these two flags together, or None."""
     if bool(cert_file) != bool(key_file):
         given, missing = ("tls-cert-file", "tls-private-key-file")[:: 1 if cert_file else -1]
-        return f"--{given}: needs --{missing} too"
+        return f"--{prefix}{given}: needs --{prefix}{missing} too"
     return None
 
 
@@ -67,7 +68,7 @@ class ServingOptions:
         "bind-address",
         _SERVING,
         "IP address on which --secure-port listens. 0.0.0.0 means all IPv4 interfaces, :: all interfaces.",
-        check=_address,
+        check=check_address,
     )
     secure_port: int = option(
         10258,

@@ -282,12 +282,11 @@ class _Desk:
 
     def _bound_bodies(self) -> None:
         """Close the oldest ones whose body is being received, until the rest is within the bound."""
-        waiting = [one for one in self._connections if one.awaits_body]
-        held = sum(len(one.received) for one in waiting)
-        for connection in waiting:
+        held = sum(one.held for one in self._connections)
+        for connection in [one for one in self._connections if one.awaits_body]:
             if held <= self._limits.all_bodies:
                 return
-            held -= len(connection.received)
+            held -= connection.held
             self._close(connection)
 
     def _answer_one(self, connection: Connection, request: Request) -> None:

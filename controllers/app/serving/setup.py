@@ -16,7 +16,7 @@ from controllers.app.entry import Rule
 from controllers.app.serving import pages
 from controllers.app.serving.authentication import Authentication
 from controllers.app.serving.authorization import Authorization
-from controllers.app.serving.certificates import FilePair, MemoryPair, PairSource, folder_pair
+from controllers.app.serving.certificates import FilePair, MemoryPair, PairSource, folder_pair, names_for
 from controllers.app.serving.checks import ENDPOINTS
 from controllers.app.serving.clientca import AuthoritySource, ClusterCA, FileCA, NoCA
 from controllers.app.serving.endpoints import Endpoints, Page
@@ -32,13 +32,17 @@ from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["Serving", "ServingError"]
+__all__ = ["Serving", "ServingError", "minimum_version"]
 
 log = logging.getLogger(__name__)
 
 PROGRAM: Final = "cloud-controller-manager"
-_VERSIONS: Final = {"VersionTLS13": ssl.TLSVersion.TLSv1_3}
 _STOP: Final = 5.0  # seconds for both servers
+
+
+def minimum_version(name: str) -> ssl.TLSVersion:
+    """What --tls-min-version and its like ask for; nothing below 1.2 is ever used."""
+    return ssl.TLSVersion.TLSv1_3 if name == "VersionTLS13" else ssl.TLSVersion.TLSv1_2
 
 
 class ServingError(Exception):
@@ -114,7 +118,7 @@ class Serving:
     def _https(self, configz: Callable[[], Mapping[str, Any]] | None, flagz: Callable[[], str] | None) -> SecureServer:
         options = self._options
         authentication, authorization = self._guards()
-        minimum = _VERSIONS.get(options.tls_min_version, ssl.TLSVersion.TLSv1_2)
+        minimum = minimum_version(options.tls_min_version)
         pair, lazily = self._pair()
         self._tls = ServerTLS(pair, self._authorities(), minimum)
         if not lazily:
@@ -145,9 +149,9 @@ class Serving:
         if options.tls_cert_file:
             return FilePair(options.tls_cert_file, options.tls_private_key_file), False
         if not options.cert_dir:
-            return MemoryPair(options.bind_address, clock=self._clock), True
+            return MemoryPair(names_for(options.bind_address), clock=self._clock), True
         try:
-            return folder_pair(options.cert_dir, options.bind_address), False
+            return folder_pair(options.cert_dir, names_for(options.bind_address)), False
         except OSError as error:
             raise ServingError(f"--cert-dir={options.cert_dir}: {text_of(error)}") from error
 

@@ -67,10 +67,12 @@ OWN: Final = frozenset(
         "leader-election",
         "authentication",
         "authorization",
+        "webhook-certificates",
     }
 )
 """Identities that stay with the program's own credentials where the others have service accounts: the caches, as in Go,
-the lease, reviews of who asks the endpoints, what is asked before any controller runs, and the requests for tokens."""
+the lease, reviews of who asks the endpoints, the webhook server's certificate, what is asked before any controller
+runs, and the requests for tokens."""
 _TOKENS: Final = "service-account-tokens"
 
 _NAME: Final = re.compile(r"[!-~]+")

@@ -95,7 +95,7 @@ def test_a_run_of_everything_names_the_rows_that_it_did_not_prove(run: Runner) -
     missing = line.removeprefix("rows not proved: ").split()
     assert not {"N2", "N5", "N10", "S13"} & set(missing)
     assert {"N1", "N25", "S21", "R6", "M3", "K17", "X8", "O6"} <= set(missing)
-    assert "M5 (later: webhooks)" in line
+    assert "M5" in missing
 
 
 @pytest.mark.parametrize("arguments", [("-k", "passes"), ("test_suite.py",), ("-m", "row")])

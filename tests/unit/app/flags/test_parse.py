@@ -145,7 +145,7 @@ def test_every_flag_reaches_its_field() -> None:
         ("--min-resync-period=12", "must be a duration such as 300ms, 10s or 1m30s"),
         ("--webhook-secure-port=70000", "must be between 0 and 65535"),
         ("--webhook-secure-port=https", "must be a whole number"),
-        ("--webhook-bind-address=localhost", "must be an IP address, such as 0.0.0.0 or ::"),
+        ("--webhook-bind-address=localhost", "must be an IP address, such as 0.0.0.0, 127.0.0.1 or ::"),
         ("--permit-port-sharing=maybe", "must be true or false"),
         ("--tls-sni-cert-key=only-one", "must look like CERTIFICATE,KEY or CERTIFICATE,KEY:NAME"),
         ("--tls-curve-preferences=x25519", "must be a whole number"),
@@ -200,10 +200,7 @@ OTHER = {
     "http2-max-streams-per-connection": "250",
     "tls-curve-preferences": "29,23",
     "tls-sni-cert-key": "/tls.crt,/tls.key:*.example.com",
-    "webhook-bind-address": "::1",
-    "webhook-secure-port": "10260",
     "webhook-tls-curve-preferences": "29",
-    "webhook-tls-min-version": "VersionTLS12",
     "webhook-tls-sni-cert-key": "/tls.crt,/tls.key",
     "min-resync-period": "12h",
     "node-sync-period": "1m",
@@ -217,7 +214,7 @@ OTHER = {
 def test_the_warning_about_feature_gates_names_those_that_were_given_another_value() -> None:
     gates = "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation"
     assert read(*GOOD, f"{gates}=true").warnings == ()
-    outcome = read(*GOOD, f"{gates}=false, CloudControllerManagerWebhook=false", "--feature-gates=OpenAPIEnums=true")
+    outcome = read(*GOOD, f"{gates}=false, CloudControllerManagerWebhook=true", "--feature-gates=OpenAPIEnums=true")
     assert outcome.warnings == (
         "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=false,CloudControllerMan...: has no "
         "effect: CloudControllerManagerWatchBasedRoutesReconciliation (changes of nodes are handled at once, and all "

@@ -155,7 +155,7 @@ def test_the_lowest_version_is_kept(tmp_path: Path) -> None:
 
 
 def test_before_the_first_certificate_a_connection_fails_alone() -> None:
-    tls = ServerTLS(MemoryPair("127.0.0.1"))
+    tls = ServerTLS(MemoryPair(names_for("127.0.0.1")))
     with pytest.raises(OSError, match="no certificate yet"):
         tls.context()
 
@@ -168,7 +168,7 @@ def test_a_self_signed_certificate_can_be_trusted_by_name_and_address() -> None:
         name = "given"
 
         def read(self) -> object:
-            return MemoryPair("::", lambda _name, _names: text).read()
+            return MemoryPair(names_for("::"), lambda _name, _names: text).read()
 
     tls = ServerTLS(Given())  # type: ignore[arg-type]  # as much of one as is used
     tls.load()
@@ -191,7 +191,7 @@ def test_one_in_memory_is_renewed_in_time() -> None:
         assert {"localhost", "127.0.0.1", "10.0.0.7"} <= set(names)
         return f"text {len(made)}".encode()
 
-    pair = MemoryPair("10.0.0.7", maker, clock)
+    pair = MemoryPair(names_for("10.0.0.7"), maker, clock)
     assert pair.read() is pair.read()
     clock.advance(200 * 86400.0)
     assert pair.read().certificate == b"text 1"
@@ -201,11 +201,11 @@ def test_one_in_memory_is_renewed_in_time() -> None:
 
 def test_the_folder_is_written_once_and_read_afterwards(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "certs"
-    first = folder_pair(str(folder), "0.0.0.0").read()
+    first = folder_pair(str(folder), names_for("0.0.0.0")).read()
     key = folder / "cloud-controller-manager.key"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert b"PRIVATE" not in (folder / "cloud-controller-manager.crt").read_bytes()
-    assert folder_pair(str(folder), "0.0.0.0").read() == first
+    assert folder_pair(str(folder), names_for("0.0.0.0")).read() == first
     assert sorted(os.listdir(folder)) == ["cloud-controller-manager.crt", "cloud-controller-manager.key"]
 
 

@@ -1,0 +1,84 @@
+"""What can be set about webhooks, in the flags of the Go cloud-controller-manager. Stage: before the first one, no I/O.
+
+Data comes from argv by way of `controllers/app/flags/parse.py` and goes to `serving.py`. Names, sections and defaults
+are those of k8s.io/cloud-provider options/webhook.go; the webhooks' own options are classes of their own.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from controllers.app.serving.options import check_address, pair_problem
+from controllers.options import INT, LIST, PATH, STRING, between, one_of, option
+
+__all__ = ["WebhookOptions"]
+
+_WHICH = "webhook"
+_SERVING = "webhook serving"
+
+
+@attrs.frozen(kw_only=True)
+class WebhookOptions:
+    """Which webhooks are served, and where. Raises ValueError naming the flag."""
+
+    webhooks: tuple[str, ...] = option(
+        (),
+        LIST,
+        "webhooks",
+        _WHICH,
+        "Admission webhooks to serve: '*' means all that are on by default, 'name' adds one, '-name' leaves one out. "
+        "Empty: none.",
+    )
+    bind_address: str = option(
+        "0.0.0.0",
+        STRING,
+        "webhook-bind-address",
+        _SERVING,
+        "IP address on which --webhook-secure-port listens. 0.0.0.0 means all IPv4 interfaces, :: all interfaces.",
+        check=check_address,
+    )
+    secure_port: int = option(
+        10260,
+        INT,
+        "webhook-secure-port",
+        _SERVING,
+        "Port of the HTTPS server of the webhooks, which runs on every replica. 0: no webhooks.",
+        check=between(0, 65535),
+    )
+    cert_dir: str = option(
+        "",
+        PATH,
+        "webhook-cert-dir",
+        _SERVING,
+        "Folder of cloud-controller-manager-webhook.crt and .key. If they are missing, a self-signed certificate is "
+        "made and written there. Empty: a self-signed certificate that all replicas share, in the Secret "
+        "kube-system/cloud-controller-manager-webhook. Not used with --webhook-tls-cert-file.",
+    )
+    tls_cert_file: str = option(
+        "",
+        PATH,
+        "webhook-tls-cert-file",
+        _SERVING,
+        "File with the webhook server's certificate in PEM, followed by intermediate ones. Read again when it changes. "
+        "You write its CA into the webhook configuration yourself, or have cert-manager do it.",
+    )
+    tls_private_key_file: str = option(
+        "",
+        PATH,
+        "webhook-tls-private-key-file",
+        _SERVING,
+        "File with the private key of --webhook-tls-cert-file, in PEM, without a passphrase.",
+    )
+    tls_min_version: str = option(
+        "",
+        STRING,
+        "webhook-tls-min-version",
+        _SERVING,
+        "Lowest version of TLS of the webhook server, as --tls-min-version.",
+        check=one_of("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
+    )
+
+    def __attrs_post_init__(self) -> None:
+        problem = pair_problem(self.tls_cert_file, self.tls_private_key_file, prefix="webhook-")
+        if problem:
+            raise ValueError(problem)

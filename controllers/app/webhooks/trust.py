@@ -1,0 +1,116 @@
+"""The CA of a self-signed certificate in the webhook configurations, so that the API server trusts the replicas.
+
+Stage: beside all of them, and 6. The certificate comes from `serving.py`; it goes to `clientConfig.caBundle` of those
+webhooks in the configurations of our name that lead to our Service, and nowhere else. Written by the leader, only
+where it is missing there, onto the version that was read. Where somebody else writes it too, less and less often.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from controllers.app.webhooks.rights import KINDS, NAME, NAMESPACE
+from controllers.runtime.api import STRATEGIC_PATCH, ApiError, Conflict, NotFound, RestClient
+from controllers.runtime.cleaning import text_of
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.election import LeaseLost
+
+__all__ = ["Trust", "missing_trust"]
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 30.0
+_LONGEST: Final = 3600.0
+_TIMEOUT: Final = 5.0
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+
+
+class Trust:
+    """For one thread. `rest` is the guarded client: only the leader writes."""
+
+    def __init__(self, rest: RestClient, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._rest = rest
+        self._clock = clock
+        self._written: dict[str, bytes] = {}
+        self._pause = LOOK_SECONDS
+        self._next = float("-inf")
+        self._told = ""
+
+    def look(self, bundle: bytes) -> None:
+        """Have the configurations hold these certificates, when that is due. Never raises."""
+        if self._clock.monotonic() >= self._next or any(bundle != known for known in self._written.values()):
+            self.ensure(bundle)
+
+    def ensure(self, bundle: bytes) -> bool:
+        """Have them hold these certificates now; False when it is not certain that they do. Never raises."""
+        self._next = self._clock.monotonic() + self._pause
+        done = True
+        for kind in KINDS:
+            try:
+                self._ensure(kind, bundle)
+            except NotFound:
+                self._written.pop(kind, None)
+            except Conflict:  # somebody writes it just now
+                self._next, done = self._clock.monotonic(), False
+            except LeaseLost:
+                done = False
+            except ApiError as error:
+                self._tell(f"{kind}/{NAME}: its caBundle is not known or cannot be written: {text_of(error)}")
+                done = False
+        return done
+
+    def _ensure(self, kind: str, bundle: bytes) -> None:
+        path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{NAME}"
+        patch = missing_trust(self._rest.get(path, timeout=_TIMEOUT), bundle)
+        if patch is None:
+            return
+        if self._written.get(kind) == bundle:  # we wrote it, and it is gone
+            self._pause = min(2 * self._pause, _LONGEST)
+            self._next = self._clock.monotonic() + self._pause
+            self._tell(
+                f"{kind}/{NAME}: somebody else replaces the caBundle of this program's self-signed certificate. Give "
+                "the webhook server a certificate (--webhook-tls-cert-file), or stop them"
+            )
+        self._rest.request("PATCH", path, body=patch, content_type=STRATEGIC_PATCH, timeout=_TIMEOUT)
+        self._written[kind] = bundle
+        names = ", ".join(one["name"] for one in patch["webhooks"])
+        log.info("%s/%s: wrote the CA of the webhook server into the caBundle of %s", kind, NAME, names)
+
+    def _tell(self, text: str) -> None:
+        if text != self._told:
+            self._told = text
+            log.warning("%s", text)
+
+
+def missing_trust(configuration: Mapping[str, Any], bundle: bytes) -> dict[str, Any] | None:
+    """The strategic merge patch that has our webhooks trust every certificate in `bundle`; None where they do. Pure."""
+    wanted = _CERTIFICATE.findall(bundle)  # and nothing else that a file may hold
+    lacking = [
+        one["name"]
+        for one in configuration.get("webhooks") or ()
+        if _is_ours(one) and not set(wanted) <= set(_CERTIFICATE.findall(_decoded(one["clientConfig"].get("caBundle"))))
+    ]
+    if not lacking or not wanted:
+        return None
+    encoded = base64.b64encode(b"\n".join([*wanted, b""])).decode()
+    return {
+        "metadata": {"resourceVersion": configuration["metadata"]["resourceVersion"]},
+        "webhooks": [{"name": name, "clientConfig": {"caBundle": encoded}} for name in lacking],
+    }
+
+
+def _is_ours(webhook: Mapping[str, Any]) -> bool:
+    service = (webhook.get("clientConfig") or {}).get("service") or {}
+    return (service.get("namespace"), service.get("name")) == (NAMESPACE, NAME)
+
+
+def _decoded(text: str | None) -> bytes:
+    try:
+        return base64.b64decode(text or "")
+    except (binascii.Error, ValueError):
+        return b""

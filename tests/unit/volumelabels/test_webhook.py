@@ -1,0 +1,148 @@
+"""The webhook's answers: what the controller would write, as a patch; and what counts where the cloud fails."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import jsonpatch
+import pytest
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+
+from cloudprovider import CloudProviderError, DiskNotFound, Interface, NotImplementedByProvider, PVLabeler
+from controllers.admission import Answer
+from controllers.admission.review import parse
+from controllers.cloudcalls import CloudCalls
+from controllers.volumelabels import VolumeLabelHandler
+from controllers.volumelabels.changes import labelling
+from tests.unit.admission.support import review
+
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+CLOUD = {ZONE: "z-1", REGION: "r-1", "example.com/tier": "gold"}
+
+
+class Disks(Interface, PVLabeler):
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked = 0
+
+    def provider_name(self) -> str:
+        return "disks"
+
+    def pv_labeler(self) -> PVLabeler:
+        return self
+
+    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        found: Mapping[str, str] = self.answer
+        return found
+
+
+def volume(labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    meta: dict[str, Any] = {"name": "pv-1", "creationTimestamp": None}
+    if labels is not None:
+        meta["labels"] = labels
+    return {"metadata": meta, "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **spec}}
+
+
+def typed(created: dict[str, Any]) -> V1PersistentVolume:
+    found = V1PersistentVolume.from_dict(created)
+    assert found is not None
+    return found
+
+
+def handler(answer: Any, *, refuse: bool = False) -> tuple[VolumeLabelHandler, Disks]:
+    disks = Disks(answer)
+    labeler = CloudCalls(disks).pv_labeler
+    assert labeler is not None
+    return VolumeLabelHandler(labeler, refuse=refuse), disks
+
+
+def ask(answer: Any, created: dict[str, Any], *, refuse: bool = False, name: str = "pv-1") -> Answer:
+    request = parse(json.dumps(review(object=created, name=name)).encode())
+    return handler(answer, refuse=refuse)[0].handle(request)
+
+
+@pytest.mark.parametrize(
+    "created",
+    [
+        volume(),
+        volume({}),
+        volume({"team": "blue"}),
+        volume({ZONE: "z-1"}),
+        volume({ZONE: "z-2"}),
+    ],
+)
+def test_the_patch_makes_what_the_controller_would_have_written(created: dict[str, Any]) -> None:
+    answer = ask(CLOUD, created)
+    found = labelling(typed(created), CLOUD)
+    if found.contradictions:
+        assert (answer.allowed, answer.patch) == (True, ())
+        assert "contradicts the cloud" in answer.warnings[0]
+        return
+    made = jsonpatch.apply_patch(created, list(answer.patch))
+    assert made["metadata"]["labels"] == (created["metadata"].get("labels") or {}) | CLOUD
+    assert made["spec"]["nodeAffinity"] == found.patch.body["spec"]["nodeAffinity"]
+    assert made["spec"]["capacity"] == created["spec"]["capacity"]
+    assert all(one["op"] == "add" for one in answer.patch), "what the user wrote was replaced"
+
+
+@pytest.mark.parametrize(
+    ("answer", "created", "name"),
+    [
+        ({}, volume(), "pv-1"),
+        (NotImplementedByProvider("no disks"), volume(), "pv-1"),
+        (CLOUD, volume(csi={"driver": "d.example.com", "volumeHandle": "h"}), "pv-1"),
+        (CLOUD, volume(), ""),
+    ],
+)
+def test_volumes_that_are_not_this_clouds_pass_untouched(answer: Any, created: dict[str, Any], name: str) -> None:
+    got = ask(answer, created, refuse=True, name=name)
+    assert (got.allowed, got.patch, got.warnings) == (True, (), ())
+
+
+FAILURES = [
+    (DiskNotFound("no disk d-1"), "no disk d-1", 422),
+    (CloudProviderError("the cloud is ill"), "the cloud is ill", 503),
+    ({ZONE: "z-1____z-2"}, "zone", 503),
+    (["junk"], "get_labels_for_volume", 503),
+]
+
+
+@pytest.mark.parametrize(("answer", "text", "code"), FAILURES)
+def test_what_the_cloud_cannot_say_is_left_to_the_controller(answer: Any, text: str, code: int) -> None:
+    got = ask(answer, volume())
+    assert (got.allowed, got.patch) == (True, ())
+    assert text in got.warnings[0]
+    assert "persistent-volume-label-controller adds them later" in got.warnings[1]
+
+
+@pytest.mark.parametrize(("answer", "text", "code"), FAILURES)
+def test_or_the_volume_is_refused_where_the_operator_says_so(answer: Any, text: str, code: int) -> None:
+    got = ask(answer, volume(), refuse=True)
+    assert (got.allowed, got.code) == (False, code)
+    assert text in got.message
+
+
+def test_late_is_as_a_cloud_that_cannot_answer() -> None:
+    request = parse(json.dumps(review(object=volume())).encode())
+    assert handler({})[0].late(request).allowed
+    refused = handler({}, refuse=True)[0].late(request)
+    assert (refused.allowed, refused.code) == (False, 503)
+
+
+def test_many_reviews_are_answered_at_once() -> None:
+    one, disks = handler(CLOUD)
+    request = parse(json.dumps(review(object=volume())).encode())
+    answers: list[Answer] = []
+    threads = [threading.Thread(target=lambda: answers.append(one.handle(request))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert [answer.patch for answer in answers] == [answers[0].patch] * 8
+    assert disks.asked == 8
