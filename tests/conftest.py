@@ -22,8 +22,6 @@ _ROW = re.compile(r"([A-Z]+)(\d+)")
 _LAST = {"N": 25, "S": 21, "R": 6, "M": 7, "K": 17, "X": 8, "O": 6}
 """The list of known pains: N is about nodes, S about Services, R routes, M the manager, K the runtime, X security, O
 operation. The number is the last row of each."""
-_LATER: dict[str, str] = {}
-"""Rows whose part of the program is not built yet."""
 
 
 def _rows_of(item: pytest.Item) -> list[str]:
@@ -70,5 +68,5 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
     if terminalreporter.getreports("passed") and _is_whole(config):
         every = {f"{letter}{number}" for letter, last in _LAST.items() for number in range(1, last + 1)}
         missing = sorted(every - proved, key=order)
-        told = " ".join(f"{row} (later: {_LATER[row]})" if row in _LATER else row for row in missing)
+        told = " ".join(missing)
         terminalreporter.write_line(f"rows not proved: {told or 'none'}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 
 from controllers.app.serving.options import check_address, pair_problem
-from controllers.options import INT, LIST, PATH, STRING, between, one_of, option
+from controllers.options import INT, IP, LIST, PATH, STRING, between, one_of, option
 
 __all__ = ["WebhookOptions"]
 
@@ -31,7 +31,7 @@ class WebhookOptions:
     )
     bind_address: str = option(
         "0.0.0.0",
-        STRING,
+        IP,
         "webhook-bind-address",
         _SERVING,
         "IP address on which --webhook-secure-port listens. 0.0.0.0 means all IPv4 interfaces, :: all interfaces.",

@@ -24,7 +24,7 @@ __all__ = ["Trust", "missing_trust"]
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 30.0
+LOOK_SECONDS: Final = 10.0
 _LONGEST: Final = 3600.0
 _TIMEOUT: Final = 5.0
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
@@ -36,14 +36,14 @@ class Trust:
     def __init__(self, rest: RestClient, clock: Clock = SYSTEM_CLOCK) -> None:
         self._rest = rest
         self._clock = clock
-        self._written: dict[str, bytes] = {}
+        self._written: dict[str, tuple[str, bytes]] = {}  # by kind: the object's UID, and what it was given
         self._pause = LOOK_SECONDS
         self._next = float("-inf")
-        self._told = ""
+        self._told: dict[str, str] = {}
 
     def look(self, bundle: bytes) -> None:
         """Have the configurations hold these certificates, when that is due. Never raises."""
-        if self._clock.monotonic() >= self._next or any(bundle != known for known in self._written.values()):
+        if self._clock.monotonic() >= self._next or any(bundle != known for _, known in self._written.values()):
             self.ensure(bundle)
 
     def ensure(self, bundle: bytes) -> bool:
@@ -60,31 +60,34 @@ class Trust:
             except LeaseLost:
                 done = False
             except ApiError as error:
-                self._tell(f"{kind}/{NAME}: its caBundle is not known or cannot be written: {text_of(error)}")
+                self._tell(kind, f"its caBundle is not known or cannot be written: {text_of(error)}")
                 done = False
         return done
 
     def _ensure(self, kind: str, bundle: bytes) -> None:
         path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{NAME}"
-        patch = missing_trust(self._rest.get(path, timeout=_TIMEOUT), bundle)
+        found = self._rest.get(path, timeout=_TIMEOUT)
+        patch = missing_trust(found, bundle)
         if patch is None:
             return
-        if self._written.get(kind) == bundle:  # we wrote it, and it is gone
+        mark = (found["metadata"].get("uid", ""), bundle)
+        if self._written.get(kind) == mark:  # we wrote it, and it is gone
             self._pause = min(2 * self._pause, _LONGEST)
             self._next = self._clock.monotonic() + self._pause
             self._tell(
-                f"{kind}/{NAME}: somebody else replaces the caBundle of this program's self-signed certificate. Give "
-                "the webhook server a certificate (--webhook-tls-cert-file), or stop them"
+                kind,
+                "somebody else replaces the caBundle of this program's self-signed certificate. Give the webhook "
+                "server a certificate (--webhook-tls-cert-file), or stop them",
             )
         self._rest.request("PATCH", path, body=patch, content_type=STRATEGIC_PATCH, timeout=_TIMEOUT)
-        self._written[kind] = bundle
+        self._written[kind] = mark
         names = ", ".join(one["name"] for one in patch["webhooks"])
         log.info("%s/%s: wrote the CA of the webhook server into the caBundle of %s", kind, NAME, names)
 
-    def _tell(self, text: str) -> None:
-        if text != self._told:
-            self._told = text
-            log.warning("%s", text)
+    def _tell(self, kind: str, text: str) -> None:
+        if text != self._told.get(kind):
+            self._told[kind] = text
+            log.warning("%s/%s: %s", kind, NAME, text)
 
 
 def missing_trust(configuration: Mapping[str, Any], bundle: bytes) -> dict[str, Any] | None:

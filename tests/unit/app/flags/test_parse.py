@@ -145,7 +145,7 @@ def test_every_flag_reaches_its_field() -> None:
         ("--min-resync-period=12", "must be a duration such as 300ms, 10s or 1m30s"),
         ("--webhook-secure-port=70000", "must be between 0 and 65535"),
         ("--webhook-secure-port=https", "must be a whole number"),
-        ("--webhook-bind-address=localhost", "must be an IP address, such as 0.0.0.0, 127.0.0.1 or ::"),
+        ("--webhook-bind-address=localhost", "must be an IP address, such as 0.0.0.0 or ::"),
         ("--permit-port-sharing=maybe", "must be true or false"),
         ("--tls-sni-cert-key=only-one", "must look like CERTIFICATE,KEY or CERTIFICATE,KEY:NAME"),
         ("--tls-curve-preferences=x25519", "must be a whole number"),

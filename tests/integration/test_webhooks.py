@@ -1,0 +1,294 @@
+"""Admission webhooks of a running manager: the API server calls them, over both API servers.
+
+The API server reaches the webhook server by our Service's name, so that what is shipped is what is tried: the real one
+through a Service of type ExternalName, the embedded one through its table of Services.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+
+from cloudprovider import CloudProviderError, DiskNotFound, Interface, PVLabeler
+from cloudprovider.helpers import key_of
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.waiting import eventually
+from controllers.admission import AdmissionRequest, Answer, Handler, Match, Webhook, allow, deny
+from controllers.app import WEBHOOKS, WebhookEntry
+from controllers.app.webhooks.rights import NAME, NAMESPACE
+from controllers.testing.managerrun import ManagerRun
+from tests.envtest.server import RealAPIServer
+from tests.integration.conftest import REAL, Cluster
+from tests.support.https import free_port
+
+VOLUMES: Final = "/api/v1/persistentvolumes"
+SERVICES: Final = f"/api/v1/namespaces/{NAMESPACE}/services"
+SECRET: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets/{NAME}"
+CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+SERVER_NAME: Final = f"{NAME}.{NAMESPACE}.svc"
+
+
+class Disks(Interface, PVLabeler):
+    """A cloud whose disks all lie in one place, but for those named here."""
+
+    def __init__(self, failing: Mapping[str, CloudProviderError] | None = None) -> None:
+        self._failing = dict(failing or {})
+
+    def provider_name(self) -> str:
+        return "disks"
+
+    def pv_labeler(self) -> PVLabeler:
+        return self
+
+    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
+        if error := self._failing.get(key_of(pv)):
+            raise error
+        return {ZONE: "z-1__z-2", REGION: "r-1"}
+
+
+class NoPeanuts(Handler):
+    """A vendor's own webhook: checks the names of Services."""
+
+    def handle(self, request: AdmissionRequest) -> Answer:
+        if "peanut" in request.name:
+            return deny(f"{request.user or 'nobody'} may not: no peanuts", code=418)
+        return allow(warnings=["checked for peanuts"])
+
+
+PEANUTS: Final = WebhookEntry(
+    webhook=Webhook(
+        name="no-peanuts", path="/peanuts", matches=(Match(resource="services", operations=("CREATE", "UPDATE")),)
+    ),
+    construct=lambda _context: NoPeanuts(),
+)
+
+
+class Hooked:
+    """A cluster whose API server can reach two webhook servers."""
+
+    def __init__(self, api: Cluster, folder: Path, ports: Sequence[int]) -> None:
+        self.api, self.folder, self.ports = api, folder, ports
+        self.kubeconfig = api.server.write_kubeconfig(folder / "admin")
+
+    @contextmanager
+    def replicas(
+        self, disks: Disks, *flags: str, count: int = 1, webhooks: str = "--webhooks=*"
+    ) -> Iterator[list[ManagerRun]]:
+        """Managers that serve every webhook; the first one leads."""
+        with ExitStack() as ends:
+            yield [
+                ends.enter_context(
+                    ManagerRun(
+                        self.kubeconfig,
+                        disks,
+                        [
+                            "--leader-elect=true",
+                            "--controllers=pvlabel",
+                            webhooks,
+                            "--webhook-bind-address=127.0.0.1",
+                            f"--webhook-secure-port={port}",
+                            *flags,
+                        ],
+                        webhooks=[*WEBHOOKS, PEANUTS],
+                    )
+                )
+                for port in self.ports[:count]
+            ]
+
+    def configure(self, kind: str, webhook: Webhook, port: int, *, policy: str = "Ignore") -> None:
+        """Write the configuration, without any CA."""
+        service = {"namespace": NAMESPACE, "name": NAME, "path": webhook.path, "port": port}
+        [match] = webhook.matches
+        rule = {"apiGroups": [match.group], "apiVersions": [match.version], "scope": "*"}
+        self.api.create(
+            f"{CONFIGURATIONS}/{kind}configurations",
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": f"{kind[0].upper()}{kind[1:-7]}WebhookConfiguration",
+                "metadata": {"name": NAME},
+                "webhooks": [
+                    {
+                        "name": f"{webhook.name}.cloud-controller-manager.local",
+                        "clientConfig": {"service": service},
+                        "rules": [{**rule, "resources": [match.resource], "operations": list(match.operations)}],
+                        "failurePolicy": policy,
+                        "sideEffects": "None",
+                        "timeoutSeconds": 5,
+                        "admissionReviewVersions": ["v1"],
+                    }
+                ],
+            },
+        )
+
+    def lead_to(self, port: int) -> None:
+        """Have the API server call this replica."""
+        path = f"{CONFIGURATIONS}/mutatingwebhookconfigurations/{NAME}"
+        [webhook] = self.api.get(path)["webhooks"]
+        change = {
+            "name": webhook["name"],
+            "clientConfig": {"service": webhook["clientConfig"]["service"] | {"port": port}},
+        }
+        self.api.patch(path, {"webhooks": [change]}, "application/strategic-merge-patch+json")
+
+    def bundle(self, kind: str = "mutatingwebhook") -> str:
+        [webhook] = self.api.get(f"{CONFIGURATIONS}/{kind}configurations/{NAME}")["webhooks"]
+        return base64.b64decode(webhook["clientConfig"].get("caBundle", "")).decode()
+
+    def tried(self, name: str) -> dict[str, Any]:
+        """A volume as it would be stored; nothing is."""
+        return self.api.create(f"{VOLUMES}?dryRun=All", volume(name))
+
+    def clean(self) -> None:
+        for kind in ("mutatingwebhook", "validatingwebhook"):
+            self.api.delete(f"{CONFIGURATIONS}/{kind}configurations/{NAME}")
+        self.api.delete(SECRET)
+
+
+@pytest.fixture(params=[REAL])
+def hooked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hooked]:
+    ports = [free_port(), free_port()]
+    with ExitStack() as ends:
+        server: EmbeddedAPIServer | RealAPIServer
+        if request.param == "embedded":
+            table = {f"{NAMESPACE}/{NAME}:{port}": f"127.0.0.1:{port}" for port in ports}
+            server = ends.enter_context(EmbeddedAPIServer(webhook_services=table))
+            api = Cluster(server, Path(server.write_kubeconfig(tmp_path / "kubeconfig")), None)
+        else:
+            server = request.getfixturevalue("real_api_server")
+            api = Cluster(server, server.write_kubeconfig(tmp_path / "kubeconfig"), server.ca_file)
+            api.clear()
+            ends.callback(api.clear)
+            service = {"metadata": {"name": NAME}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
+            api.create(SERVICES, service)
+        ends.callback(api.close)
+        made = Hooked(api, tmp_path, ports)
+        ends.callback(made.clean)
+        yield made
+
+
+def volume(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "nfs": {"server": "10.0.0.1", "path": "/exports"},
+        },
+    }
+
+
+def is_labelled(found: Mapping[str, Any]) -> bool:
+    if not found["metadata"].get("labels"):
+        return False
+    assert found["metadata"]["labels"] == {ZONE: "z-1__z-2", REGION: "r-1"}
+    [term] = found["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    allowed = {one["key"]: one["values"] for one in term["matchExpressions"]}
+    assert allowed == {ZONE: ["z-1", "z-2"], REGION: ["r-1"]}
+    return True
+
+
+def first_event(api: Cluster, name: str, since: str) -> tuple[str, dict[str, Any]]:
+    """The first change of this volume that a watch from that version on shows."""
+    host, _, port = api.url.rpartition("//")[2].rpartition(":")
+    if api.url.startswith("https"):
+        context = ssl.create_default_context(cafile=str(api.ca_file))
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            host, int(port), timeout=30, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    path = f"{VOLUMES}?watch=1&resourceVersion={since}&fieldSelector=metadata.name={name}&timeoutSeconds=20"
+    connection.request("GET", path, headers={"Authorization": f"Bearer {api.token}"})
+    try:
+        event = json.loads(connection.getresponse().readline())
+        return event["type"], event["object"]
+    finally:
+        connection.close()
+
+
+@pytest.mark.row("M5")
+def test_volumes_are_labelled_before_they_are_stored_by_either_replica(hooked: Hooked) -> None:
+    api = hooked.api
+    webhook = WEBHOOKS[0].webhook
+    hooked.configure("mutatingwebhook", webhook, hooked.ports[0])
+    with hooked.replicas(Disks(), count=2) as (leader, standby):
+        eventually(lambda: is_labelled(hooked.tried("probe")), 60, lambda: leader.log)
+        assert api.find(f"{VOLUMES}/probe") is None
+
+        before = api.get(VOLUMES)["metadata"]["resourceVersion"]
+        created = api.create(VOLUMES, volume("first"))
+        assert is_labelled(created)
+        kind, seen = first_event(api, "first", before)
+        assert kind == "ADDED"
+        assert is_labelled(seen)
+        assert seen["metadata"]["resourceVersion"] == created["metadata"]["resourceVersion"]
+
+        hooked.lead_to(hooked.ports[1])  # the standby's turn, with the same certificate
+        asked = partial(standby.metric, "cloud_provider_webhook_request_total", code="200", webhook=webhook.name)
+        eventually(lambda: is_labelled(hooked.tried("probe")) and asked() >= 1, 60, lambda: standby.log)
+        assert [one.metric("leader_election_master_status") for one in (leader, standby)] == [1, 0]
+        assert "PRIVATE KEY" not in hooked.bundle()
+        [first, second] = (served_certificate(port) for port in hooked.ports)
+        assert first == second
+        assert leader.metric("cloud_provider_webhook_request_duration_seconds_count", code="200") >= 2
+    assert api.events_of("first") == [], "the controller had nothing to do"
+    _the_controller_does_it_while_the_webhook_is_down(hooked)
+
+
+def _the_controller_does_it_while_the_webhook_is_down(hooked: Hooked) -> None:
+    api = hooked.api
+    assert "nodeAffinity" not in api.create(VOLUMES, volume("later"))["spec"]
+    with hooked.replicas(Disks(), webhooks="--webhooks=") as [manager]:
+        eventually(lambda: is_labelled(api.get(f"{VOLUMES}/later")), 60, lambda: manager.log)
+        eventually(lambda: [event["reason"] for event in api.events_of("later")] == ["LabelledVolume"], 30)
+        assert manager.manager is not None
+        assert manager.manager.webhook_address is None
+
+
+def test_a_vendors_own_webhook_refuses_and_a_cloud_that_cannot_answer_is_what_the_policy_says(hooked: Hooked) -> None:
+    api = hooked.api
+    disks = Disks({"lost": DiskNotFound("no disk lost"), "ill": CloudProviderError("the cloud is ill")})
+    hooked.configure("validatingwebhook", PEANUTS.webhook, hooked.ports[0], policy="Fail")
+    hooked.configure("mutatingwebhook", WEBHOOKS[0].webhook, hooked.ports[0])
+    with hooked.replicas(disks, "--webhook-volume-failure-policy=Fail", "--leader-elect=false") as [manager]:
+        spec = {"ports": [{"port": 80}]}
+
+        def refused(name: str) -> str:
+            status, told = api.request("POST", SERVICES, {"metadata": {"name": name}, "spec": spec})
+            return f"{status} {told.get('message')}"
+
+        eventually(lambda: "no peanuts" in refused("peanut-butter"), 60, lambda: manager.log)
+        assert refused("peanut-butter").startswith("418 admission webhook")
+        api.create(SERVICES, {"metadata": {"name": "butter"}, "spec": spec})
+        api.delete(f"{SERVICES}/butter")
+
+        eventually(lambda: is_labelled(hooked.tried("probe")), 60, lambda: manager.log)
+        for name, code, text in (("lost", 422, "no disk lost"), ("ill", 503, "the cloud is ill")):
+            status, told = api.request("POST", VOLUMES, volume(name))
+            assert (status, text in told["message"]) == (code, True), told
+            assert api.find(f"{VOLUMES}/{name}") is None
+
+
+def served_certificate(port: int) -> bytes:
+    """What the webhook server shows to whoever asks for our Service."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    plain = socket.create_connection(("127.0.0.1", port), timeout=20)
+    with context.wrap_socket(plain, server_hostname=SERVER_NAME) as tls:
+        found = tls.getpeercert(binary_form=True)
+    assert found is not None
+    return found
