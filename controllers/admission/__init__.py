@@ -6,7 +6,7 @@ and has a `Handler` (`handler.py`) answer it in a bounded number of threads and 
 `controllers/app/webhooks/` serves it over HTTPS. A vendor's webhook is a `Webhook`, which says what it is for, and a
 subclass of `Handler`.
 
-Read first: `handler.py`, `review.py`, `desk.py`.
+Read first: `webhook.py`, `handler.py`, `review.py`, `desk.py`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from controllers.lazy import lazy
 
 if TYPE_CHECKING:
     from controllers.admission.desk import MAX_BODY, Desk, Reply
-    from controllers.admission.handler import Handler, Match, Webhook
+    from controllers.admission.handler import Handler
     from controllers.admission.review import AdmissionRequest, Answer, allow, change, deny
+    from controllers.admission.webhook import Match, Webhook
 else:
     __getattr__, __dir__ = lazy(
         __name__,
         {
             "desk": ["MAX_BODY", "Desk", "Reply"],
-            "handler": ["Handler", "Match", "Webhook"],
+            "handler": ["Handler"],
             "review": ["AdmissionRequest", "Answer", "allow", "change", "deny"],
+            "webhook": ["Match", "Webhook"],
         },
     )
 

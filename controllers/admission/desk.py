@@ -17,9 +17,10 @@ from urllib.parse import parse_qs, urlsplit
 import attrs
 
 from controllers.admission.bounded import Bounded, NoThread, TooLate
-from controllers.admission.handler import Handler, Webhook
+from controllers.admission.handler import Handler
 from controllers.admission.metrics import WebhookMetrics
 from controllers.admission.review import AdmissionRequest, Answer, BadReview, encode, parse, refusal
+from controllers.admission.webhook import Webhook
 from controllers.options import DURATION
 from controllers.runtime.cleaning import one_line, text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock

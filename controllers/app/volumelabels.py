@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from controllers.admission.handler import Match, Webhook
+from controllers.admission.webhook import Match, Webhook
 from controllers.app.entry import Context, Controller, ControllerEntry, Rule
 from controllers.app.webhooks.entry import WebhookEntry
 from controllers.volumelabels.options import VolumeLabelOptions, VolumeWebhookOptions

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from controllers.admission.handler import Webhook
+from controllers.admission.webhook import Webhook
 from controllers.options import display
 
 if TYPE_CHECKING:

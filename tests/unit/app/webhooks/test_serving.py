@@ -209,8 +209,8 @@ def test_slow_clients_and_silent_ones_hold_up_nobody(server: WebhookServing, mon
     late.settimeout(LIMIT)
     late.sendall(b"POST /volumes HTTP/1.1\r\nContent-Length: 10\r\n\r\n")
     assert _ends(late)
-    for sock in (*held, *slow, late):
-        sock.close()
+    for client in (*held, *slow, late):
+        client.close()
     assert works(server)
 
 
