@@ -1,6 +1,6 @@
 """The code that answers a webhook's requests: what a vendor implements.
 
-Stage: beside the six. A handler gets an `AdmissionRequest` from `desk.py` and gives back an `Answer`. It is registered by
+Stage: beside the six. A handler gets an `AdmissionRequest` from `desk.py` and gives back an `Answer`. Registered by
 an entry of `controllers/app/webhooks`, together with the `Webhook` that says what it is for.
 """
 
