@@ -9,9 +9,9 @@ import pytest
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from tests.envtest.server import RealAPIServer
 from tests.integration.parity import SCENARIOS
-from tests.integration.parity.hooks import Hooks
 from tests.integration.parity.model import Scenario
 from tests.integration.parity.runner import Runner, Server, differences
+from tests.support.hooks import Hooks
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real")]
 

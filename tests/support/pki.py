@@ -37,17 +37,18 @@ class Authority:
         parts.append(x509.NameAttribute(NameOID.COMMON_NAME, name))
         return self._issue(x509.Name(parts), ExtendedKeyUsageOID.CLIENT_AUTH)
 
-    def server(self, name: str = "server") -> tuple[bytes, bytes]:
-        """A certificate and key for 127.0.0.1 and localhost, with this common name."""
-        return self._issue(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), ExtendedKeyUsageOID.SERVER_AUTH)
+    def server(self, name: str = "server", names: tuple[str, ...] = ()) -> tuple[bytes, bytes]:
+        """A certificate and key for 127.0.0.1, localhost and more names, with this common name."""
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, names)
 
     def client_files(self, folder: Path, name: str, groups: tuple[str, ...] = ()) -> tuple[Path, Path]:
         """As `client`, in two files."""
         return write_pair(folder, self.client(name, groups), "client")
 
-    def server_files(self, folder: Path, name: str = "server") -> tuple[Path, Path]:
+    def server_files(self, folder: Path, name: str = "server", names: tuple[str, ...] = ()) -> tuple[Path, Path]:
         """As `server`, in two files, which are replaced if they are there."""
-        return write_pair(folder, self.server(name), "server")
+        return write_pair(folder, self.server(name, names), "server")
 
     def _builder(self, subject: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
@@ -63,12 +64,15 @@ class Authority:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
 
-    def _issue(self, subject: x509.Name, usage: x509.ObjectIdentifier) -> tuple[bytes, bytes]:
+    def _issue(
+        self, subject: x509.Name, usage: x509.ObjectIdentifier, names: tuple[str, ...] = ()
+    ) -> tuple[bytes, bytes]:
         key = ec.generate_private_key(ec.SECP256R1())
         loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        hosts = [x509.DNSName(name) for name in ("localhost", *names)]
         certificate = (
             self._builder(subject, key.public_key())
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost"), loopback]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([*hosts, loopback]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
             .sign(self._key, hashes.SHA256())

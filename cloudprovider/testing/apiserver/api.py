@@ -110,6 +110,8 @@ class API:
             query.pop("fieldSelector", None)  # whatever it selects, there is nothing
         form = negotiation.answer_form(request.headers.get("accept", ""))
         if target.subresource == "token":
+            if query.get("dryRun"):
+                raise errors.not_implemented("dry runs of TokenRequests")
             return self._token(request, target)
         if request.method in ("GET", "HEAD"):
             return self._read(target, query, form, watching, wrong)
@@ -166,7 +168,7 @@ class API:
             if target.subresource not in ("", "status"):
                 raise errors.method_not_allowed(kind.group, kind.plural, "GET")
             found = reads.get(self.store, kind, target.namespace, target.name, query, at=wrong.stale)
-            return _object(200, found, form)
+            return _object(200, kind.shown(found), form)
         if watching:
             options = parse_watch(self.store, kind, target.namespace, query, self.watch_timeout)
             partial = form is not Form.FULL
@@ -175,13 +177,13 @@ class API:
                 kind,
                 options,
                 bookmark_interval=self.bookmark_interval,
-                render=(lambda stored: encode(partial_metadata(stored.object))) if partial else None,
+                render=(lambda stored: encode(partial_metadata(kind.shown(stored).object))) if partial else None,
                 render_object=partial_metadata if partial else None,
             )
         if wrong.expired:
             raise errors.expired("The resourceVersion for the provided list is too old.")
         page = reads.list_objects(self.store, kind, target.namespace, query, at=wrong.stale)
-        items = [] if wrong.empty else page.items
+        items = [] if wrong.empty else [kind.shown(one) for one in page.items]
         metadata = {"resourceVersion": page.metadata["resourceVersion"]} if wrong.empty else page.metadata
         if form is Form.FULL:
             return _list(f"{kind.kind}List", kind.api_version, metadata, [one.item for one in items])
@@ -246,7 +248,7 @@ class API:
             return _outcome(self.operations.delete(kind, target.namespace, target.name, options), form)
         page = reads.list_objects(self.store, kind, target.namespace, query)
         deleted, warnings = self.operations.delete_all(kind, page.items, options)
-        answer = _list(f"{kind.kind}List", kind.api_version, page.metadata, [one.item for one in deleted])
+        answer = _list(f"{kind.kind}List", kind.api_version, page.metadata, [kind.shown(one).item for one in deleted])
         return attrs.evolve(answer, headers=_warnings(warnings))
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from cloudprovider.testing.apiserver import events, services, webhooks
+from cloudprovider.testing.apiserver import events, eventviews, secrets, services, webhooks
 from cloudprovider.testing.apiserver.configmaps import ConfigMapStrategy
 from cloudprovider.testing.apiserver.errors import JSON
 from cloudprovider.testing.apiserver.events import EventStrategy
+from cloudprovider.testing.apiserver.eventviews import EventViewStrategy
 from cloudprovider.testing.apiserver.kinds import NAME_FIELDS, FieldGetter, Kind, Strategy, read
 from cloudprovider.testing.apiserver.leases import LeaseStrategy
 from cloudprovider.testing.apiserver.namespaces import NamespaceStrategy
 from cloudprovider.testing.apiserver.nodes import NodeStrategy
+from cloudprovider.testing.apiserver.secrets import SecretStrategy
 from cloudprovider.testing.apiserver.serviceaccounts import ServiceAccountStrategy
 from cloudprovider.testing.apiserver.services import ServiceStrategy
 from cloudprovider.testing.apiserver.volumes import VolumeStrategy
@@ -63,7 +65,21 @@ def kinds(service_cidr: str) -> list[Kind]:
             ("sa",),
         ),
         Kind("", "v1", "configmaps", "ConfigMap", True, ConfigMapStrategy(), NAME_FIELDS, (), ("cm",)),
+        Kind("", "v1", "secrets", "Secret", True, SecretStrategy(), secrets.FIELDS),
         Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy()),
+        Kind(
+            eventviews.GROUP,
+            "v1",
+            "events",
+            "Event",
+            True,
+            EventViewStrategy(),
+            eventviews.FIELDS,
+            (),
+            ("ev",),
+            type_name="EventsEvent",
+            view=eventviews.VIEW,
+        ),
         *(
             Kind(webhooks.GROUP, "v1", plural, kind, False, WebhookConfigStrategy(mutating=plural == webhooks.MUTATING))
             for plural, kind in (

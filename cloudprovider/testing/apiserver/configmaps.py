@@ -10,13 +10,26 @@ from cloudprovider.testing.apiserver.errors import JSON, Cause, forbidden_value,
 from cloudprovider.testing.apiserver.kinds import Strategy
 from cloudprovider.testing.apiserver.names import dns_subdomain
 
-_KEY: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
-_LARGEST: Final = 1024 * 1024
+_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
+LARGEST: Final = 1024 * 1024
+"""The most bytes that the values of a config map or secret may have together."""
 _KEY_RULE: Final = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
     "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
-_IMMUTABLE: Final = "field is immutable when `immutable` is set"
+IMMUTABLE_DATA: Final = "field is immutable when `immutable` is set"
+
+
+def key_problems(key: str) -> list[str]:
+    """Why this is no key of a config map or secret: it must do as the name of a file."""
+    found = [] if len(key.encode()) <= 253 else ["must be no more than 253 characters"]
+    if not _KEY.fullmatch(key):
+        found.append(_KEY_RULE)
+    if key in (".", ".."):
+        found.append(f"must not be '{key}'")
+    elif key.startswith(".."):
+        found.append("must not start with '..'")
+    return found
 
 
 class ConfigMapStrategy(Strategy):
@@ -29,13 +42,12 @@ class ConfigMapStrategy(Strategy):
         bags = {"data": obj.get("data") or {}, "binaryData": obj.get("binaryData") or {}}
         for bag, other in (("data", "binaryData"), ("binaryData", "data")):
             for key, value in bags[bag].items():
-                if not _KEY.fullmatch(key) or key == "." or key.startswith(".."):
-                    causes.append(invalid_value(f"{bag}[{key}]", key, _KEY_RULE))
+                causes += [invalid_value(f"{bag}[{key}]", key, why) for why in key_problems(key)]
                 if key in bags[other]:
                     causes.append(invalid_value(f"{bag}[{key}]", key, f"duplicate of key present in {other}"))
                 size += len(value.encode()) if bag == "data" else len(base64.b64decode(value))
-        if size > _LARGEST:
-            causes.append(too_long("", _LARGEST))
+        if size > LARGEST:
+            causes.append(too_long("[]", LARGEST))
         return causes
 
     def validate_update(self, obj: JSON, old: JSON) -> list[Cause]:
@@ -43,9 +55,9 @@ class ConfigMapStrategy(Strategy):
         causes: list[Cause] = []
         if old.get("immutable"):
             if not obj.get("immutable"):
-                causes.append(forbidden_value("immutable", _IMMUTABLE))
+                causes.append(forbidden_value("immutable", IMMUTABLE_DATA))
             causes += [
-                forbidden_value(bag, _IMMUTABLE)
+                forbidden_value(bag, IMMUTABLE_DATA)
                 for bag in ("data", "binaryData")
                 if (obj.get(bag) or {}) != (old.get(bag) or {})
             ]

@@ -48,27 +48,39 @@ class EventStrategy(Strategy):
 
     def validate(self, obj: JSON) -> list[Cause]:
         """The namespaces must agree; with an eventTime more must be said."""
-        namespace = obj["metadata"]["namespace"]
-        involved = obj["involvedObject"].get("namespace", "")
-        mismatch = invalid_value("involvedObject.namespace", involved, "does not match event.namespace")
-        if obj.get("eventTime") is None:
-            if namespace not in ((involved,) if involved else ("default",)):
-                return [mismatch]
-            return []
-        causes: list[Cause] = []
+        return legacy_problems(obj, "reportingComponent")
+
+
+def legacy_problems(obj: JSON, reporter: str) -> list[Cause]:
+    """What is wrong with an event by the rules of the core group; `reporter` is the field with the controller's name
+    in messages.
+    """
+    namespace = obj["metadata"]["namespace"]
+    involved = obj["involvedObject"].get("namespace", "")
+    mismatch = invalid_value("involvedObject.namespace", involved, "does not match event.namespace")
+    causes: list[Cause] = []
+    if obj.get("eventTime") is None:
+        if namespace not in ((involved,) if involved else ("default",)):
+            causes.append(mismatch)
+    else:
         if not involved and namespace not in ("default", "kube-system"):
             causes.append(mismatch)
-        component = obj["reportingComponent"]
-        if not component:
-            causes.append(required("reportingComponent"))
-        causes += [invalid_value("reportingComponent", component, why) for why in qualified_name(component)]
-        for field in ("reportingInstance", "action", "reason"):
-            value = obj.get(field, "")
-            if not value:
-                causes.append(required(field))
-            if len(value) > _LIMIT:
-                causes.append(invalid_value(field, "", f"can have at most {_LIMIT} characters"))
-        if len(obj.get("message", "")) > _NOTE_LIMIT:
-            causes.append(invalid_value("message", "", f"can have at most {_NOTE_LIMIT} characters"))
-        causes += [invalid_value("namespace", namespace, why) for why in dns_subdomain(namespace)]
-        return causes
+        causes += _reported(obj, reporter)
+    return causes + [invalid_value("namespace", namespace, why) for why in dns_subdomain(namespace)]
+
+
+def _reported(obj: JSON, reporter: str) -> list[Cause]:
+    causes: list[Cause] = []
+    component = obj["reportingComponent"]
+    if not component:
+        causes.append(required(reporter))
+    causes += [invalid_value(reporter, component, why) for why in qualified_name(component)]
+    for field in ("reportingInstance", "action", "reason"):
+        value = obj.get(field, "")
+        if not value:
+            causes.append(required(field))
+        if len(value) > _LIMIT:
+            causes.append(invalid_value(field, "", f"can have at most {_LIMIT} characters"))
+    if len(obj.get("message", "")) > _NOTE_LIMIT:
+        causes.append(invalid_value("message", "", f"can have at most {_NOTE_LIMIT} characters"))
+    return causes

@@ -14,6 +14,7 @@ import attrs
 
 from cloudprovider.testing.apiserver.errors import JSON, Cause
 from cloudprovider.testing.apiserver.schema import Struct, struct
+from cloudprovider.testing.apiserver.store import Stored
 
 
 class Strategy:
@@ -126,6 +127,14 @@ NAME_FIELDS: Mapping[str, FieldGetter] = {
 }
 
 
+@attrs.frozen
+class View:
+    """How a kind shows objects that are stored in the form of another kind: there (`shown`) and back (`kept`)."""
+
+    shown: Callable[[JSON], JSON]
+    kept: Callable[[JSON], JSON]
+
+
 @attrs.frozen(eq=False)
 class Kind:
     """One resource. `group` is "" for the core group; `strategy` is this server's own instance (services hold
@@ -142,6 +151,9 @@ class Kind:
     subresources: tuple[str, ...] = ()
     short_names: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ("create", "delete", "get", "list", "patch", "update", "watch")
+    type_name: str = ""
+    """Its type in the schema, where that is not called as the kind."""
+    view: View | None = None
 
     @property
     def api_version(self) -> str:
@@ -154,6 +166,11 @@ class Kind:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     @property
+    def storing_group(self) -> str:
+        """The group that stores its objects: messages about broken rules name that one."""
+        return self.group if self.view is None else ""
+
+    @property
     def is_empty(self) -> bool:
         """Can there be no object of this kind?"""
         return "create" not in self.verbs
@@ -161,7 +178,17 @@ class Kind:
     @property
     def struct(self) -> Struct:
         """The type's schema."""
-        return struct(self.kind)
+        return struct(self.type_name or self.kind)
+
+    def shown(self, stored: Stored) -> Stored:
+        """A revision from the store in this kind's form."""
+        if self.view is None:
+            return stored
+        return Stored(stored.key, self.view.shown(stored.object), stored.version, stored.raw)
+
+    def kept(self, obj: JSON) -> JSON:
+        """An object of this kind in the form in which it is stored."""
+        return obj if self.view is None else self.view.kept(obj)
 
     def storage_key(self, namespace: str, name: str) -> str:
         """The key in etcd, which shows in some messages."""

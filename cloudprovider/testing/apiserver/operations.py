@@ -81,13 +81,13 @@ class Operations:
         strategy.prepare_create(obj)
         causes = metadata.validate(meta, kind) + strategy.validate(obj)
         if causes:
-            raise errors.invalid(kind.group, kind.kind, meta.get("name", ""), causes)
+            raise errors.invalid(kind.storing_group, kind.kind, meta.get("name", ""), causes)
         write.warnings += strategy.warnings(obj)
         write.validate(obj, None)
         if meta.get("resourceVersion") and not write.options.dry_run:
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         key = kind.key(namespace, meta["name"])
-        found = self._store.get(kind.plural, key)
+        found = write.find(key)
         if found is not None:
             going = bool(found.object["metadata"].get("deletionTimestamp"))
             raise errors.already_exists(kind.group, kind.plural, meta["name"], going=going)
@@ -116,7 +116,7 @@ class Operations:
         write = Transaction(self._store, self._webhooks, kind, options)
 
         def attempt() -> Outcome:
-            old = self._store.get(kind.plural, kind.key(namespace, name))
+            old = write.find(kind.key(namespace, name))
             obj, warnings = decode(kind, body, old, options)
             write.warnings += warnings
             check_namespace(kind, namespace, obj)
@@ -157,7 +157,7 @@ class Operations:
         write = Transaction(self._store, self._webhooks, kind, options)
 
         def attempt() -> Outcome:
-            old = self._store.get(kind.plural, kind.key(namespace, name))
+            old = write.find(kind.key(namespace, name))
             if old is None:
                 raise errors.not_found(kind.group, kind.plural, name)
             obj, warnings = decode_patch(kind, body, content_type, old, options)
@@ -197,7 +197,7 @@ class Operations:
             causes = strategy.validate_update(obj, old.object)
         causes = metadata.validate_update(meta, old.object["metadata"], kind) + causes
         if causes:
-            raise errors.invalid(kind.group, kind.kind, name, causes)
+            raise errors.invalid(kind.storing_group, kind.kind, name, causes)
         if not options.subresource:
             write.warnings += strategy.warnings(obj)
         write.validate(obj, old)
@@ -232,7 +232,7 @@ class Operations:
         write = Transaction(self._store, self._webhooks, kind, options)
 
         def attempt() -> Outcome:
-            old = self._store.get(kind.plural, kind.key(namespace, name))
+            old = write.find(kind.key(namespace, name))
             if old is None:
                 raise errors.not_found(kind.group, kind.plural, name)
             self._check_preconditions(kind, old, options.given.get("preconditions") or {})

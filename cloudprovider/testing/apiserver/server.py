@@ -65,8 +65,9 @@ class EmbeddedAPIServer:
         self.access = Access(self.token, anonymous=anonymous)
         self.store = Store(history=history)
         self._router = Router(catalog.kinds(service_cidr))
-        self._by_plural = {kind.plural: kind for kind in self._router.kinds()}
-        self._by_kind = {kind.kind: kind for kind in self._router.kinds()}
+        ranked = self._router.kinds()[::-1]  # of two groups with the same kind the first one counts
+        self._by_plural = {kind.plural: kind for kind in ranked}
+        self._by_kind = {kind.kind: kind for kind in ranked}
         self._operations = Operations(self.store, Webhooks(self.store, webhook_services or {}))
         self.api = API(
             self.store,

@@ -65,6 +65,11 @@ class Transaction:
     def _told(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.warnings))
 
+    def find(self, key: str) -> Stored | None:
+        """The object as it is now."""
+        found = self._store.get(self.kind.plural, key)
+        return None if found is None else self.kind.shown(found)
+
     # -- webhooks ----------------------------------------------------------------------------------------------------
 
     def submit(self, operation: str, namespace: str, name: str) -> None:
@@ -138,20 +143,20 @@ class Transaction:
         strategy = self.kind.strategy
         if self.options.dry_run:
             return Stored(key, obj, old.version if old else 0)
-        stored = self._store.put(self.kind.plural, key, obj)
+        stored = self._store.put(self.kind.plural, key, self.kind.kept(obj))
         if old is None:
             strategy.created(stored.object)
         else:
             strategy.updated(stored.object, old.object)
-        return stored
+        return self.kind.shown(stored)
 
     def remove(self, old: Stored, last: JSON | None = None) -> Stored:
         """Delete an object; `last` is its final state where that differs from the stored one."""
         if self.options.dry_run:
             return old if last is None else Stored(old.key, last, old.version)
-        removed = self._store.remove(self.kind.plural, old.key, last)
+        removed = self._store.remove(self.kind.plural, old.key, None if last is None else self.kind.kept(last))
         self.kind.strategy.deleted(removed.object)
-        return removed
+        return self.kind.shown(removed)
 
 
 def _nothing(obj: JSON) -> None:

@@ -203,7 +203,7 @@ class WatchStream:
                 subscription.signal(value)
 
     def _data(self, stored: Stored) -> bytes:
-        return stored.data if self._render is None else self._render(stored)
+        return self._kind.shown(stored).data if self._render is None else self._render(stored)
 
     def _line(self, change: Change) -> bytes | None:
         if self._options.since is not None and change.version <= self._options.since:
@@ -212,7 +212,8 @@ class WatchStream:
         if not selected.selects:
             if selected.namespace and not selected.matches(change.stored):
                 return None
-            return change.line if self._render is None else watch_line(change.kind, self._data(change.stored))
+            plain = self._render is None and self._kind.view is None
+            return change.line if plain else watch_line(change.kind, self._data(change.stored))
         now = change.kind != DELETED and selected.matches(change.stored)
         before = change.previous is not None and selected.matches(change.previous)
         if now:

@@ -15,7 +15,7 @@ from typing import Final
 import attrs
 
 from cloudprovider.testing.apiserver import labelselectors
-from cloudprovider.testing.apiserver.errors import JSON, StatusError, bad_request, quote
+from cloudprovider.testing.apiserver.errors import JSON, StatusError, bad_request, not_implemented, quote
 from cloudprovider.testing.apiserver.patching import PatchError, json_patch
 from cloudprovider.testing.apiserver.schema import Context, DecodeError
 from cloudprovider.testing.apiserver.store import Store
@@ -24,6 +24,8 @@ from cloudprovider.testing.apiserver.webhookcalls import AdmissionRequest, Answe
 GROUP: Final = "admissionregistration.k8s.io"
 MUTATING: Final = "mutatingwebhookconfigurations"
 VALIDATING: Final = "validatingwebhookconfigurations"
+_TWINS: Final = {("", "events"): "events.k8s.io", ("events.k8s.io", "events"): ""}
+"""Resources that another group shows too."""
 _LONGEST: Final = 34.0
 """Seconds that a write may take with all its webhooks."""
 
@@ -204,9 +206,18 @@ class Review:
 
     def _concerns(self, hook: Hook, obj: JSON | None, old: JSON | None) -> bool:
         """Does the webhook want to be asked about this object?"""
-        spec = hook.spec
-        if not any(_rule_fits(rule, self._request) for rule in spec.get("rules") or ()):
-            return False
+        spec, request = hook.spec, self._request
+        rules = spec.get("rules") or ()
+        if not any(_rule_fits(rule, request, request.kind.group) for rule in rules):
+            other = _TWINS.get((request.kind.group, request.kind.plural))
+            if other is None or spec["matchPolicy"] != "Equivalent":
+                return False
+            if not any(_rule_fits(rule, request, other) for rule in rules):
+                return False
+            raise not_implemented(
+                f"webhook {hook.name} with matchPolicy Equivalent: it cannot show {request.kind.plural} of "
+                f"{request.kind.api_version} as those of the other group; name both groups in its rules"
+            )
         selector = spec["objectSelector"]
         if not labelselectors.selects_everything(selector):
             candidates = [one for one in (obj, old) if one is not None]
@@ -228,13 +239,13 @@ def _labels(obj: JSON) -> Mapping[str, str]:
     return labels
 
 
-def _rule_fits(rule: JSON, request: AdmissionRequest) -> bool:
+def _rule_fits(rule: JSON, request: AdmissionRequest, group: str) -> bool:
     kind = request.kind
     if rule["scope"] != "*" and (rule["scope"] == "Namespaced") is not kind.namespaced:
         return False
     return (
         _names(rule["operations"], request.operation)
-        and _names(rule["apiGroups"], kind.group)
+        and _names(rule["apiGroups"], group)
         and _names(rule["apiVersions"], kind.version)
         and any(_resource_fits(text, kind.plural, request.subresource) for text in rule["resources"])
     )

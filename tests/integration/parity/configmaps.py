@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.integration.parity.model import Scenario, delete, get, merge, post
+from tests.integration.parity.model import Scenario, delete, get, merge, post, put
 
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
@@ -43,5 +43,24 @@ SCENARIOS = [
             merge(f"{MAPS}/cp-b", {"metadata": {"labels": {"a": "b"}}}, expect=200),
         ],
         cleanup=[f"{MAPS}/cp-b"],
+    ),
+    Scenario(
+        "config maps: binary data, and keys in detail",
+        [
+            post(MAPS, config_map("cp-c", binaryData={"b": "AAE=", "e": ""}, data={"t": "\u00e4"}), expect=201),
+            merge(f"{MAPS}/cp-c", {"binaryData": {"b": "AAI="}}, expect=200),
+            merge(f"{MAPS}/cp-c", {"binaryData": {"t": "AAI="}}, compare="outcome", expect=422),
+            merge(f"{MAPS}/cp-c", {"binaryData": {"b": "?"}}, compare="outcome", expect=422),
+            put(f"{MAPS}/cp-c", config_map("cp-c", immutable=True, binaryData={"b": "AAE="}), expect=200),
+            merge(f"{MAPS}/cp-c", {"binaryData": {"b": "AAI="}}, expect=422),
+            merge(f"{MAPS}/cp-c", {"data": {"t": "x"}, "immutable": False}, expect=422),
+            put(f"{MAPS}/cp-none", config_map("cp-none"), expect=404),
+            post(MAPS, config_map("cp-bad", data={"..": ""}), expect=422),
+            post(MAPS, config_map("cp-bad", data={"..a": ""}), expect=422),
+            post(MAPS, config_map("cp-bad", binaryData={"": ""}), expect=422),
+            post(MAPS, config_map("cp-bad", data={"k" * 254: ""}), expect=422),
+            post(MAPS, config_map("cp-bad", data={"a": "x" * 1024 * 1024}, binaryData={"b": "AA=="}), expect=422),
+        ],
+        [f"{MAPS}/cp-c", f"{MAPS}/cp-bad"],
     ),
 ]

@@ -19,8 +19,8 @@ from typing import Any
 
 import attrs
 
-from tests.integration.parity.hooks import Hooks
 from tests.integration.parity.model import Scenario, Step
+from tests.support.hooks import Hooks
 
 JSON = dict[str, Any]
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.integration.parity.hooks import READY
 from tests.integration.parity.model import Scenario, Step, asked, delete, get, merge, post, put
 from tests.integration.parity.volumes import VOLUMES, volume
+from tests.support.hooks import READY
 
 MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 VALIDATING = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"

@@ -174,7 +174,7 @@ def test_field_validation(client: Client) -> None:
         ("POST", NODES, b"a: b", "application/yaml", 501),
         ("POST", NODES, b"k8s\0", "application/vnd.kubernetes.protobuf", 501),
         ("POST", "/api/v1/pods", {}, "application/json", 501),
-        ("GET", "/api/v1/secrets", None, "application/json", 501),
+        ("GET", "/api/v1/podtemplates", None, "application/json", 501),
         ("GET", "/apis/apps/v1/deployments", None, "application/json", 501),
         ("GET", "/openapi/v3", None, "application/json", 501),
         ("GET", "/api/v1/pods?watch=1", None, "application/json", 501),
@@ -225,3 +225,19 @@ def test_a_malformed_object_can_be_put_in_and_healed(client: Client, server: Emb
     assert client.merge(f"{NODES}/a", {"metadata": {"labels": {"a": "b"}}}).code == 422
     healed = client.merge(f"{NODES}/a/status", {"status": {"addresses": None, "phase": "Running"}})
     assert (healed.code, healed.body["status"]["phase"]) == (200, "Running")
+
+
+def test_a_dry_run_leaves_no_trace(client: Client) -> None:
+    client.post(NODES, node("a"))
+    port = {"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30777}]}}
+    services = "/api/v1/namespaces/default/services"
+    before = client.server.version
+    assert client.post(f"{NODES}?dryRun=All", node("b")).code == 201
+    merge, status = "application/merge-patch+json", {"status": {"capacity": {"cpu": "1"}}}
+    assert client.ask("PATCH", f"{NODES}/a?dryRun=All", {"metadata": {"labels": {"x": "y"}}}, merge).code == 200
+    assert client.ask("PATCH", f"{NODES}/a/status?dryRun=All", status, merge).code == 200
+    assert client.ask("DELETE", f"{NODES}/a?dryRun=All").code == 200
+    assert client.ask("DELETE", f"{NODES}?dryRun=All").code == 200
+    assert client.post(f"{services}?dryRun=All", {"metadata": {"name": "s"}, **port}).code == 201
+    assert client.server.version == before
+    assert client.post(services, {"metadata": {"name": "t"}, **port}).code == 201

@@ -1,6 +1,7 @@
-"""The webhooks of the parity table: one HTTPS server that both API servers call, whose paths say how to answer.
+"""A server of admission webhooks, whose paths say how it answers; for the parity table and for tests of the embedded
+API server.
 
-What was asked is kept until the runner takes it, so that rows can compare what the two servers send.
+What was asked is kept until somebody takes it, so that tests can compare what API servers send.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -72,11 +73,16 @@ ANSWERS: Final[dict[str, JSON]] = {
 
 
 class Hooks:
-    """A webhook server on the loopback: `url` with the CA that a client must trust, in base64."""
+    """A webhook server on the loopback: `url`, or the Service hook in kube-system, with the CA that a client must
+    trust, in base64.
+
+    `answer["/path"] = function` has that path answered by what the function makes of the AdmissionReview.
+    """
 
     def __init__(self, folder: Path) -> None:
+        self.answer: dict[str, Callable[[JSON], JSON]] = {}
         authority = Authority("webhook-ca")
-        certificate, key = authority.server_files(folder)
+        certificate, key = authority.server_files(folder, names=("hook.kube-system.svc",))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         self.ca = base64.b64encode(authority.pem).decode()
@@ -117,7 +123,8 @@ class Hooks:
                 if path != READY:
                     with hooks._lock:
                         hooks._asked.append({"path": self.path, "review": review})
-                status, body = _answer(path, review)
+                own = hooks.answer.get(path)
+                status, body = _answer(path, review) if own is None else (200, _review(review, own(review)))
                 self.send_response(status)
                 self.send_header("Content-Type", "text/plain" if status == 502 else "application/json")
                 self.send_header("Content-Length", str(len(body)))
@@ -141,7 +148,10 @@ def _answer(path: str, review: JSON) -> tuple[int, bytes]:
         return 200, b"hello"
     if path == "/absent":
         return 200, json.dumps({key: review[key] for key in ("kind", "apiVersion")}).encode()
-    response = {"uid": review["request"]["uid"], **ANSWERS[path]}
-    return 200, json.dumps(
-        {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}
-    ).encode()
+    return 200, _review(review, ANSWERS[path])
+
+
+def _review(review: JSON, response: JSON) -> bytes:
+    response = {"uid": review["request"]["uid"], **response}
+    whole = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}
+    return json.dumps(whole).encode()
