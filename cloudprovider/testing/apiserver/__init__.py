@@ -6,8 +6,8 @@
         server.faults.too_many_requests(retry_after=1, method="PATCH", count=3)
 
 It serves nodes, services, persistentvolumes, events (of both groups), leases, namespaces, config maps, secrets, service
-accounts, the review APIs and admission webhooks as kube-apiserver 1.36 does, which a parity test proves request by request. Everything else is
-answered with 501, never with a guess.
+accounts, the review APIs and admission webhooks as kube-apiserver 1.36 does, which a parity test proves request by
+request. Everything else is answered with 501, never with a guess.
 """
 
 from __future__ import annotations
