@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -120,12 +120,15 @@ class Machine:
         self._programs.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def start_kubelet(self, name: str, kubeconfig: Path, *, node_ip: str | None = None) -> None:
+    def start_kubelet(
+        self, name: str, kubeconfig: Path, *, node_ip: str | None = None, flags: Sequence[str] = ()
+    ) -> None:
         """Start the kubelet as that node's, for a cluster with an external cloud provider; returns at once.
 
         What it kept of an earlier run (checkpoints, the seed of its machine) is still there, as after a restart.
+        `flags` count more than those that are given here.
         """
-        flags = [
+        own = [
             f"--config={self.folder / 'kubelet.json'}",
             f"--kubeconfig={kubeconfig}",
             f"--hostname-override={name}",
@@ -134,7 +137,7 @@ class Machine:
             "--cloud-provider=external",
             "--v=2",
         ]
-        self._spawn("kubelet", str(self._kubelet), *flags, *([f"--node-ip={node_ip}"] if node_ip else []))
+        self._spawn("kubelet", str(self._kubelet), *own, *([f"--node-ip={node_ip}"] if node_ip else []), *flags)
 
     def stop_kubelet(self) -> None:
         """Stop it, as the machine's shutdown does; its Node keeps its last status. Nothing where it does not run."""

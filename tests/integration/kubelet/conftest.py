@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +77,7 @@ class RealNode:
         self._state = folder / "cloud.sqlite"
         self._config = folder / "cloud.json"
         instances = [{"name": NAME, "type": "m-2", "addresses": ADDRESSES}, {"name": NEIGHBOUR}]
-        self._config.write_text(json.dumps({"state": self._state.name, "instances": instances}))
+        self._config.write_text(json.dumps({"state": self._state.name, "instances": instances, "machine": NAME}))
         self._cloud: Attached | None = None
         self._manager: Process | None = None
         self._began = server.audit_log.stat().st_size
@@ -111,9 +115,16 @@ class RealNode:
         node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
         self.cluster.create(NODES, node)
 
-    def start_kubelet(self, *, node_ip: str | None = None) -> None:
+    def start_kubelet(self, *, node_ip: str | None = None, flags: Sequence[str] = ()) -> None:
         """Start the kubelet, which registers its Node with its own credentials; returns at once."""
-        self._machine.start_kubelet(NAME, self._kubeconfig, node_ip=node_ip)
+        self._machine.start_kubelet(NAME, self._kubeconfig, node_ip=node_ip, flags=flags)
+
+    def node_info(self) -> list[str]:
+        """The kubelet's flags, as `node-info` prints them on this machine."""
+        command = [sys.executable, "-m", "cloudprovider", "node-info", "--cloud-provider=fake", "--timeout=60"]
+        done = subprocess.run([*command, f"--cloud-config={self._config}"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return shlex.split(done.stdout)
 
     def stop(self) -> None:
         """Stop the kubelet. Then say Unknown for it, as kube-controller-manager does when it hears no more of it."""
@@ -174,6 +185,16 @@ class RealNode:
     def registrations(self) -> list[JSON]:
         """The Nodes that the kubelet sent when it registered, since the test began."""
         return [event["requestObject"] for event in self._requests("create")]
+
+    def taint_seconds(self) -> float:
+        """How long the Node that registered last carried the uninitialized taint, from the API server's audit log."""
+        began = max(str(event["stageTimestamp"]) for event in self._requests("create"))
+        ended = [
+            str(event["stageTimestamp"])
+            for event in self._requests("patch")
+            if event["user"]["username"] == MANAGER_USER and "taints" in event["requestObject"].get("spec", {})
+        ]
+        return (datetime.fromisoformat(max(ended)) - datetime.fromisoformat(began)).total_seconds()
 
     def deleted_by(self) -> list[str]:
         """The users that deleted the Node, once for each time, since the test began."""

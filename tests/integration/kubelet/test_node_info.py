@@ -1,0 +1,48 @@
+"""With `node-info` a node joins complete: what the kubelet registers, and what is left for the manager to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP, TAINT_EXTERNAL_CLOUD_PROVIDER
+from tests.envtest.machine import host_ip
+from tests.integration.kubelet.conftest import NAME, REAL_KUBELET, RealNode
+
+pytestmark = REAL_KUBELET
+PLACED = {
+    "node.kubernetes.io/instance-type": "m-2",
+    "topology.kubernetes.io/zone": "zone-a",
+    "topology.kubernetes.io/region": "region-1",
+}
+
+
+def test_a_node_joins_complete_and_the_manager_only_unlocks_it(
+    real_node: RealNode, record_property: Callable[[str, object], None]
+) -> None:
+    node_ip = host_ip()
+    assert node_ip is not None  # check_machine saw to it
+    real_node.start_manager()
+    real_node.cloud.console.change_instance(NAME, addresses=[("InternalIP", node_ip), ("Hostname", NAME)])
+    flags = real_node.node_info()
+    assert {flag.partition("=")[0] for flag in flags} == {
+        "--hostname-override", "--provider-id", "--node-ip", "--node-labels"
+    }  # fmt: skip
+
+    real_node.start_kubelet(flags=flags)
+    real_node.until(real_node.initialised)
+    [registered] = real_node.registrations()
+    assert registered["spec"]["providerID"] == f"fake://i-{NAME}"
+    assert PLACED.items() <= registered["metadata"]["labels"].items()
+    assert TAINT_EXTERNAL_CLOUD_PROVIDER in {taint["key"] for taint in registered["spec"]["taints"]}
+    assert registered["metadata"]["annotations"][ANNOTATION_PROVIDED_NODE_IP] == node_ip
+    addresses = [(one["type"], one["address"]) for one in registered["status"]["addresses"]]
+    assert addresses == [("InternalIP", node_ip), ("Hostname", NAME)]
+
+    real_node.until(real_node.ready)
+    real_node.pass_updates(4)
+    record_property("taint_seconds_with_node_info", real_node.taint_seconds())
+    [written] = real_node.writes()
+    assert "providerID" not in written["spec"], "it was there"
+    assert not PLACED.keys() & written["metadata"]["labels"].keys(), "the deprecated twins alone"
+    assert real_node.addresses() == addresses
+    assert real_node.node()["spec"]["providerID"] == f"fake://i-{NAME}"
