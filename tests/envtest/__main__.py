@@ -1,4 +1,4 @@
-"""``python -m tests.envtest``: have kube-apiserver, etcd, kubelet and the tools ready, or say what will be skipped.
+"""``python -m tests.envtest``: have the programs of the tests ready (`build.py`), or say what will be skipped.
 
 What REQUIRE_REAL_API_SERVER, REQUIRE_REAL_KUBELET or REQUIRE_HELM asks for must not be skipped: then the code is 1.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.envtest.build import TOOLS, AssetsMissing, assets, kubelet, tool
+from tests.envtest.build import TOOLS, AssetsMissing, assets, go_manager, kubelet, tool
 from tests.envtest.machine import check_machine
 
 
@@ -33,6 +33,7 @@ def main() -> int:
     for name in TOOLS:
         required = "REQUIRE_HELM" if name == "helm" else server
         ready.append(_ready(name, partial(tool, name), f"checks of the manifests with {name}", required))
+    ready.append(_ready("Go's manager", go_manager, "the check of the Go manager's flags", server))
     ready += [_ready("real kubelet", _kubelet, "real kubelet tier", "REQUIRE_REAL_KUBELET")]
     return 0 if all(ready) else 1
 

@@ -1,4 +1,4 @@
-"""Finds, or builds once, kube-apiserver, etcd and kubelet for the tests, and the tools that check manifests.
+"""Finds, or builds once, kube-apiserver, etcd, kubelet and Go's manager for the tests, and what checks manifests.
 
 ``KUBEBUILDER_ASSETS`` wins where it is set (the envtest convention). Otherwise the programs are built by the Go
 toolchain from the public modules pinned in the ``go.mod`` of their folders here, and kept in the user's cache under a
@@ -74,6 +74,17 @@ def kubelet() -> Path:
     return target
 
 
+def go_manager() -> Path:
+    """Go's cloud-controller-manager over a cloud of the benchmarks, built where needed (minutes, once).
+
+    ``PROGRAM describe`` prints its flags and feature gates. Raises as `assets`; may be called from many processes.
+    """
+    source = HERE.parent / "bench" / "goccm"
+    target = cache() / _pins(source) / "goccm"
+    _have(target, source, "./", "the Go cloud-controller-manager is built by a Go toolchain, and there is none")
+    return target
+
+
 def tool(name: str) -> Path:
     """A program of ``TOOLS``, built once; helm, which takes many minutes, only where REQUIRE_HELM is set.
 
@@ -130,7 +141,6 @@ def cache() -> Path:
 def _pins(*sources: Path) -> str:
     digest = hashlib.sha256()
     for source in sources:
-        for name in ("go.mod", "go.sum", "main.go"):
-            file = source / name
+        for file in (source / "go.mod", source / "go.sum", *sorted(source.glob("*.go"))):
             digest.update(file.read_bytes() if file.is_file() else b"")
     return digest.hexdigest()[:16]

@@ -38,12 +38,16 @@ _ONE_CERTIFICATE = "one certificate is served to all clients"
 _PORT = "the address and port are not shared with other processes"
 _HEADERS = "no user is believed from request headers; give clients certificates or tokens of their own"
 _IPAM = "this version gives nodes no pod CIDRs (kube-controller-manager does); the next version does"
-_RESYNC = "caches are never replayed: what a watch missed is listed again"
-_VOLUMES = "volumes are for CSI drivers"
+_RESYNC = (
+    "caches are never replayed: what a watch missed is listed again, and the cloud is compared every "
+    "--node-monitor-period, --node-status-update-frequency and --route-reconciliation-period"
+)
+_NODE_SYNC = "Go ignores it too; see --node-monitor-period and --node-status-update-frequency"
+_VOLUMES = "volumes are attached and provisioned by CSI drivers"
 _LOGS = "log lines are written at once, to standard error, at one level for all modules (-v)"
 _PROFILING = "Go's profiles do not exist here"
 _JSON = "requests are sent as JSON"
-_GATES = "what a gate would turn on is always done or not there; see the feature gates below"
+_GATES = "what a gate would turn on is always done or not there: docs/reference/go-flags.md lists each"
 
 SECTION = "without effect"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -98,7 +102,7 @@ IGNORED: tuple[Ignored, ...] = (
     _ignored("webhook-tls-curve-preferences", INTEGERS, (), _CIPHERS),
     _ignored("webhook-tls-sni-cert-key", STRING, "", _ONE_CERTIFICATE, _NAMED_PAIR),
     _ignored("min-resync-period", DURATION, 0.0, _RESYNC, not_negative),
-    _ignored("node-sync-period", DURATION, 0.0, _RESYNC, not_negative),
+    _ignored("node-sync-period", DURATION, 0.0, _NODE_SYNC, not_negative),
     _ignored("external-cloud-volume-plugin", STRING, "", _VOLUMES),
     _ignored("log-flush-frequency", DURATION, 0.0, _LOGS, not_negative),
     _ignored("log-text-info-buffer-size", STRING, "0", _LOGS, _matching(_QUANTITY, "512, 4Ki or 1M")),

@@ -2,7 +2,7 @@
 
 Stage: before the first one, no I/O. The names and defaults are those of the Go program built on k8s.io/cloud-provider
 0.37.2 (its --help, and the deprecated flags that it hides); what each means here comes from the table of flags. A test
-compares what leaves with the page in the repository:
+compares what leaves with the page in the repository, and another one the names and defaults with the Go program:
 
     python -m controllers.app.pages.gomanager > docs/reference/go-flags.md
 """
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from controllers.app.catalog import CATALOG
 from controllers.app.entry import ControllerEntry
+from controllers.app.flags.gates import GATES
 from controllers.app.flags.ignored import IGNORED
 from controllers.app.flags.parse import table
 from controllers.app.pages.markdown import rows_of
@@ -21,10 +22,17 @@ _ABOUT = """# The Go manager's flags
 
 This page is generated from the code; do not edit it, run `make generate`.
 
-Every flag of the Go cloud-controller-manager (k8s.io/cloud-provider 0.37) in Go's order, with Go's default, and what it
-does here. Flags that only this program has are in [Flags and permissions](flags.md), with what each default is for.
+Every flag of the Go cloud-controller-manager (k8s.io/cloud-provider 0.37.2) in Go's order, with Go's default, and what
+it does here. Flags that only this program has are in [Flags and permissions](flags.md), with what each default is for.
 A flag "without effect" is taken, and its value is checked. If it asks for something else than what is done anyway,
 there is one warning at the start.
+"""
+
+_ABOUT_GATES = """## Feature gates
+
+Every gate that the Go manager's `--feature-gates` knows, also those that its --help hides. Nothing is switched by a
+gate here: what it would turn on is always done, or not there. If a value asks for something else than what is done, one
+warning at the start names the gate. An unknown gate is refused, and so is another value for a fixed one, as in Go.
 """
 
 _DEFAULTS = """
@@ -118,6 +126,66 @@ vmodule=
 GO_FLAGS: dict[str, str] = {name: default for name, _, default in (line.partition("=") for line in _DEFAULTS.split())}
 """Go's flags with their defaults, as Go shows them (without brackets)."""
 
+GO_DEPRECATED = frozenset({"allow-untagged-cloud", "node-sync-period"})
+"""Flags that Go takes with a warning, and hides from its --help."""
+
+_GATES = """
+AggregatedDiscoveryRemoveBetaType deprecated true
+AllAlpha alpha false
+AllBeta beta false
+AllowParsingUserUIDFromCertAuth beta true
+AllowUnsafeMalformedObjectDeletion beta true
+APIResponseCompression beta true
+APIServerIdentity beta true
+APIServerWebhookAuthenticationToken alpha false
+APIServingWithRoutine alpha false
+CBORServingAndStorage alpha false
+CloudControllerManagerWatchBasedRoutesReconciliation alpha false
+CloudControllerManagerWebhook alpha false
+ComponentFlagz beta true
+ComponentStatusz beta true
+ConcurrentWatchObjectDecode beta true
+ConsistentListFromCacheSkipTimeoutFallback alpha false
+ConstrainedImpersonation beta true
+ContextualLogging beta true
+ControllerManagerReleaseLeaderElectionLockOnExit alpha false
+CoordinatedLeaderElection beta false
+DeclarativeValidation GA true
+DeclarativeValidationBeta beta true
+DeclarativeValidationTakeover deprecated false
+DetectCacheInconsistency beta true
+EtcdRangeStream beta true
+ExcludeAdmissionWebhookVirtualResources beta true
+KMSv1 deprecated false
+ListFromCacheSnapshot beta true
+LoggingAlphaOptions alpha false
+LoggingBetaOptions beta true
+ManifestBasedAdmissionControlConfig beta true
+MutatingAdmissionPolicy GA true
+NativeHistograms beta true
+OpenAPIEnums beta true
+RemoteRequestHeaderUID beta true
+SeparateCacheWatchRPC deprecated false
+ShardedListAndWatch alpha false
+SizeBasedListCostEstimate beta true
+StorageVersionAPI alpha false
+StorageVersionHash beta true
+StructuredAuthenticationConfigurationEgressSelector beta true
+StructuredAuthenticationConfigurationJWKSMetrics beta true
+TokenRequestServiceAccountUIDValidation beta true
+UnauthenticatedHTTP2DOSMitigation beta true
+UnknownVersionInteroperabilityProxy beta true
+WatchCacheInitializationPostStartHook GA true
+WatchList beta true
+WatchListCompression beta true
+WebhookRoundTripLoadBalancing beta true
+"""
+
+GO_GATES: dict[str, tuple[str, str]] = {
+    name: (stage, default) for name, stage, default in map(str.split, _GATES.strip().splitlines())
+}
+"""Go's feature gates with their stage and default; a gate that is fixed has it in `flags/gates.py`."""
+
 
 def page(catalog: Sequence[ControllerEntry]) -> str:
     """The page, in Markdown. Pure."""
@@ -130,8 +198,18 @@ def page(catalog: Sequence[ControllerEntry]) -> str:
         else:
             shown = ours[name].kind.show(ours[name].default)
             here = "works" if shown == default else f"works; the default is `{shown}`"
-        rows.append((f"`--{name}`", f"`{default}`" if default else "", here))
-    return "\n".join([_ABOUT, rows_of(("flag", "Go's default", "here"), rows)])
+        old = " (deprecated in Go)" if name in GO_DEPRECATED else ""
+        rows.append((f"`--{name}`", f"`{default}`" if default else "", f"{here}{old}"))
+    flags = rows_of(("flag", "Go's default", "here"), rows)
+    gates = rows_of(("gate", "stage", "Go's default", "here", "meaning"), [_gate_row(name) for name in GO_GATES])
+    return "\n".join([_ABOUT, flags, _ABOUT_GATES, gates])
+
+
+def _gate_row(name: str) -> tuple[str, ...]:
+    (stage, default), gate = GO_GATES[name], GATES[name]
+    here = {True: "always done", False: "not there", None: "no meaning"}[gate.done]
+    fixed = "" if gate.fixed is None else ", fixed"
+    return f"`{name}`", stage, f"{default}{fixed}", here, gate.meaning
 
 
 if __name__ == "__main__":

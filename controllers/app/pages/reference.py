@@ -14,7 +14,6 @@ from typing import Any
 
 from controllers.app.catalog import CATALOG, WEBHOOKS
 from controllers.app.entry import ControllerEntry
-from controllers.app.flags.gates import GATES
 from controllers.app.flags.parse import by_section, table
 from controllers.app.pages.markdown import rows_of
 from controllers.app.permissions.accounts import token_rule
@@ -27,9 +26,6 @@ _ABOUT = """# Flags and permissions
 This page is generated from the code; do not edit it, run `make generate`.
 [Operations](../guides/operations.md) explains what the settings are for; [the Go manager's flags](go-flags.md) compares
 them with Go's.
-"""
-_GATES = """Names for --feature-gates. No gate changes anything: a warning at the start lists those that ask for
-something else than what is done.
 """
 _ACCOUNTS = "--use-service-account-credentials"
 
@@ -51,11 +47,6 @@ def page(
             text = row.help + (f" Deprecated: {row.deprecated}." if row.deprecated else "")
             lines.append((name, f"`{shown}`" if shown else "", text))
         parts += [f"### {section[:1].upper()}{section[1:]}\n", rows_of(("flag", "default", "meaning"), lines)]
-    known = [
-        (name, "" if gate.done is None else str(gate.done).lower(), gate.meaning)
-        for name, gate in sorted(GATES.items())
-    ]
-    parts += ["## Feature gates\n", _GATES, rows_of(("gate", "what is done", "meaning"), known)]
     common = [
         ("the manager", COMMON_RULES),
         (f"the manager, with {_ACCOUNTS}", (token_rule(()),)),

@@ -264,5 +264,11 @@ func main() {
 	}
 	command := app.NewCloudControllerManagerCommand(
 		opts, build, app.DefaultInitFuncConstructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, wait.NeverStop)
+	if len(os.Args) == 2 && os.Args[1] == "describe" {
+		if err := describe(command); err != nil {
+			klog.Fatal(err)
+		}
+		return
+	}
 	os.Exit(cli.Run(command))
 }
