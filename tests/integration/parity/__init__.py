@@ -15,6 +15,7 @@ from tests.integration.parity import (
     lists,
     namespaces,
     node_patches,
+    nodeboot,
     nodes,
     requests,
     reviews,
@@ -31,6 +32,7 @@ from tests.integration.parity.model import Scenario
 MODULES = (
     nodes,
     node_patches,
+    nodeboot,
     services,
     volumes,
     events,
