@@ -15,7 +15,7 @@ import math
 import socket
 import ssl
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -42,6 +42,10 @@ _MESSAGES: Final = {
     503: "the server is currently unable to handle the request",
     504: "the server was unable to return a response in the time allotted, but may still be processing the request",
 }
+
+
+AddressOf = Callable[[str, str, int], str | None]
+"""(namespace, name, port) of a Service -> the "host:port" that is connected to instead."""
 
 
 class CallFailed(Exception):
@@ -104,13 +108,13 @@ def call(
     obj: JSON | None,
     old: JSON | None,
     timeout: float,
-    services: Mapping[str, str],
+    address_of: AddressOf,
 ) -> Answer:
-    """Ask one webhook, for at most `timeout` seconds. Raises CallFailed."""
+    """Ask one webhook, for at most `timeout` seconds; `address_of` says where Services are. Raises CallFailed."""
     if "v1" not in hook["admissionReviewVersions"]:
         raise CallFailed("the embedded API server does not support webhooks that read AdmissionReview v1beta1 only")
     uid = str(uuid.uuid4())
-    answered = _post(hook["clientConfig"], request.review(uid, obj, old), timeout, services)
+    answered = _post(hook["clientConfig"], request.review(uid, obj, old), timeout, address_of)
     try:
         return _read(answered, uid, mutating)
     except CallFailed as error:
@@ -120,7 +124,7 @@ def call(
 # -- the way there ---------------------------------------------------------------------------------------------------
 
 
-def _post(config: JSON, review: JSON, timeout: float, services: Mapping[str, str]) -> Any:
+def _post(config: JSON, review: JSON, timeout: float, address_of: AddressOf) -> Any:
     """The JSON that the webhook answers. Raises CallFailed."""
     try:
         context = _trusting(config.get("caBundle", ""))
@@ -128,7 +132,7 @@ def _post(config: JSON, review: JSON, timeout: float, services: Mapping[str, str
         raise CallFailed(
             "could not get REST client: unable to load root certificates: unable to parse bytes as PEM block"
         ) from error
-    shown, address, server_name, path = _target(config, services)
+    shown, address, server_name, path = _target(config, address_of)
     path += f"?timeout={math.ceil(timeout - 0.001)}s"
     try:
         status, content_type, body = _exchange(address, server_name, path, encode(review), timeout, context)
@@ -152,7 +156,7 @@ def _trusting(bundle: str) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=text)
 
 
-def _target(config: JSON, services: Mapping[str, str]) -> tuple[str, tuple[str, int], str, str]:
+def _target(config: JSON, address_of: AddressOf) -> tuple[str, tuple[str, int], str, str]:
     """(host and port to show, address to connect to, name in the certificate, path). Raises CallFailed."""
     service = config.get("service")
     if service is None:
@@ -160,11 +164,12 @@ def _target(config: JSON, services: Mapping[str, str]) -> tuple[str, tuple[str, 
         host = parts.hostname or ""
         return parts.netloc, (host, parts.port or 443), host, parts.path or "/"
     key = f"{service['namespace']}/{service['name']}:{service['port']}"
-    local = services.get(key)
+    local = address_of(service["namespace"], service["name"], service["port"])
     if local is None:
         raise CallFailed(
             f"the embedded API server has no network to the Service {key}: name its address in `webhook_services`, "
-            f"as in EmbeddedAPIServer(webhook_services={{{key!r}: '127.0.0.1:8443'}}), or use clientConfig.url"
+            f"as in EmbeddedAPIServer(webhook_services={{{key!r}: '127.0.0.1:8443'}}), give the Service the type "
+            "ExternalName, or use clientConfig.url"
         )
     host, _, port = local.rpartition(":")
     name = f"{service['name']}.{service['namespace']}.svc"

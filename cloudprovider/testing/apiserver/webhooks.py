@@ -19,7 +19,7 @@ from cloudprovider.testing.apiserver.errors import JSON, StatusError, bad_reques
 from cloudprovider.testing.apiserver.patching import PatchError, json_patch
 from cloudprovider.testing.apiserver.schema import Context, DecodeError
 from cloudprovider.testing.apiserver.store import Store
-from cloudprovider.testing.apiserver.webhookcalls import AdmissionRequest, Answer, CallFailed, call
+from cloudprovider.testing.apiserver.webhookcalls import AddressOf, AdmissionRequest, Answer, CallFailed, call
 
 GROUP: Final = "admissionregistration.k8s.io"
 MUTATING: Final = "mutatingwebhookconfigurations"
@@ -70,7 +70,7 @@ class Webhooks:
         mutating, validating = self._hooks(MUTATING), self._hooks(VALIDATING)
         if not mutating and not validating:
             return None
-        return Review(request, mutating, validating, self._namespace_labels, self._services)
+        return Review(request, mutating, validating, self._namespace_labels, self._address)
 
     def _hooks(self, plural: str) -> list[Hook]:
         """The webhooks of one kind of configuration, in the order of the configurations' names."""
@@ -89,6 +89,13 @@ class Webhooks:
         labels: Mapping[str, str] = (stored.object["metadata"].get("labels") or {}) if stored is not None else {}
         return labels
 
+    def _address(self, namespace: str, name: str, port: int) -> str | None:
+        """Where a Service is served: by the table, else where its external name says."""
+        stored = self._store.get("services", f"{namespace}/{name}")
+        spec = stored.object["spec"] if stored is not None else {}
+        outside = f"{spec['externalName']}:{port}" if spec.get("type") == "ExternalName" else None
+        return self._services.get(f"{namespace}/{name}:{port}", outside)
+
 
 class Review:
     """The webhooks' part in one write. For one thread; `warnings` are what they want the client to be told."""
@@ -99,13 +106,13 @@ class Review:
         mutating: list[Hook],
         validating: list[Hook],
         namespace_labels: Callable[[str], Mapping[str, str]],
-        services: Mapping[str, str],
+        address_of: AddressOf,
     ) -> None:
         self._request = request
         self._mutating = mutating
         self._validating = validating
         self._namespace_labels = namespace_labels
-        self._services = services
+        self._address_of = address_of
         self._deadline = time.monotonic() + _LONGEST
         self.warnings: list[str] = []
 
@@ -194,7 +201,7 @@ class Review:
             raise StatusError(504, "Timeout", "Timeout: request did not complete within requested timeout")
         timeout = min(float(hook.spec["timeoutSeconds"]), left)
         try:
-            answer = call(hook.spec, hook.mutating, self._request, obj, old, timeout, self._services)
+            answer = call(hook.spec, hook.mutating, self._request, obj, old, timeout, self._address_of)
         except CallFailed as error:
             if hook.may_fail:
                 return None

@@ -150,6 +150,18 @@ def test_a_service_is_reached_at_the_address_that_stands_for_it(hooks: Hooks, na
         assert "another.kube-system.svc" in caught.value.message
 
 
+def test_a_service_with_an_external_name_is_reached_there(server: EmbeddedAPIServer, hooks: Hooks) -> None:
+    outside = {"type": "ExternalName", "externalName": "localhost"}
+    server.create({**service("hook"), "metadata": {"name": "hook", "namespace": "kube-system"}, "spec": outside})
+    where = {"namespace": "kube-system", "name": "hook", "port": int(hooks.url.rpartition(":")[2])}
+    server.create(
+        configuration("Mutating", "nodes", {"service": {**where, "path": "/deny-bare"}, "caBundle": hooks.ca})
+    )
+    with pytest.raises(StatusError) as caught:
+        server.create({"kind": "Node", "metadata": {"name": "n"}})
+    assert "denied the request" in caught.value.message
+
+
 def test_a_service_without_an_address_is_told_how_to_get_one(server: EmbeddedAPIServer) -> None:
     where = {"namespace": "kube-system", "name": "hook", "port": 8443}
     server.create(configuration("Mutating", "nodes", {"service": where}))
