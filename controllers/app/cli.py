@@ -2,7 +2,8 @@
 
 Stage: before the first one. Data comes from argv; checked options go to the registry, which makes the provider, and to
 the manager. Exit codes: 0 after a signal and for --help and --version, 2 for bad flags (all of them listed, nothing
-touched), 1 for everything else. What cannot be started is told in a sentence, not in a traceback.
+touched), 1 for everything else; with --dry-run 0, 3 or 1, as the plan says. What cannot be started is told in a
+sentence, not in a traceback.
 
 Nothing heavy is imported before the flags are known to be good, so that --help answers at once.
 """
@@ -15,6 +16,7 @@ import logging
 import os
 import sys
 import textwrap
+import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -92,7 +94,7 @@ def main(
         _list_problems(program, problems, sys.stderr)
         return BAD_FLAGS
     given = outcome.options.manager
-    logs.setup(given.logging_format, given.verbosity)
+    logs.setup(given.logging_format, given.verbosity, prefix="dry run: " if given.dry_run.enabled else "")
     for warning in outcome.warnings:
         log.warning("%s", warning)
     with logs.uncaught():
@@ -187,6 +189,8 @@ def _manager(
     from controllers.runtime.metrics import Metrics
 
     given = options.manager
+    # A dry run asks for no tokens: a request for one is a write.
+    own_accounts = given.use_service_account_credentials and not given.dry_run.enabled
     log.info("%s starts with provider %s", _version("true"), given.cloud_provider)
     metrics = Metrics()
     ProcessCollector(registry=metrics.registry)
@@ -198,7 +202,7 @@ def _manager(
             master=given.master or None,
             qps=given.kube_api_qps,
             burst=given.kube_api_burst,
-            service_accounts=accounts.NAMESPACE if given.use_service_account_credentials else None,
+            service_accounts=accounts.NAMESPACE if own_accounts else None,
             metrics=metrics,
         )
         return Manager(
@@ -217,11 +221,22 @@ def _manager(
 
 
 def _run(manager: Manager, options: Options) -> int:
-    from controllers.app.process import run_until_signal
+    from controllers.app.process import Ended, run_until_signal
 
     # The caches are made of long-lived objects: at the default threshold the collector walks them for nothing.
     gc.set_threshold(_COLLECT_AFTER, 20, 50)
-    return run_until_signal(manager.run, drain=options.manager.shutdown_drain_timeout, release=manager.release_held)
+    given = options.manager
+
+    def run(stop: threading.Event) -> Ended | None:
+        outcome = manager.run(stop)
+        if outcome is None:
+            return None
+        from controllers.app.dryrun.output import shown
+
+        print(shown(outcome, given.dry_run.output), end="", flush=True)
+        return Ended(outcome.code)
+
+    return run_until_signal(run, drain=given.shutdown_drain_timeout, release=manager.release_held)
 
 
 def _with_names(problem: str) -> str:

@@ -42,6 +42,15 @@ class HoldsBack(Protocol):
         """Let go what is held back now; returns how many objects that are. From any thread."""
 
 
+@runtime_checkable
+class Deliberates(Protocol):
+    """A controller that does not act at once upon what it has seen."""
+
+    def undecided(self) -> Iterable[tuple[str, str, bool]]:
+        """(object as "node/NAME", why nothing is done, whether it only waits for a further look) of each such matter;
+        from any thread, without blocking."""
+
+
 @attrs.frozen(kw_only=True)
 class Rule:
     """Verbs on a resource that a controller needs, and what does not work without them (a clause for people)."""

@@ -22,7 +22,7 @@ from controllers.app.serving import Health, Serving, ServingError, ServingOption
 from controllers.app.startup import ManagerError, ProviderHost
 from controllers.app.webhooks.entry import WebhookEntry
 from controllers.app.webhooks.options import WebhookOptions
-from controllers.cloudcalls import CloudCallOptions
+from controllers.cloudcalls import CloudCallOptions, StandIn
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.clock import Clock, ClockEvent
@@ -84,9 +84,12 @@ class Foundation:
         self.in_background("serving", "certificates", serving.run)
         return serving
 
-    def informers(self, entries: Sequence[ControllerEntry]) -> InformerFactory:
-        """The caches that these controllers share. They fill at once, so that a takeover begins without a listing."""
-        informers = InformerFactory(self._clients.rest(_IDENTITY), metrics=self._metrics, clock=self._clock)
+    def informers(self, entries: Sequence[ControllerEntry], *, once: bool = False) -> InformerFactory:
+        """The caches that these controllers share. They fill at once, so that a takeover begins without a listing.
+
+        `once` as of InformerFactory.
+        """
+        informers = InformerFactory(self._clients.rest(_IDENTITY), metrics=self._metrics, clock=self._clock, once=once)
         self.groups.add("clients", Part("clients", lambda _seconds: True, self._clients.close))
         self._health.watch_informers(informers)
         server = ServerCheck(self._clients.rest(_IDENTITY), clock=self._clock)
@@ -112,9 +115,14 @@ class Foundation:
         return check
 
     def provider_host(
-        self, provider: Interface, config: CloudConfig | None, *, guard: Callable[[str], None]
+        self,
+        provider: Interface,
+        config: CloudConfig | None,
+        *,
+        guard: Callable[[str], None],
+        stand_in: StandIn | None = None,
     ) -> ProviderHost:
-        """The gateway to this provider, which is not initialised yet. `guard` as of CloudCalls."""
+        """The gateway to this provider, which is not initialised yet. `guard` and `stand_in` as of CloudCalls."""
         host = ProviderHost(
             provider,
             config,
@@ -123,6 +131,7 @@ class Foundation:
             metrics=self._metrics,
             clock=self._clock,
             guard=guard,
+            stand_in=stand_in,
         )
         self.groups.add("cloud calls", Part("cloud calls", host.close, host.cancel))
         self.groups.add(

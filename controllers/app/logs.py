@@ -40,15 +40,16 @@ FIELDS: Final = (
 
 
 class _Formatter(logging.Formatter):
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "") -> None:
         from controllers.runtime.cleaning import one_line, stack_of
 
         super().__init__()
+        self._prefix = prefix
         self._line, self._stack = one_line, stack_of
 
     def message(self, record: logging.LogRecord) -> str:
         """The message on one line: names of users' objects cannot forge a second one."""
-        return self._line(record.getMessage())
+        return self._prefix + self._line(record.getMessage())
 
     def trace(self, record: logging.LogRecord) -> str:
         """The traceback, of which no line can pass for a log line; "" without one."""
@@ -112,14 +113,17 @@ class _Handler(logging.StreamHandler[IO[str]]):
             return
 
 
-def setup(format: str = "text", verbosity: int = 0, stream: IO[str] | None = None) -> logging.Handler:
+def setup(
+    format: str = "text", verbosity: int = 0, stream: IO[str] | None = None, *, prefix: str = ""
+) -> logging.Handler:
     """Send every logger's records to `stream` (standard error); may be called again, the last call counts.
 
     Verbosity 0-3: information and worse; 4 and more: all of ours; 6 and more: the HTTP library's connections too. The
     official client's own loggers stay at warnings, because at debug level they print whole answers, Secrets included.
+    Each message begins with `prefix`.
     """
     handler = _Handler(stream if stream is not None else sys.stderr)
-    handler.setFormatter(JSONFormatter() if format == "json" else TextFormatter())
+    handler.setFormatter((JSONFormatter if format == "json" else TextFormatter)(prefix))
     root = logging.getLogger()
     for old in [h for h in root.handlers if isinstance(h, _Handler)]:
         root.removeHandler(old)

@@ -17,6 +17,7 @@ import importlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -44,6 +45,9 @@ from controllers.runtime.cache import InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.election import LeaseLost
 from controllers.runtime.metrics import Metrics
+
+if TYPE_CHECKING:
+    from controllers.app.dryrun.mode import DryRun, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +89,8 @@ class Manager:
         if not self._entries:
             raise ManagerError("no controller is left to run: see --controllers")
         given = options.of(WebhookOptions)
-        self._webhooks = enabled_webhooks(given.webhooks, webhooks) if given.secure_port else []
+        serves = given.secure_port and not options.manager.dry_run.enabled
+        self._webhooks = enabled_webhooks(given.webhooks, webhooks) if serves else []
         self.metrics = Metrics() if metrics is None else metrics
         self._clock = clock
         self._drain = options.manager.shutdown_drain_timeout
@@ -94,6 +99,7 @@ class Manager:
         self._lost = False
         self._migration, self._shares = self._planned()
         self._moving: Moving | None = None
+        self._dry_run = self._rehearsal() if options.manager.dry_run.enabled else None
         self._host: ProviderHost | None = None
         self._context: Context | None = None
         self.health = Health(clock, HealthMetrics(self.metrics).observe)
@@ -104,7 +110,7 @@ class Manager:
             self.health,
             self.metrics,
             clock,
-            interval=options.manager.controller_start_interval,
+            interval=0.0 if options.manager.dry_run.enabled else options.manager.controller_start_interval,
             started=partial(self._base.add_thread, "controllers"),
             failed=self._failed,
         )
@@ -115,20 +121,25 @@ class Manager:
         self.webhook_address: tuple[str, int] | None = None
         """Where webhooks are served, once they are."""
 
-    def run(self, stop: StopSignal) -> None:
+    def run(self, stop: StopSignal) -> Outcome | None:
         """Start everything, work until `stop` is set, drain and return. Blocks.
 
-        Raises ManagerError, after stopping what was started, when a part cannot start or ends before `stop`, and
-        without draining when the lease is lost.
+        With --dry-run it returns by itself, with what would be done. Raises ManagerError, after stopping what was
+        started, when a part cannot start or ends before `stop`, and without draining when the lease is lost.
         """
         ending = Ending(stop, lambda: self._failure is not None)
+        outcome = None
         try:
             if self._start(ending):
-                self._watch(ending)
+                if self._dry_run is None:
+                    self._watch(ending)
+                else:
+                    outcome = self._rehearse(self._dry_run, ending)
         finally:
             self._stop()
         if self._failure is not None:
             raise self._failure
+        return outcome
 
     def release_held(self) -> int:
         """Let the controllers do what they hold back now, as an operator asks; returns how many objects that are."""
@@ -155,11 +166,14 @@ class Manager:
         """True when everything runs; False when it was time to end before that."""
         base = self._base
         base.in_background("serving", "health watch", self.health.run)
-        serving = base.serve(self._catalog)
-        self.address, self.secure_address = serving.plain_address, serving.secure_address
-        informers = base.informers(self._entries)
+        dry_run = self._dry_run
+        if dry_run is None:
+            serving = base.serve(self._catalog)
+            self.address, self.secure_address = serving.plain_address, serving.secure_address
+        informers = base.informers(self._entries, once=dry_run is not None)
         access = base.access_check()
-        self._begin_election()
+        if dry_run is None:
+            self._begin_election()
         if self._webhooks and not self._serve_webhooks(informers, ending):
             return False
         if not self._elected(informers, access, ending):
@@ -176,6 +190,8 @@ class Manager:
         informers.drop_unclaimed()
         if not base.synced(informers, ending):
             return False
+        if dry_run is not None:
+            return self._runner.start(dry_run.watch(context, self._runner, built), ending)
         moving = [one for one in built if one[0] in self._shares.migrated]
         built = [one for one in built if one not in moving]
         if not self._runner.start(built, ending):
@@ -200,7 +216,10 @@ class Manager:
 
     def _initialized(self, informers: InformerFactory, ending: StopSignal) -> Context | None:
         """What everything is built from, once the provider is initialised; None when it was time to end before that."""
-        host = self._host = self._base.provider_host(self._provider, self._config, guard=self._may_write)
+        stand_in = None if self._dry_run is None else self._dry_run.cloud
+        host = self._host = self._base.provider_host(
+            self._provider, self._config, guard=self._may_write, stand_in=stand_in
+        )
         if not host.initialize(self._clients, informers, ending):
             return None
         self._context = Context(
@@ -216,6 +235,11 @@ class Manager:
 
     def _leads(self) -> bool:
         return self._leadership is None or self._leadership.leading
+
+    def _rehearsal(self) -> DryRun:
+        from controllers.app.dryrun.mode import DryRun
+
+        return DryRun(self._clients, self._provider, self._entries, self._clock)
 
     def _planned(self) -> tuple[LeaderMigration | None, Shares]:
         options = self._options.manager.leader_migration
@@ -236,8 +260,10 @@ class Manager:
             clock=self._clock,
         )
 
-    def _may_write(self, *_about: str) -> None:
-        """The guard of all clients and cloud calls. Raises LeaseLost."""
+    def _may_write(self, *about: str) -> None:
+        """The guard of all clients and cloud calls. Raises LeaseLost, or NotSent in a dry run."""
+        if self._dry_run is not None:
+            self._dry_run.refuse(*about)
         if self._leadership is not None:
             self._leadership.fence.check()
         elif self._lost:
@@ -292,6 +318,8 @@ class Manager:
                 importlib.import_module(entry.module)
 
     def _rules(self, entries: Sequence[ControllerEntry]) -> list[Rule]:
+        if self._dry_run is not None:
+            return [rule for entry in entries for rule in entry.rules]
         own = election_rules(self._options.manager.leader_election)
         if self._migration is not None and self._shares.migrated:
             own = (*own, *migration_rules(self._options.manager.leader_election, self._migration.lease))
@@ -306,6 +334,12 @@ class Manager:
         log.critical("%s; stopping everything else", failure, exc_info=cause)  # at once: draining takes its time
         if self._failure is None:
             self._failure = failure
+
+    def _rehearse(self, dry_run: DryRun, ending: StopSignal) -> Outcome:
+        given = self._options.manager
+        left = dry_run.wait(ending, given.dry_run.timeout)
+        self._drain = 0.0  # what still goes on is nobody's loss
+        return dry_run.outcome(left, given.cloud_provider, given.cluster_name)
 
     def _watch(self, ending: StopSignal) -> None:
         """Return when it is time to end, or something is beyond help."""

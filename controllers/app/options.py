@@ -43,9 +43,9 @@ T = TypeVar("T")
 
 SECTIONS = (
     "generic", "cloud-node-controller", "cloud calls", "webhook", "webhook serving", "secure serving", "authentication",
-    "authorization", "debugging", "health", "misc", "global", "without effect",
+    "authorization", "debugging", "health", "dry run", "misc", "global", "without effect",
 )  # fmt: skip
-"""Go's named flag sets in its order, and our own three; a controller's section is named after it."""
+"""Go's named flag sets in its order, and our own four; a controller's section is named after it."""
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -181,6 +181,37 @@ class LeaderMigrationOptions:
 
 
 @attrs.frozen(kw_only=True)
+class DryRunOptions:
+    """Plan mode: see `controllers/app/dryrun/`."""
+
+    enabled: bool = option(
+        False,
+        BOOL,
+        "dry-run",
+        "dry run",
+        "Write nothing to the cluster or the cloud. Print on standard output what would be done, when the first pass "
+        "of all controllers is over, and end: exit code 0 when nothing is to be done, 3 when something is, 1 when the "
+        "plan is incomplete. Takes no lease, and serves no endpoints.",
+    )
+    output: str = option(
+        "table",
+        STRING,
+        "dry-run-output",
+        "dry run",
+        "Form of the plan: table, for people, or json.",
+        check=one_of("table", "json"),
+    )
+    timeout: float = option(
+        300.0,
+        DURATION,
+        "dry-run-timeout",
+        "dry run",
+        "How long the first pass may take. What is not done then is shown as unknown.",
+        check=between(1, 86400),
+    )
+
+
+@attrs.frozen(kw_only=True)
 class ManagerOptions:
     """What the manager itself takes; durations in seconds. Raises ValueError naming the flag. See each field."""
 
@@ -242,6 +273,7 @@ class ManagerOptions:
     )
     leader_election: LeaderElectionOptions = group(LeaderElectionOptions)
     leader_migration: LeaderMigrationOptions = group(LeaderMigrationOptions)
+    dry_run: DryRunOptions = group(DryRunOptions)
     shutdown_drain_timeout: float = option(
         30.0,
         DURATION,

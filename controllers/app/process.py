@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from attrs import frozen
+
 from cloudprovider import CloudProviderError
 from controllers.app.startup import ManagerError, NeverLed, tell
 from controllers.runtime.api import ClientConfigError, end_plugins
@@ -58,8 +60,19 @@ def end_at_once(failure: ManagerError) -> None:
     exit_at_once(1)
 
 
+@frozen
+class Ended:
+    """What a `run` returns that ends by itself, and is no failure: the exit code."""
+
+    code: int
+
+
+Word = int | BaseException | Ended | None
+"""A signal, what `run` raised, or what it returned."""
+
+
 def run_until_signal(
-    run: Callable[[threading.Event], None],
+    run: Callable[[threading.Event], Ended | None],
     *,
     drain: float,
     release: Callable[[], object] = lambda: None,
@@ -69,22 +82,20 @@ def run_until_signal(
     """Run `run(stop)` until it ends or a signal comes; returns the exit code.
 
     The first SIGTERM or SIGINT sets `stop` and gives `run` `drain + grace` seconds: 0 when it ends, also by raising
-    NeverLed. The second calls `leave(1)` from the handler. A `run` that ends by itself or raises: 1, and the log says
-    why; of ManagerError, CloudProviderError and ClientConfigError the text alone. Threads that would keep the
-    interpreter from ending are not waited for: `leave` is called with the code. SIGUSR1 calls `release()` in this
-    thread, each time. To be called in the main thread; elsewhere signals are left as they are.
+    NeverLed. The second calls `leave(1)` from the handler. A `run` that returns `Ended` says the code. One that ends by
+    itself or raises: 1, and the log says why; of ManagerError, CloudProviderError and ClientConfigError the text alone.
+    Threads that would keep the interpreter from ending are not waited for: `leave` is called with the code. SIGUSR1
+    calls `release()` in this thread, each time. To be called in the main thread; elsewhere signals are left alone.
     """
     before = set(threading.enumerate())
     stop = threading.Event()
-    mail: queue.SimpleQueue[int | BaseException | None] = queue.SimpleQueue()
+    mail: queue.SimpleQueue[Word] = queue.SimpleQueue()
 
     def work() -> None:
         try:
-            run(stop)
+            mail.put(run(stop))
         except BaseException as error:  # noqa: BLE001 - a thread's top: handed to the main thread, which reports it
             mail.put(error)
-        else:
-            mail.put(None)
 
     thread = threading.Thread(target=work, name="manager", daemon=True)
     with _handled(mail, leave):
@@ -121,7 +132,7 @@ def _release(release: Callable[[], object]) -> None:
         log.exception("releasing them failed; this is a bug")
 
 
-def _next(mail: queue.SimpleQueue[int | BaseException | None], seconds: float = math.inf) -> int | BaseException | None:
+def _next(mail: queue.SimpleQueue[Word], seconds: float = math.inf) -> Word:
     """The next word; raises queue.Empty after `seconds`.
 
     Python runs signal handlers in the main thread alone, but the kernel may deliver the signal to any thread, which
@@ -137,7 +148,9 @@ def _next(mail: queue.SimpleQueue[int | BaseException | None], seconds: float = 
                 raise
 
 
-def _code(word: int | BaseException | None, asked: bool) -> int:
+def _code(word: Word, asked: bool) -> int:
+    if isinstance(word, Ended):
+        return word.code
     if isinstance(word, NeverLed) and asked:
         return 0
     if isinstance(word, ManagerError) and word.unexpected:
@@ -153,7 +166,7 @@ def _code(word: int | BaseException | None, asked: bool) -> int:
 
 
 @contextmanager
-def _handled(mail: queue.SimpleQueue[int | BaseException | None], leave: Exit) -> Iterator[None]:
+def _handled(mail: queue.SimpleQueue[Word], leave: Exit) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -62,6 +62,8 @@ class ControllerRunner:
         failed: Callable[[ManagerError, BaseException | None], None],
     ) -> None:
         """`interval`: seconds between two starts. `started(name, thread, ask)`: who stops the thread, by `ask`."""
+        self.stop_signal: Callable[[Clock], ClockEvent] = ClockEvent
+        """Makes the stop signal of each controller."""
         self._health = health
         self._clock = clock
         self._interval = interval
@@ -100,7 +102,7 @@ class ControllerRunner:
         return not ending.is_set()
 
     def _start(self, entry: ControllerEntry, controller: Controller) -> None:
-        ask = ClockEvent(self._clock)
+        ask = self.stop_signal(self._clock)
         running = self._running.labels(name=entry.name, manager=PROGRAM)
 
         def run() -> None:

@@ -19,7 +19,7 @@ from cloudprovider.masking import safe_cause
 from cloudprovider.problem import Problem
 from cloudprovider.providerchecks import capability_problems, interface_problems
 from controllers.app.listers import InformerListers
-from controllers.cloudcalls import CallFailed, CloudCallOptions, CloudCalls
+from controllers.cloudcalls import CallFailed, CloudCallOptions, CloudCalls, StandIn
 from controllers.options import values_of
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
@@ -103,15 +103,16 @@ class ProviderHost:
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM_CLOCK,
         guard: Callable[[str], None] | None = None,
+        stand_in: StandIn | None = None,
     ) -> None:
-        """`guard(method)` may refuse calls that change the cloud; see CloudCalls."""
+        """`guard(method)` may refuse calls that change the cloud, `stand_in` answers them; see CloudCalls."""
         self._provider = provider
         self._secrets = config.data if config else None
         conceal_config(self._secrets)
         self._allow_untagged_cloud = allow_untagged_cloud
         self._clock = clock
         self._stop = ClockEvent(clock)
-        self.cloud = CloudCalls(provider, options=options, metrics=metrics, clock=clock, guard=guard)
+        self.cloud = CloudCalls(provider, options=options, metrics=metrics, clock=clock, guard=guard, stand_in=stand_in)
 
     def initialize(self, clients: ClientBuilder, informers: InformerFactory, stop: StopSignal) -> bool:
         """Make the provider ready, in a thread of its own, so that `stop` never waits for it; False when it came first.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from controllers.cloudcalls.gateway import CallHealth, OverdueCall
     from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
     from controllers.cloudcalls.options import CloudCallOptions
+    from controllers.cloudcalls.standin import StandIn
 else:
     __getattr__, __dir__ = lazy(
         __name__,
@@ -41,6 +42,7 @@ else:
             "gateway": ["CallHealth", "OverdueCall"],
             "limits": ["PRIORITY_DELETE", "PRIORITY_NEW", "PRIORITY_NORMAL", "PRIORITY_SWEEP"],
             "options": ["CloudCallOptions"],
+            "standin": ["StandIn"],
         },
     )
 
@@ -49,6 +51,7 @@ __all__ = [
     "CloudCallOptions",
     "CallHealth",
     "OverdueCall",
+    "StandIn",
     # priorities
     "PRIORITY_DELETE",
     "PRIORITY_NEW",

@@ -36,6 +36,7 @@ from controllers.cloudcalls.instances import Program, Question
 from controllers.cloudcalls.limits import PRIORITY_NORMAL
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.outage import Outage
+from controllers.cloudcalls.standin import StandIn
 from controllers.runtime.cache import key_of
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -56,8 +57,9 @@ class CloudCalls:
     provider, and `close` it at the end.
 
     `guard(method)` is called right before each call that changes the cloud and may raise to refuse it: fencing once the
-    lease is lost. `on_fatal(message)` is called at most once, when more threads are lost to hung calls than
-    `options.max_abandoned`; a manager ends the process then. The library itself never does.
+    lease is lost. `stand_in` answers such calls in the cloud's place: then none of them is made. `on_fatal(message)` is
+    called at most once, when more threads are lost to hung calls than `options.max_abandoned`; a manager ends the
+    process then. The library itself never does.
 
     Capabilities are looked up once, at first use (after `initialize`, whose contract says so). Each is None where
     the provider has none.
@@ -71,17 +73,20 @@ class CloudCalls:
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM_CLOCK,
         guard: Callable[[str], None] | None = None,
+        stand_in: StandIn | None = None,
         on_fatal: Callable[[str], None] | None = None,
     ) -> None:
         self.options = options or CloudCallOptions()
         self.provider_name = validate.text(provider.provider_name(), method="provider_name")
         self._provider = provider
+        self._stand_in = stand_in
         self._gateway = Gateway(
             self.provider_name,
             self.options,
             metrics=metrics or Metrics(),
             clock=clock,
             guard=guard,
+            stand_in=stand_in,
             on_fatal=on_fatal,
         )
         self.provider = ProviderCalls(self._gateway, provider)
@@ -196,7 +201,14 @@ class CloudCalls:
         "Gone" is always InstanceState.GONE, and an exception always means unknown. No state is remembered; unless
         `fresh`, a question that another fetch has under way is not asked twice. Deletions need fresh answers.
         """
-        self._fetch("state", self._state_way, nodes, deliver, fresh, priority)
+        heard = deliver
+        if (stand_in := self._stand_in) is not None and fresh:
+
+            def heard(name: str, state: InstanceState | Exception) -> None:
+                stand_in.stated(name, state)
+                deliver(name, state)
+
+        self._fetch("state", self._state_way, nodes, heard, fresh, priority)
 
     def fetch_pod_cidrs(
         self,

@@ -35,6 +35,7 @@ from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.outage import FAILED, Outage
 from controllers.cloudcalls.pool import VendorPool
 from controllers.cloudcalls.snapshots import Snapshots
+from controllers.cloudcalls.standin import StandIn
 from controllers.cloudcalls.turns import KINDS, flow_of
 from controllers.cloudcalls.validate import BatchAnswer
 from controllers.runtime.cleaning import text_of
@@ -110,6 +111,7 @@ class Gateway:
         metrics: Metrics,
         clock: Clock,
         guard: Callable[[str], None] | None = None,
+        stand_in: StandIn | None = None,
         on_fatal: Callable[[str], None] | None = None,
     ) -> None:
         self.options = options
@@ -118,6 +120,7 @@ class Gateway:
         self.outage = Outage(clock)
         self.provider = provider
         self._guard = guard
+        self._stand_in = stand_in
         self._snapshots = Snapshots(options.snapshots, self._mutated)
         self._mutating_methods: set[str] = set()
         self._mutating_lock = threading.Lock()
@@ -256,7 +259,8 @@ class Gateway:
 
     def _execute(self, job: Job) -> Throttled | None:
         ask: Ask[Any] = job.work
-        if ask.mutating and self._guard is not None:
+        stand_in = self._stand_in
+        if ask.mutating and self._guard is not None and stand_in is None:
             try:
                 self._guard(ask.method)
             except Exception as refusal:  # noqa: BLE001 - handed to the caller, who called nothing
@@ -267,7 +271,12 @@ class Gateway:
         try:
             loan = self._snapshots.lend(ask.args)
             with call_scope(Call(job.deadline, job.cancelled, self.clock.monotonic)):
-                answer = ask.check(ask.fn(*loan.args))
+                if ask.mutating and stand_in is not None:
+                    answer = ask.check(stand_in.answer(ask.method, ask.key, loan.args))
+                else:
+                    answer = ask.check(ask.fn(*loan.args))
+            if stand_in is not None:
+                answer = stand_in.shown(ask.method, ask.key, answer)
         except BaseException as error:  # noqa: BLE001 - the vendor boundary: nothing gets past it
             job.error = translate(error, ask.method)
             job.outcome = outcome_of(job.error)

@@ -184,6 +184,20 @@ class NodeLifecycleController:
         detail = f"{self._cases.held()} nodes said to be gone are held back"
         return [*(worker.health() for worker in self._workers), ("NodeDeletionBreaker", True, detail)]
 
+    def undecided(self) -> list[tuple[str, str, bool]]:
+        """("node/NAME", why, whether it only waits) of each node said to be gone that is still there. Thread-safe."""
+        needed = self._options.confirmations
+        found = []
+        for name, case in self._cases.gone():
+            if case.held:
+                found.append((f"node/{name}", self._permits.held(name, case), False))
+            elif case.answers < needed:
+                waits = f"waits for answer {case.answers + 1} of {needed} that its instance is gone"
+                found.append((f"node/{name}", waits, True))
+            else:
+                found.append((f"node/{name}", "waits for the cloud's word about the Ready nodes of its zone", True))
+        return found
+
     def release_breaker(self) -> int:
         """Let the nodes go that are held back now: an operator's word. Returns how many they are. Thread-safe.
 

@@ -95,6 +95,18 @@ class Permits:
             return Permit(False)
         return self._count(key, node, case, now)
 
+    def held(self, name: str, case: Case) -> str:
+        """Why this node is held back, for people."""
+        node = self._lister.get(name)
+        zone = zone_of(node) if node is not None else ""
+        for one in self._witnesses.contradictions():
+            if one.zone == zone:
+                names = ", ".join(one.names[:_TOLD]) + (", ..." if len(one.names) > _TOLD else "")
+                return f"held back: the cloud calls Ready nodes of zone {zone!r} gone too ({names})"
+        return (
+            f"held back: zone {zone!r} has no Ready node to check the cloud's answer, and --node-deletion-limit holds"
+        )
+
     def refund(self, permit: Permit) -> None:
         """The permit was not used: the node turned out to be there, or the API server refused."""
         if permit.counted_at is not None:

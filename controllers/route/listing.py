@@ -62,7 +62,7 @@ class RouteListing:
         """List the routes and compare them with all nodes; again after the period. Raises what the cloud answered."""
         age = self._table.age
         if age < min(self._interval, self._period) / 2:  # asked for twice: this is what the second one wanted
-            return Result(requeue_after=self._period - age)
+            return Result(requeue_after=self._period - age, routine=True)
         with self._lock:
             self._under_way = True
             trigger = self._trigger
@@ -87,7 +87,7 @@ class RouteListing:
         self._tell_left_alone(found.left_alone)
         if not found.keys:
             self._metrics.count("noop", trigger)
-        return Result(requeue_after=self._period)
+        return Result(requeue_after=self._period, routine=not found.waits)
 
     def serves(self, key: str, entries: tuple[Entry, ...]) -> bool:
         """Whether these routes may be deleted on the present listing; False when a fresh one is on its way.

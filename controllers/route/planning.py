@@ -40,6 +40,8 @@ class Comparison:
     """The keys of what needs something, with their priorities."""
     left_alone: tuple[str, ...]
     """For people: routes inside the cluster CIDRs that lead to no node, and stay."""
+    waits: bool = False
+    """Whether some of them go if a later comparison still finds them."""
 
 
 def compare(
@@ -57,19 +59,22 @@ def compare(
         if needs_work(name, node):
             keys[name] = NODE
     left_alone = []
+    waits = False
     for net, entry in routes:
         target, leftover = entry.route.target_node, changes.is_leftover(net, entry, scope, long_since)
+        removable = scope.removable(net, entry.route)
         if entry.route.blackhole:
             if leftover and net not in claimed:
                 keys[f"{BLACKHOLE}{net}"] = 0
+            waits = waits or (removable and not leftover and net not in claimed)
         elif target not in nodes:
             if leftover:
                 keys.setdefault(target, 0)
             elif scope.inside(net):
-                removable = scope.removable(net, entry.route)
+                waits = waits or removable
                 until = ", deleted if the next comparison still finds it" if removable else ""
                 left_alone.append(f"{entry.route.name or '(no name)'} ({net} to {target or 'no node'}{until})")
-    return Comparison(keys, tuple(left_alone))
+    return Comparison(keys, tuple(left_alone), waits)
 
 
 class Planner:

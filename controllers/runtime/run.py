@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from attrs import frozen
 
@@ -17,17 +17,41 @@ from controllers.runtime.cache import Registration
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.write import EventRecorder
 
-__all__ = ["Periodic", "run_until"]
+__all__ = ["Attentive", "Periodic", "run_until"]
 
 log = logging.getLogger(__name__)
 
 _POLL = 0.01
 
 
+class _FirstRound:
+    """Counts to the moment when a controller, and each of its periodic actions, has begun."""
+
+    def __init__(self, actions: int, over: Callable[[], None]) -> None:
+        self._left = actions + 1
+        self._over = over
+        self._lock = threading.Lock()
+
+    def ran(self) -> None:
+        with self._lock:
+            self._left -= 1
+            over = not self._left
+        if over:
+            self._over()
+
+
 class _Workers(Protocol):
     def start(self) -> None: ...
 
     def stop(self, timeout: float) -> bool: ...
+
+
+@runtime_checkable
+class Attentive(Protocol):
+    """A stop signal whose owner wants to know when a controller is in full work."""
+
+    def begins(self) -> Callable[[], None]:
+        """A controller begins. What is returned is called once, when each of its periodic actions has run once."""
 
 
 @frozen
@@ -39,16 +63,22 @@ class Periodic:
     period: float
     action: Callable[[], float | None]
 
-    def run(self, ended: ClockEvent) -> None:
-        """What raises is logged and comes again in its time."""
+    def run(self, ended: ClockEvent, ran: Callable[[], None] = lambda: None) -> None:
+        """What raises is logged and comes again in its time. `ran` is called after the first run."""
         while True:
             wait: float | None = None
             try:
                 wait = self.action()
             except Exception:
                 log.exception("%s failed, retrying in %g s", self.name, self.period)
+            ran()
+            ran = _nothing
             if ended.wait(self.period if wait is None else wait):
                 return
+
+
+def _nothing() -> None:
+    pass
 
 
 def run_until(
@@ -67,11 +97,12 @@ def run_until(
 
     Registers the handlers, waits for their informers' first listings, calls `begin` and starts workers and periodic
     actions. Then `drain_timeout` seconds are the bound for the keys that wait, and the Events get what is left of it,
-    a second at least.
+    a second at least. An `Attentive` stop hears how far this is.
     """
+    first_round = _FirstRound(len(periodic), stop.begins() if isinstance(stop, Attentive) else _nothing)
     ended = ClockEvent(clock)
     tickers = [
-        threading.Thread(target=each.run, args=(ended,), name=f"{component}-{each.name}", daemon=True)
+        threading.Thread(target=each.run, args=(ended, first_round.ran), name=f"{component}-{each.name}", daemon=True)
         for each in periodic
     ]
     registered: list[Registration[Any]] = []
@@ -88,6 +119,7 @@ def run_until(
         for ticker in tickers:
             ticker.start()
         started = True
+        first_round.ran()
         log.info("%s is running", component)
         stop.wait()
     except BaseException:

@@ -70,7 +70,7 @@ class ServiceReconciler:
         try:
             after = self._run(key)
             if after < math.inf:
-                result = Result(requeue_after=after, priority=DRIFT)
+                result = Result(requeue_after=after, priority=DRIFT, routine=True)
         except TooEarly as pause:
             return Result(requeue_after=pause.seconds)
         except ServiceGone as gone:

@@ -32,6 +32,7 @@ from controllers.runtime.api.kubeconfig import ClientConfigError
 from controllers.runtime.api.reachability import NO_ANSWERS, Recovery
 from controllers.runtime.api.restclient import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Response, RestClient
 from controllers.runtime.api.secretfiles import SecretFile
+from controllers.runtime.api.standin import NotSent, Request, StandIn
 
 __all__ = [
     "AlreadyExists",
@@ -49,11 +50,14 @@ __all__ = [
     "METADATA_ONLY",
     "NO_ANSWERS",
     "NotFound",
+    "NotSent",
     "Recovery",
+    "Request",
     "Response",
     "RestClient",
     "STRATEGIC_PATCH",
     "SecretFile",
+    "StandIn",
     "ServerError",
     "TooManyRequests",
     "Unauthorized",

@@ -32,6 +32,7 @@ from controllers.runtime.api.restclient import (
     RestClient,
 )
 from controllers.runtime.api.serviceaccounts import ServiceAccounts
+from controllers.runtime.api.standin import NotSent, StandIn
 from controllers.runtime.api.tls import TLSFiles
 from controllers.runtime.api.transport import Transport
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -109,6 +110,8 @@ class ClientBuilder:
         if not _NAME.fullmatch(program):
             raise ValueError(f"program is part of the user agent: no blanks, ASCII only: {program!r}")
         self.guard = guard
+        self.stand_in: StandIn | None = None
+        """Answers in the API server's place; then nothing is written by any client, guarded or not."""
         self._access = access
         self._limits = (qps, burst)
         self._timeout = timeout
@@ -226,11 +229,12 @@ class ClientBuilder:
                     name=name,
                     user_agent=self._user_agent(name),
                     metrics=self._metrics,
-                    guard=self._check_guard if guarded else None,
+                    guard=self._check_guard if guarded else self._check_stand_in,
                     limiter=None if apart else self._bucket(name),
                     timeout=self._timeout,
                     headers=headers,
                     field_validation=self._field_validation,
+                    stand_in=lambda: self.stand_in,
                 )
             return client
 
@@ -244,7 +248,9 @@ class ClientBuilder:
 
         _, credentials, headers = self._speaks_as(name)
         client = VendorClient(
-            self.config(name),
+            self._configuration(name),
+            name=name,
+            stand_in=lambda: self.stand_in,
             user_agent=self._user_agent(name),
             credentials=credentials,
             waits=self._waits,
@@ -261,8 +267,17 @@ class ClientBuilder:
     def config(self, name: str) -> Configuration:
         """A copy of the official client's configuration, which the caller may change; its token stays fresh by itself.
 
-        Clients made from it are the caller's to close, and pass neither guard nor limits: prefer `client`.
+        Clients made from it are the caller's to close, and pass neither guard nor limits: prefer `client`. Raises
+        NotSent in a dry run, which could not hold back their writes.
         """
+        if self.stand_in is not None:
+            raise NotSent(
+                f"{name}: a client made from ClientBuilder.config() could write, and a dry run could not hold it back. "
+                "Fix in the provider: use ClientBuilder.client()"
+            )
+        return self._configuration(name)
+
+    def _configuration(self, name: str) -> Configuration:
         configuration = copy.deepcopy(self._access.configuration)
         configuration.retries = False  # else urllib3 obeys Retry-After by sleeping, whatever the timeout
         configuration.connection_pool_maxsize = VENDOR_POOL_SIZE
@@ -340,7 +355,12 @@ class ClientBuilder:
             return self._own
         return self._bare, self._accounts.credentials(name), ()
 
+    def _check_stand_in(self, method: str, path: str) -> None:
+        if self.stand_in is not None:
+            self.stand_in.refuse(method, path)
+
     def _check_guard(self, method: str, path: str) -> None:
+        self._check_stand_in(method, path)
         if self.guard is not None:
             self.guard(method, path)
 

@@ -23,6 +23,7 @@ from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.ratelimit import TokenBucket
 from controllers.runtime.api.reachability import NO_ANSWERS, Reachability
 from controllers.runtime.api.requestmetrics import RequestMetrics
+from controllers.runtime.api.standin import StandIn, stood_in_request
 from controllers.runtime.api.transport import READS, Transport
 from controllers.runtime.api.wire import Answer
 
@@ -94,8 +95,12 @@ class RestClient:
         tries: int = DEFAULT_TRIES,
         headers: tuple[tuple[str, str], ...] = (),
         field_validation: str | None = None,
+        stand_in: Callable[[], StandIn | None] = lambda: None,
     ) -> None:
-        """`headers` go with every request; `field_validation` (Ignore, Warn, Strict) is a query parameter of writes."""
+        """`headers` go with every request; `field_validation` (Ignore, Warn, Strict) is a query parameter of writes.
+
+        `stand_in()` is who answers in the server's place now, if anybody does.
+        """
         self.name = name
         self.user_agent = user_agent
         self._transport = transport
@@ -104,6 +109,7 @@ class RestClient:
         self._clock = transport.clock
         self._metrics = metrics
         self._guard = guard
+        self._stand_in = stand_in
         self._limiter = limiter
         self._timeout = timeout
         self._tries = tries
@@ -139,6 +145,11 @@ class RestClient:
         limit: connecting, all tries and the waits between them. Raises the mapped ApiError for every status that is no
         success, Unreachable when there was no complete answer, and whatever the guard raises.
         """
+        stand_in = self._stand_in()
+        if stand_in is not None:
+            asked = stood_in_request(self.name, method, path, query or {}, content_type, body)
+            if (answer := stand_in.answer(asked)) is not None:
+                return self._stood_in(method, path, *answer)
         payload = b"" if body is None else body if isinstance(body, bytes) else _encode(body)
         target = self._target(method, path, query)
         write = method not in READS
@@ -157,7 +168,7 @@ class RestClient:
                 raise
             self._metrics.observe(method, str(status), self._clock.monotonic() - began)
             if 200 <= status < 300:
-                return Response(status, headers, data)
+                return Response(status, headers, data if stand_in is None else stand_in.shown(path, data))
             error = self._refused(method, path, status, headers, data, authorization)
             tries -= 1
             wait = error.retry_after
@@ -208,6 +219,12 @@ class RestClient:
             read_timeout=read_timeout,
             open_timeout=min(read_timeout, self._timeout),
         )
+
+    def _stood_in(self, method: str, path: str, status: int, answer: Any) -> Response:
+        data = _encode(answer)
+        if 200 <= status < 300:
+            return Response(status, {}, data)
+        raise from_status(status, {}, data, method=method, path=path, now=self._clock.time())
 
     def _target(self, method: str, path: str, query: Mapping[str, str] | None) -> str:
         if not _PATH.fullmatch(path):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from cloudprovider.helpers.objects import key_of, uid_of
 from controllers.runtime.cache import resources
-from controllers.runtime.cache.informer import InformerFactory, Registration
+from controllers.runtime.cache.factory import InformerFactory
+from controllers.runtime.cache.informer import Registration
 from controllers.runtime.cache.resources import (
     NODES,
     MalformedObject,

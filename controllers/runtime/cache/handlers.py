@@ -92,6 +92,7 @@ class Delivery(Generic[T]):
         self._synced = False
         self._closed = False
         self._merging = False
+        self._calling = False
         self._next_resync: float | None = None
         self._errors = metrics.counter(
             "informer_handler_errors_total", "Handler calls that raised.", ["resource", "handler"]
@@ -110,6 +111,12 @@ class Delivery(Generic[T]):
     def synced(self) -> bool:
         """Whether every object of the first state was delivered: the calls have returned."""
         return self._synced
+
+    @property
+    def busy(self) -> bool:
+        """Whether an event waits, or a call is under way; True until the first state was delivered."""
+        with self._condition:
+            return not self._synced or bool(self._entries) or self._calling
 
     def pending(self) -> int:
         """How many events wait."""
@@ -204,12 +211,14 @@ class Delivery(Generic[T]):
         """The next entry; None when closed. Resyncs on the way, without holding the lock."""
         while True:
             with self._condition:
+                self._calling = False
                 while not self._entries and not self._closed and not self._resync_due():
                     left = None if self._next_resync is None else self._next_resync - self._clock.monotonic()
                     self._clock.wait(self._condition, left)
                 if self._closed:
                     return None
                 if self._entries:
+                    self._calling = True
                     entry, _ = self._entries.popitem(last=False)
                     if self._tails.get(entry.key) is entry:
                         del self._tails[entry.key]

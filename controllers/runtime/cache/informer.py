@@ -16,28 +16,25 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Generic, cast
+from typing import Final, Generic, cast
 
 from attrs import frozen
 
 from cloudprovider.helpers.objects import key_of
-from cloudprovider.host import StopSignal
 from controllers.runtime.cache.handlers import Delivery, Handlers
-from controllers.runtime.cache.resources import Resource, T
+from controllers.runtime.cache.resources import Raw, Resource, T
 from controllers.runtime.cache.store import Cache, Change, ChangeKind, Lister
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.cache.watchtypes import Bookmark, Listed, Rest, Update, Watched, WatchOptions
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["DEFAULT_RESYNC", "Informer", "InformerFactory", "InformerHealth", "Registration"]
+__all__ = ["DEFAULT_RESYNC", "Informer", "InformerHealth", "Registration"]
 
 log = logging.getLogger(__name__)
 
 DEFAULT_RESYNC: Final = 12 * 3600.0
 """Seconds between two resyncs of a handler: --min-resync-period of the Go cloud-controller-manager."""
-
-_SYNC_POLL: Final = 0.02
 
 
 @frozen
@@ -98,8 +95,11 @@ class Informer(Generic[T]):
         namespace: str | None = None,
         options: WatchOptions | None = None,
         rng: random.Random | None = None,
+        once: bool = False,
     ) -> None:
+        """`once`: the first list is all that is read; afterwards the cache changes by `amend` alone."""
         self.resource = resource
+        self._once = once
         self._metrics = metrics
         self._clock = clock
         self._resync_period = resync_period
@@ -177,10 +177,27 @@ class Informer(Generic[T]):
     def health(self) -> InformerHealth:
         """How it does, for health checks."""
         started = self._started
-        silent = None if started is None else self._clock.monotonic() - max(started, self._source.heard)
+        over = started is None or (self._once and self._synced)
+        silent = None if over else self._clock.monotonic() - max(started or 0.0, self._source.heard)
         return InformerHealth(
             self.resource.plural, self._synced, silent, self._cache.quarantine.problems(), self._source.error
         )
+
+    def busy(self) -> bool:
+        """Whether a handler has something before it or under way."""
+        with self._lock:
+            return any(delivery.busy for delivery in self._deliveries)
+
+    def amend(self, key: str, raw: Raw | None) -> None:
+        """Make this the object's present state (None: deleted) and tell the handlers, as if a watch had said it.
+
+        For an informer that reads `once`. Raises MalformedObject, and RuntimeError where the server would contradict.
+        """
+        if not self._once:
+            raise RuntimeError(f"the cache of {self.resource.plural} follows the server")
+        new = None if raw is None else self.resource.parse(raw)
+        with self._lock:
+            self._push(self._cache.amend(key, new))
 
     # Handlers
 
@@ -240,6 +257,8 @@ class Informer(Generic[T]):
             try:
                 for update in self._source.updates():
                     self._take(update)
+                    if self._once and self._synced:
+                        self._source.stop()
                 return
             except Exception:
                 # A fault of ours, or of a credential plugin: whatever it was, a list makes the cache right again.
@@ -288,99 +307,6 @@ class Informer(Generic[T]):
         if not self._synced:
             return 0.0
         return self._clock.time() - (self._clock.monotonic() - self._source.heard)
-
-
-class InformerFactory:
-    """One informer per kind, shared by all who ask. Thread-safe."""
-
-    def __init__(
-        self,
-        rest: Rest,
-        *,
-        metrics: Metrics,
-        clock: Clock = SYSTEM_CLOCK,
-        resync_period: float = DEFAULT_RESYNC,
-        options: WatchOptions | None = None,
-    ) -> None:
-        self._rest = rest
-        self._metrics = metrics
-        self._clock = clock
-        self._resync_period = resync_period
-        self._options = options
-        self._lock = threading.Lock()
-        self._informers: dict[tuple[str, str], Informer[Any]] = {}
-        self._unclaimed: set[tuple[str, str]] = set()
-
-    def informer(self, resource: Resource[T]) -> Informer[T]:
-        """The informer of that kind, the same one at each call. `start` (again) before it does anything."""
-        with self._lock:
-            self._unclaimed.discard((resource.prefix, resource.plural))
-            return self._get(resource)
-
-    def warm(self, resource: Resource[T]) -> None:
-        """Begin to fill the cache of a kind that somebody will probably ask for."""
-        with self._lock:
-            if (resource.prefix, resource.plural) not in self._informers:
-                self._unclaimed.add((resource.prefix, resource.plural))
-            informer = self._get(resource)
-        informer.start()
-
-    def drop_unclaimed(self) -> None:
-        """Stop, without waiting, the informers that were warmed and that nobody has asked for since."""
-        with self._lock:
-            dropped = [self._informers.pop(key) for key in self._unclaimed]
-            self._unclaimed.clear()
-        for informer in dropped:
-            log.info("%s: not needed, no longer watched", informer.resource.plural)
-            informer.request_stop()
-
-    def _get(self, resource: Resource[T]) -> Informer[T]:
-        found = self._informers.get((resource.prefix, resource.plural))
-        if found is None:
-            found = Informer(
-                self._rest,
-                resource,
-                metrics=self._metrics,
-                clock=self._clock,
-                resync_period=self._resync_period,
-                options=self._options,
-            )
-            self._informers[resource.prefix, resource.plural] = found
-        return cast("Informer[T]", found)
-
-    def start(self) -> None:
-        """Start the informers asked for so far; call again after asking for more."""
-        for informer in self._all():
-            informer.start()
-
-    def has_synced(self) -> bool:
-        """Whether every informer asked for holds a complete list."""
-        return all(informer.has_synced() for informer in self._all())
-
-    def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
-        """Wait until `has_synced`; False when `stop` was set, or `timeout` seconds passed, before that."""
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
-        while not self.has_synced():
-            if stop.wait(_SYNC_POLL) or (deadline is not None and self._clock.monotonic() >= deadline):
-                return False
-        return True
-
-    def stop(self, timeout: float = 1.0) -> bool:
-        """Stop all at once and wait at most `timeout` real seconds; False when a handler was still busy then."""
-        informers = self._all()
-        for informer in informers:
-            informer.request_stop()
-        deadline = time.monotonic() + timeout
-        ended = [informer.stop(max(0.0, deadline - time.monotonic())) for informer in informers]
-        return all(ended)
-
-    def health(self) -> list[InformerHealth]:
-        """How each informer does."""
-        return [informer.health() for informer in self._all()]
-
-    def _all(self) -> list[Informer[Any]]:
-        with self._lock:
-            return list(self._informers.values())
 
 
 def _name_of(*functions: Callable[..., None] | None) -> str:

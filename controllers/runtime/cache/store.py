@@ -276,6 +276,17 @@ class Cache(Generic[T]):
         self._put(item.key, item.obj)
         return _steps(item.key, old, item.obj)
 
+    def amend(self, key: str, new: T | None) -> list[Change[T]]:
+        """Put this object, or none, in the place of what is cached under the key, whatever its version."""
+        old = self._objects.get(key)
+        if new is None:
+            if old is None:
+                return []
+            self._put(key, None)
+            return [Change(ChangeKind.DELETE, key, old, None)]
+        self._put(key, new)
+        return _steps(key, old, new)
+
     def advance(self, version: str) -> None:
         """Note that the server has shown everything up to this version (a bookmark says so). Never goes back."""
         if version and is_newer(version, self._version) is not False:

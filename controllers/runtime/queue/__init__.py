@@ -15,6 +15,7 @@ from controllers.runtime.queue.progress import bounded
 from controllers.runtime.queue.turns import TurnLanes
 from controllers.runtime.queue.worker import Batching, BatchWorker, Worker
 from controllers.runtime.queue.workqueue import WorkQueue
+from controllers.runtime.queue.workqueuemetrics import WorkQueueCollector
 
 __all__ = [
     "Backoff",
@@ -28,6 +29,7 @@ __all__ = [
     "TerminalError",
     "TurnLanes",
     "WorkQueue",
+    "WorkQueueCollector",
     "Worker",
     "bounded",
     "retry_after_of",

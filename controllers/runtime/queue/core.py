@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue.items import Backoff, Item, Lanes, Running
+from controllers.runtime.queue.items import Backoff, Item, Lanes, Running, Unfinished
 from controllers.runtime.queue.timers import Timers
 from controllers.runtime.queue.waiters import Waiters
 from controllers.runtime.queue.workqueuemetrics import QueueGauges, QueueStats, WorkQueueCollector
@@ -42,6 +42,9 @@ class QueueCore(Generic[K]):
         if not (floor >= 0 and math.isfinite(floor)):
             raise ValueError(f"queue {name}: floor must be a number of seconds from 0, got {floor}")
         self.name = name
+        self.noun = "key"
+        """What the keys are, and whose work they are: said by the worker."""
+        self.controller = name
         self._floor = floor
         self._backoff = Backoff() if backoff is None else backoff
         self._chance = chance
@@ -92,6 +95,17 @@ class QueueCore(Generic[K]):
         with self._lock:
             return [item.key for item in self._running.values() if item.parked]
 
+    def unfinished(self) -> list[Unfinished]:
+        """What is left to do: the keys that wait, are worked on, or run again for another reason than the time."""
+        with self._lock:
+            now = self._catch_up()
+            left = [
+                item
+                for item in self._items.values()
+                if item.dirty or item.running or (item.due is not None and not item.routine)
+            ]
+            return [Unfinished.of(item, now) for item in left]
+
     def measure(self) -> tuple[QueueStats, QueueGauges]:
         """A copy of what was counted, and what holds now, for the metrics."""
         with self._lock:
@@ -130,13 +144,16 @@ class QueueCore(Generic[K]):
             self._lanes.push(item)
             self._waiters.wake(self._lanes.size)
 
-    def _add_after(self, item: Item[K], delay: float, priority: int | None, now: float) -> None:
+    def _add_after(
+        self, item: Item[K], delay: float, priority: int | None, now: float, *, routine: bool = False
+    ) -> None:
         self._stats.retries += 1
         if priority is None:
             priority = item.run_priority if item.running else 0
         if delay <= 0:
             self._mark(item, priority, now, now)
             return
+        item.routine = routine and (item.routine or item.due is None)
         if self._timers.delay(item, now + delay, priority):
             self._waiters.remind(now + delay)
 

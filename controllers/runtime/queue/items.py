@@ -6,11 +6,11 @@ Used only by ``workqueue.py``, which holds its lock around every call.
 from bisect import insort
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from attrs import field, frozen, validators
 
-__all__ = ["FAIR_SHARE", "Backoff", "Item", "Lanes", "Running"]
+__all__ = ["FAIR_SHARE", "Backoff", "Item", "Lanes", "Running", "Unfinished"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -57,6 +57,8 @@ class Item(Generic[K]):
         "key",
         "parked",
         "priority",
+        "problem",
+        "routine",
         "run_priority",
         "running",
         "started",
@@ -75,6 +77,8 @@ class Item(Generic[K]):
         self.run_priority = 0  # the priority with which it was last handed out
         self.due: float | None = None  # when a delay makes it dirty
         self.due_priority = 0
+        self.problem = ""  # of the last failure
+        self.routine = False  # only time makes it due
         self.ticket = 0  # the one entry of the heap that counts
         self.failures = 0
         self.free_at = 0.0  # the end of the floor
@@ -82,6 +86,24 @@ class Item(Generic[K]):
     def is_blank(self, now: float) -> bool:
         """Whether it is like a key never seen."""
         return not (self.dirty or self.running or self.due is not None or self.failures or self.free_at > now)
+
+
+class Unfinished(NamedTuple):
+    """A key with something left to do."""
+
+    key: Hashable
+    failures: int
+    """In a row, so far."""
+    delay: float
+    """Seconds until it runs; 0.0: now, or it runs already."""
+    parked: bool
+    problem: str
+    """What the last of the failures was; "" where nobody said."""
+
+    @classmethod
+    def of(cls, item: Item[Any], now: float) -> "Unfinished":
+        delay = 0.0 if item.dirty or item.running or item.due is None else item.due - now
+        return cls(item.key, item.failures, delay, item.parked, item.problem)
 
 
 class Lanes(Generic[K]):

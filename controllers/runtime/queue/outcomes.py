@@ -76,6 +76,8 @@ class Result:
 
     requeue_after: float | None = field(default=None, validator=_seconds)
     priority: int | None = None
+    routine: bool = False
+    """Nothing is left to do: it runs again only because time passes."""
 
 
 DONE = Result()
@@ -153,6 +155,7 @@ class Settler(Generic[K]):
         self._queue = queue
         self._chance = chance
         self._name = queue.name
+        queue.noun, queue.controller = failures.noun, failures.controller or queue.name
         self._on_error = failures.on_error
         self._failures: FailureLog[K] = FailureLog(
             failures.controller or queue.name, logger, clock=clock, noun=failures.noun
@@ -220,7 +223,7 @@ class Settler(Generic[K]):
         if result.requeue_after is None:
             self._runs["success"].inc()
         else:
-            self._queue.add_after(key, result.requeue_after, result.priority)
+            self._queue.add_after(key, result.requeue_after, result.priority, routine=result.routine)
             self._runs["requeue_after"].inc()
 
     def _failed(self, key: K, error: Exception, stack: bool) -> None:
@@ -264,13 +267,14 @@ class Settler(Generic[K]):
         """
         delay = max(asked, LEAST_WAIT) * (1.0 + SPREAD * self._chance())
         if isinstance(error, ApiError):
-            return self._queue.add_rate_limited(key, least=delay)
+            return self._queue.add_rate_limited(key, least=delay, problem=text_of(error))
         self._queue.add_after(key, delay)
         return delay
 
     def _back_off(self, key: K, error: Exception) -> float:
         """Requeue the key, and return the seconds until it can run."""
-        self._queue.add_rate_limited(key, least=0.0 if self._recall is None else self._recall.least_wait(error))
+        least = 0.0 if self._recall is None else self._recall.least_wait(error)
+        self._queue.add_rate_limited(key, least=least, problem=text_of(error))
         self._stranded.add(key, error)
         if self._recall is not None:
             soon = self._recall.failed((self._name, key), error, partial(self._queue.hasten, key))

@@ -53,27 +53,31 @@ class WorkQueue(QueueCore[K]):
             now = self._catch_up()
             self._mark(self._item(key), priority, now, now)
 
-    def add_after(self, key: K, delay: float, priority: int | None = None) -> None:
+    def add_after(self, key: K, delay: float, priority: int | None = None, *, routine: bool = False) -> None:
         """Have the key run in `delay` seconds, or at the time already set for it if that is earlier.
 
-        Without a priority, a key that is being worked on keeps the one of this run and another one gets 0. Raises
-        ValueError for a delay that is no finite number.
+        Without a priority, a key that is being worked on keeps the one of this run and another one gets 0. `routine`:
+        only time asks for it; see `unfinished`. Raises ValueError for a delay that is no finite number.
         """
         if not math.isfinite(delay):
             raise ValueError(f"queue {self.name}: the delay of {key!r} is {delay}")
         with self._lock:
             if not self._closed:
                 now = self._catch_up()
-                self._add_after(self._item(key), delay, priority, now)
+                self._add_after(self._item(key), delay, priority, now, routine=routine)
 
-    def add_rate_limited(self, key: K, priority: int | None = None, *, least: float = 0.0) -> float:
-        """Have the key run after its backoff, `least` seconds at least; count a failure; return the delay."""
+    def add_rate_limited(self, key: K, priority: int | None = None, *, least: float = 0.0, problem: str = "") -> float:
+        """Have the key run after its backoff, `least` seconds at least; count a failure; return the delay.
+
+        `problem` says why, for `unfinished`.
+        """
         with self._lock:
             now = self._catch_up()
             item = self._item(key)
             delay = max(least, self._backoff.delay(item.failures, self._chance()))
             if not self._closed:
                 item.failures += 1
+                item.problem = problem
                 self._add_after(item, delay, priority, now)
             return delay
 
@@ -83,7 +87,7 @@ class WorkQueue(QueueCore[K]):
             item = self._items.get(key)
             if item is not None and item.failures:
                 now = self._catch_up()
-                item.failures = 0
+                item.failures, item.problem = 0, ""
                 self._release(item, now)
 
     def hasten(self, key: K) -> bool:

@@ -15,6 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
 from controllers.runtime.metrics import Metrics, exponential_buckets
+from controllers.runtime.queue.items import Unfinished
 
 __all__ = ["Durations", "QueueGauges", "QueueStats", "MeasuredQueue", "WorkQueueCollector"]
 
@@ -88,8 +89,12 @@ class MeasuredQueue(Protocol):
     """The side of a queue that the collector sees."""
 
     name: str
+    noun: str
+    controller: str
 
     def measure(self) -> tuple[QueueStats, QueueGauges]: ...
+
+    def unfinished(self) -> list[Unfinished]: ...
 
 
 class WorkQueueCollector:
@@ -105,6 +110,10 @@ class WorkQueueCollector:
     def watch(self, queue: MeasuredQueue, stats: QueueStats) -> None:
         """Show this queue from now on. It is not kept alive by that."""
         self._queues.append((queue.name, stats, weakref.ref(queue)))  # list.append needs no lock
+
+    def queues(self) -> list[MeasuredQueue]:
+        """The queues that there are."""
+        return [queue for _, _, reference in list(self._queues) if (queue := reference()) is not None]
 
     def _rows(self) -> Iterator[tuple[str, QueueStats, QueueGauges]]:
         rows: dict[str, tuple[QueueStats, QueueGauges]] = {}

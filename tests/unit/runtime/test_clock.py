@@ -142,4 +142,10 @@ def test_who_reads_the_machines_clock_past_the_clock() -> None:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "time"
         if node.attr in ("monotonic", "time", "sleep", "monotonic_ns", "time_ns", "perf_counter")
     }
-    assert readers == {"runtime/clock.py", "runtime/cache/informer.py", "app/process.py", "app/serving/server.py"}
+    assert readers == {
+        "runtime/clock.py",
+        "runtime/cache/factory.py",
+        "runtime/cache/informer.py",
+        "app/process.py",
+        "app/serving/server.py",
+    }

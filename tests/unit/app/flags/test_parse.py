@@ -14,6 +14,7 @@ from controllers.app.flags.ignored import IGNORED, Ignored
 from controllers.app.flags.parse import Outcome, option_classes, parse, table
 from controllers.app.options import (
     SECTIONS,
+    DryRunOptions,
     LeaderElectionOptions,
     LeaderMigrationOptions,
     ManagerOptions,
@@ -398,7 +399,7 @@ def test_options_cannot_be_changed_after_they_are_built() -> None:
     for kind in kinds:
         with pytest.raises(attrs.exceptions.FrozenInstanceError):
             setattr(kind(), attrs.fields(kind)[0].name, None)
-    groups = (LeaderElectionOptions, LeaderMigrationOptions)
+    groups = (LeaderElectionOptions, LeaderMigrationOptions, DryRunOptions)
     nested = sum(len(attrs.fields(group)) - 1 for group in groups)
     assert len(list(flags_of(ManagerOptions))) == len(attrs.fields(ManagerOptions)) + nested
 

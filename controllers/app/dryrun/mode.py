@@ -1,0 +1,161 @@
+"""Plan mode (--dry-run): everything starts, nothing is written, and what would be done is told.
+
+Stage: around all of them. The manager builds one of these in place of the lease's fence: it refuses every write of
+every client and every call that changes the cloud, has stand-ins answer them, and says when the first pass is over.
+The controllers know nothing of it. The outcome goes to `output.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_service import V1Service
+
+from cloudprovider import Interface, StopSignal
+from controllers.app.dryrun.cloud import CloudStandIn, Targets
+from controllers.app.dryrun.cluster import ClusterStandIn
+from controllers.app.dryrun.plan import Kind, Plan, Row
+from controllers.app.dryrun.settling import Settling
+from controllers.app.entry import Context, ControllerEntry
+from controllers.app.runner import Built, ControllerRunner
+from controllers.runtime import cache
+from controllers.runtime.api import ClientBuilder, NotSent
+from controllers.runtime.cache import NODES, key_of
+from controllers.runtime.clock import Clock
+from controllers.service.changes import Note, note_of
+from controllers.service.targets import targets
+
+__all__ = ["DryRun", "Outcome"]
+
+log = logging.getLogger(__name__)
+
+NOTHING: Final = 0
+FAILED: Final = 1
+SOMETHING: Final = 3
+
+_IDENTITY: Final = "shared-informers"
+_LOOK: Final = 0.1  # seconds between two looks at what is left
+_QUIET: Final = 3  # so many looks in a row must show that nothing is
+_TELL: Final = 5.0
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """What a dry run found."""
+
+    provider: str
+    cluster: str
+    controllers: tuple[str, ...]
+    rows: tuple[Row, ...]
+    left: tuple[str, ...] = ()
+    """What was not done when the time was over; empty when the first pass ended."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was asked that there was to ask."""
+        return not self.left and not any(row.kind == Kind.UNKNOWN for row in self.rows)
+
+    @property
+    def code(self) -> int:
+        """The exit code: 0 nothing to do, 3 something (or held back), 1 the plan is incomplete."""
+        if not self.complete:
+            return FAILED
+        kinds = {row.kind for row in self.rows}
+        return SOMETHING if kinds & {Kind.CHANGE, Kind.HELD_BACK} else NOTHING
+
+
+class DryRun:
+    """One dry run. For the manager's thread; the stand-ins in it are asked from any."""
+
+    def __init__(
+        self, clients: ClientBuilder, provider: Interface, entries: Sequence[ControllerEntry], clock: Clock
+    ) -> None:
+        """From now on no client of `clients` writes."""
+        self._entries = entries
+        self._clock = clock
+        self._plan = Plan([entry.name for entry in entries])
+        self._nodes: tuple[V1Node, ...] = ()
+        reader = clients.rest(_IDENTITY, guarded=False)
+        self.cloud = CloudStandIn(self._plan, provider, clock, built=self._built, targets=self._recorded)
+        """For the gateway."""
+        self._settling: Settling | None = None
+        names: dict[str, list[str]] = {}
+        for entry in entries:
+            names.setdefault(entry.account, []).append(entry.name)
+        self._cluster = ClusterStandIn(
+            self._plan, names, reader.get, at_work=self._at_work, evidence=self.cloud.evidence
+        )
+        clients.stand_in = self._cluster
+
+    def refuse(self, *about: str) -> None:
+        """The guard of all clients and cloud calls. Raises NotSent."""
+        raise NotSent(f"{' '.join(about)}: not sent, this is a dry run")
+
+    def watch(self, context: Context, runner: ControllerRunner, built: list[Built]) -> list[Built]:
+        """All caches are complete, and these controllers are about to be started. Returns them."""
+        self._cluster.watch(context.informers)
+        found = context.informers.find(NODES.prefix, NODES.plural)
+        self._nodes = tuple(found.lister.list()) if found is not None else ()
+        self._settling = Settling(context.informers, context.cloud, context.metrics)
+        self._settling.watch(built)
+        runner.stop_signal = self._settling.stop_signal
+        return built
+
+    def wait(self, stop: StopSignal, timeout: float) -> list[str]:
+        """Wait until the first pass is over; what is left when `timeout` seconds have passed, or `stop` was set."""
+        assert self._settling is not None, "watch() comes first"
+        began = told = self._clock.monotonic()
+        quiet = 0
+        while True:
+            left = self._settling.left()
+            quiet = 0 if left else quiet + 1
+            now = self._clock.monotonic()
+            if quiet >= _QUIET or now - began >= timeout:
+                return left
+            if left and now - told >= _TELL:
+                told = now
+                log.info("dry run: after %.0f s there is left: %s", now - began, "; ".join(left))
+            if stop.wait(_LOOK):
+                return left or ["a signal ended the dry run"]
+
+    def outcome(self, left: Sequence[str], provider: str, cluster: str) -> Outcome:
+        """What was found by now."""
+        assert self._settling is not None, "watch() comes first"
+        self._plan.record(*self._settling.undecided(), *self._settling.unknown())
+        rows = self._plan.rows()
+        told = {row.subject for row in rows if row.kind in (Kind.HELD_BACK, Kind.UNKNOWN)}
+        shown = [row for row in rows if row.kind != Kind.WARNING or row.subject not in told]
+        names = tuple(entry.name for entry in self._entries)
+        return Outcome(provider=provider, cluster=cluster, controllers=names, rows=tuple(shown), left=tuple(left))
+
+    def _at_work(self) -> str:
+        return "" if self._settling is None else self._settling.at_work()
+
+    # ---- what a Service tells of its load balancer
+
+    def _note(self, service: V1Service) -> Note | None:
+        """Our note, as it was before this run."""
+        kind = cache.SERVICES
+        raw = self._cluster.original(kind.prefix, kind.plural, key_of(service))
+        return note_of(service if raw is None else V1Service.model_validate(raw, extra="ignore"))
+
+    def _built(self, service: V1Service) -> bool:
+        return self._note(service) is not None
+
+    def _recorded(self, service: V1Service) -> Targets:
+        """The targets that the note tells: those whose digest it has, of what the cluster had when this run began."""
+        note = self._note(service)
+        if note is None:
+            return None
+        nodes = self._nodes
+        without = [tuple(other for other in nodes if other is not node) for node in nodes]
+        for candidate in (nodes, *without):
+            for ready_only in (False, True):
+                found = targets(candidate, ready_only)
+                if found.cover(note.nodes):
+                    return tuple(key_of(node) for node in found.nodes)
+        return None

@@ -1,0 +1,114 @@
+"""The plan: what a dry run would do, as rows for people and machines. Pure, but for a lock; no I/O.
+
+Data comes from the stand-ins (`cluster.py`, `cloud.py`), which record each write in place of doing it, and from
+`mode.py`, which adds what was not decided; it goes to `output.py`. Several writes that touch one field of one object
+become one change, from what there was to what there will be; what ends as it began is no change.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import evolve, frozen
+
+__all__ = ["Change", "Kind", "Plan", "Row", "Subject"]
+
+Value = str | tuple[str, ...] | None
+
+
+class Kind:
+    """What a row is: something to be done, or something that is not done or not known."""
+
+    CHANGE: Final = "change"
+    HELD_BACK: Final = "held back"
+    UNKNOWN: Final = "unknown"
+    WARNING: Final = "warning"
+
+
+KINDS: Final = (Kind.CHANGE, Kind.HELD_BACK, Kind.UNKNOWN, Kind.WARNING)
+"""In the order in which they are shown."""
+
+
+@frozen(order=True)
+class Subject:
+    """Whom a row is about. The kind as in the API ("Node"), or what the cloud calls it ("Route")."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()}/{f'{self.namespace}/' if self.namespace else ''}{self.name}"
+
+
+@frozen
+class Change:
+    """One field, before and after. A tuple is a set of names; None: nothing is there, or it is not known."""
+
+    field: str
+    before: Value
+    after: Value
+
+
+@frozen(kw_only=True)
+class Row:
+    """One line of the plan."""
+
+    controller: str
+    subject: Subject
+    action: str
+    """"initialise", "create load balancer", ..."""
+    changes: tuple[Change, ...] = ()
+    note: str = ""
+    """What else is to be known: the evidence of a deletion, that a call may change nothing, why it is unknown."""
+    kind: str = Kind.CHANGE
+
+
+class Plan:
+    """Rows as they are recorded. Thread-safe."""
+
+    def __init__(self, controllers: Sequence[str] = ()) -> None:
+        """`controllers`: their names, in the order in which their rows are shown; others follow."""
+        self._order = {name: place for place, name in enumerate(controllers)}
+        self._lock = threading.Lock()
+        self._rows: dict[tuple[str, str, Subject, str], Row] = {}
+
+    def record(self, *rows: Row) -> None:
+        """Add rows; one of the same kind, controller, subject and action becomes one with the former."""
+        with self._lock:
+            for row in rows:
+                key = (row.kind, row.controller, row.subject, row.action)
+                known = self._rows.get(key)
+                merged = row if known is None else joined(known, row)
+                if merged is None:
+                    del self._rows[key]
+                else:
+                    self._rows[key] = merged
+
+    def rows(self) -> list[Row]:
+        """What there is to show, in an order that does not depend on time."""
+        with self._lock:
+            return sorted(self._rows.values(), key=self._place)
+
+    def has(self, kind: str) -> bool:
+        """Whether there is a row of this kind."""
+        with self._lock:
+            return any(row.kind == kind for row in self._rows.values())
+
+    def _place(self, row: Row) -> tuple[object, ...]:
+        order = self._order.get(row.controller, len(self._order))
+        return KINDS.index(row.kind), order, row.controller, row.subject, row.action
+
+
+def joined(known: Row, row: Row) -> Row | None:
+    """One row of two, the later one last; None where the second undoes the first."""
+    changes = {change.field: change for change in known.changes}
+    for change in row.changes:
+        former = changes.get(change.field)
+        changes[change.field] = change if former is None else evolve(former, after=change.after)
+    left = tuple(change for change in changes.values() if change.before != change.after)
+    if changes and not left:
+        return None
+    return evolve(row, changes=left, note=row.note or known.note)

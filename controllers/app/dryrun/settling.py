@@ -1,0 +1,151 @@
+"""When the first pass of a dry run is over: nothing is left to do, as far as everybody says.
+
+Asked again and again by `mode.py`. The controllers say when they are in full work (by their stop signal), the caches
+whether a handler has something before it, the queues which keys are not done, the gateway whether calls are under way,
+and controllers what they have seen and not decided. A key that runs again only because time passes counts as done; one
+that fails is tried a few times, and then given up as not known.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from controllers.app.dryrun.plan import Kind, Row, Subject
+from controllers.app.entry import Deliberates
+from controllers.app.runner import Built
+from controllers.cloudcalls import CloudCalls
+from controllers.runtime.cache import InformerFactory
+from controllers.runtime.clock import Clock, ClockEvent
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.queue import WorkQueueCollector
+
+__all__ = ["Settling"]
+
+_TRIES: Final = 3
+_LONGEST_RETRY: Final = 10.0  # seconds that the next try of a failing key is waited for
+_MOST_NAMED: Final = 5
+
+
+class _Attentive(ClockEvent):
+    """The stop signal of one controller, which hears when it is in full work."""
+
+    def __init__(self, clock: Clock, begins: Callable[[], Callable[[], None]]) -> None:
+        super().__init__(clock)
+        self._begins = begins
+
+    def begins(self) -> Callable[[], None]:
+        return self._begins()
+
+
+class Settling:
+    """What is left to do. Thread-safe."""
+
+    def __init__(self, informers: InformerFactory, cloud: CloudCalls, metrics: Metrics) -> None:
+        self._informers = informers
+        self._cloud = cloud
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._beginning = 0
+        self._controllers: list[tuple[str, object]] = []
+
+    def stop_signal(self, clock: Clock) -> ClockEvent:
+        """The stop signal for one controller."""
+        return _Attentive(clock, self._begin)
+
+    def watch(self, built: Iterable[Built]) -> None:
+        """These controllers were started."""
+        self._controllers = [(entry.name, controller) for entry, controller in built]
+
+    def left(self) -> list[str]:
+        """What is not done yet, for people; nothing when the first pass is over."""
+        left = []
+        if self._beginning:
+            left.append(f"{self._beginning} controllers that begin")
+        if self._informers.busy():
+            left.append("changes on their way from the caches")
+        for queue in WorkQueueCollector.of(self._metrics).queues():
+            keys = [str(one.key) for one in queue.unfinished() if not _given_up(one.parked, one.failures, one.delay)]
+            if keys:
+                left.append(f"queue {queue.name}: {_few(keys)}")
+        if calls := self._cloud.in_flight():
+            left.append(f"{calls} calls to the cloud")
+        waiting = [f"{subject} {why}" for _, subject, why, waits in self._undecided() if waits]
+        if waiting:
+            left.append(_few(waiting))
+        return left
+
+    def at_work(self) -> str:
+        """The controller whose thread this is; "" where that is not known. Threads are named after what they do."""
+        thread = threading.current_thread().name
+        for queue in WorkQueueCollector.of(self._metrics).queues():
+            if thread.rpartition("-")[0] == queue.name:
+                return queue.controller
+        return next((name for name, _ in self._controllers if thread.startswith(f"{name}-")), "")
+
+    def undecided(self) -> list[Row]:
+        """What controllers hold back."""
+        return [
+            Row(controller=name, subject=_subject(about), action="delete", note=why, kind=Kind.HELD_BACK)
+            for name, about, why, waits in self._undecided()
+            if not waits
+        ]
+
+    def unknown(self) -> list[Row]:
+        """The keys whose work failed, or has not ended."""
+        parked = self._cloud.parked()
+        rows = []
+        for queue in WorkQueueCollector.of(self._metrics).queues():
+            for one in queue.unfinished():
+                why = one.problem or "not finished in time"
+                if one.parked:
+                    calls = [call for key, call in parked.items() if key.endswith(f"/{one.key}")]
+                    why = ", ".join(f"{call.method}: no answer for {call.seconds:.0f} s" for call in calls) or why
+                elif not one.failures and not one.problem and one.delay > 0:
+                    why = f"not finished in time: it waits for another {one.delay:.1f} s"
+                rows.append(
+                    Row(
+                        controller=queue.controller,
+                        subject=_subject(f"{queue.noun}/{one.key}"),
+                        action=queue.name,
+                        note=why,
+                        kind=Kind.UNKNOWN,
+                    )
+                )
+        return rows
+
+    def _begin(self) -> Callable[[], None]:
+        with self._lock:
+            self._beginning += 1
+        return self._begun
+
+    def _begun(self) -> None:
+        with self._lock:
+            self._beginning -= 1
+
+    def _undecided(self) -> list[tuple[str, str, str, bool]]:
+        return [
+            (name, *matter)
+            for name, controller in self._controllers
+            if isinstance(controller, Deliberates)
+            for matter in controller.undecided()
+        ]
+
+
+def _given_up(parked: bool, failures: int, delay: float) -> bool:
+    return parked or failures >= _TRIES or (failures > 0 and delay > _LONGEST_RETRY)
+
+
+def _subject(about: str) -> Subject:
+    kind, _, key = about.partition("/")
+    namespace, _, name = key.rpartition("/")
+    return Subject(_KINDS.get(kind, kind.capitalize()), name, namespace)
+
+
+_KINDS: Final = {"persistentvolume": "PersistentVolume"}
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(sorted(names)[:_MOST_NAMED]) + more

@@ -1,0 +1,388 @@
+"""Plan mode over both API servers: the plan, then the real thing; row by row they are the same, and the plan writes
+nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes.client import (
+    AuthenticationV1TokenRequest,
+    CoreV1Api,
+    V1ConfigMap,
+    V1ObjectMeta,
+    V1TokenRequestSpec,
+)
+from kubernetes.client.exceptions import ApiException
+
+from cloudprovider import Interface, StopSignal
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.waiting import eventually
+from controllers.app import CATALOG, Context, ControllerEntry, Manager, parse
+from controllers.app.dryrun.cloud import ASSIGNED_LATER
+from controllers.app.dryrun.describing import facets
+from controllers.app.dryrun.mode import Outcome
+from controllers.app.dryrun.plan import Kind, Row
+from controllers.runtime.api import MERGE_PATCH, ClientBuilder, NotSent
+from controllers.runtime.write import patch
+from controllers.testing import Cluster as Kit
+from controllers.testing.managerrun import QUICK, ROUTES, ManagerRun
+from tests.envtest.server import RealAPIServer
+from tests.integration.conftest import Cluster
+from tests.support.process import MODULE, Start
+
+ALL = ("--controllers=*,pvlabel",)
+OBJECTS = ("/api/v1/nodes", "/api/v1/services", "/api/v1/persistentvolumes")
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+
+
+@pytest.fixture
+def cloud() -> Iterator[FakeCloud]:
+    machines = [
+        {"name": f"n{n}", "labels": {"tier": "gold"}, "addresses": [["InternalIP", f"10.0.0.{n}"]]} for n in range(1, 6)
+    ]
+    with FakeCloud(FakeConfig.model_validate({"instances": machines})) as made:
+        yield made
+
+
+@pytest.fixture
+def admin(api: Cluster, tmp_path: Path) -> Path:
+    return Path(api.server.write_kubeconfig(tmp_path / "admin"))
+
+
+@pytest.fixture
+def kit(admin: Path) -> Iterator[Kit]:
+    with Kit(admin) as made:
+        yield made
+
+
+def plan(kubeconfig: Path, provider: Interface, *flags: str, catalog: Any = CATALOG) -> Outcome:
+    """One dry run in this process."""
+    routes = ROUTES if provider.routes() is not None else ()
+    argv = [f"--cloud-provider={provider.provider_name()}", f"--kubeconfig={kubeconfig}", *QUICK, *routes, *ALL]
+    parsed = parse([*argv, "--dry-run", *flags], catalog)
+    assert parsed.options is not None, parsed.problems
+    with ClientBuilder.from_options(str(kubeconfig)) as clients:
+        outcome = Manager(parsed.options, provider, clients, catalog=catalog).run(threading.Event())
+    assert outcome is not None
+    return outcome
+
+
+class Written:
+    """Since it was made: what was written to the API server by managers, and what changed in the cloud."""
+
+    def __init__(self, api: Cluster, cloud: FakeCloud) -> None:
+        self._api, self._cloud = api, cloud
+        self._audited = len(api.server.audit_events()) if isinstance(api.server, RealAPIServer) else 0
+        self._version = "" if isinstance(api.server, RealAPIServer) else str(api.server.version)
+        self._calls = len(cloud.calls.log())
+
+    def nothing(self) -> None:
+        """Assert that there is nothing, but for questions about permissions."""
+        assert [call.method for call in self._cloud.calls.log()[self._calls :]] == []
+        if not isinstance(self._api.server, RealAPIServer):
+            assert str(self._api.server.version) == self._version
+            return
+        self._api.create("/api/v1/namespaces/default/configmaps", {"metadata": {"generateName": "mark-"}})
+        eventually(lambda: any(e["objectRef"].get("resource") == "configmaps" for e in self._events()))
+        ours = [event for event in self._events() if "cloud-controller-manager" in event.get("userAgent", "")]
+        assert ours, "the plan asked nothing, so this proves nothing"
+        written = [event for event in ours if event["verb"] in WRITES]
+        assert {event["objectRef"]["resource"] for event in written} <= {"selfsubjectaccessreviews"}
+
+    def _events(self) -> list[dict[str, Any]]:
+        assert isinstance(self._api.server, RealAPIServer)
+        return [e for e in self._api.server.audit_events()[self._audited :] if "objectRef" in e]
+
+
+def facets_of(api: Cluster) -> dict[tuple[str, str], dict[tuple[str, str], Any]]:
+    """All that rows may show of every object in the cluster."""
+    found = {}
+    for path in OBJECTS:
+        kind = {"nodes": "Node", "services": "Service"}.get(path.rpartition("/")[2], "PersistentVolume")
+        for item in api.items(path):
+            namespace = item["metadata"].get("namespace", "")
+            name = f"{namespace}/{item['metadata']['name']}".lstrip("/")
+            found[kind, name] = dict(facets(item, kind))
+    return found
+
+
+def changes_between(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """By object, what each field became; {"": None} for an object that is gone."""
+    changed: dict[tuple[str, str], dict[str, Any]] = {}
+    for key in {*before, *after}:
+        old, new = before.get(key, {}), after.get(key)
+        if new is None:
+            changed[key] = {"": None}
+            continue
+        fields = {field: new.get((action, field)) for action, field in {*old, *new}
+                  if old.get((action, field)) != new.get((action, field))}  # fmt: skip
+        if fields:
+            changed[key] = fields
+    return changed
+
+
+def planned_changes(outcome: Outcome) -> dict[tuple[str, str], dict[str, Any]]:
+    """The same, of the rows."""
+    changed: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in of_cluster(outcome):
+        subject = row.subject
+        key = subject.kind, f"{subject.namespace}/{subject.name}".lstrip("/")
+        fields = {change.field.removeprefix("taint "): change.after for change in row.changes}
+        changed.setdefault(key, {}).update(fields if row.action != "delete" else {"": None})
+    return changed
+
+
+def of_cluster(outcome: Outcome) -> list[Row]:
+    return [r for r in outcome.rows if r.kind == Kind.CHANGE and not r.action.endswith(("balancer", "route"))]
+
+
+def actions(outcome: Outcome, kind: str = Kind.CHANGE) -> set[tuple[str, str]]:
+    return {(str(row.subject), row.action) for row in outcome.rows if row.kind == kind}
+
+
+def settled(api: Cluster, run: ManagerRun) -> None:
+    """Wait until the manager has written nothing for a while."""
+    seen: list[Any] = []
+
+    def quiet() -> bool:
+        seen.append({path: sorted(i["metadata"]["resourceVersion"] for i in api.items(path)) for path in OBJECTS})
+        return len(seen) > 8 and all(one == seen[-1] for one in seen[-8:])
+
+    eventually(quiet, 30, lambda: run.log)
+
+
+def volume(name: str) -> dict[str, Any]:
+    source = {"awsElasticBlockStore": {"volumeID": name}}
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **source}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+
+
+def test_the_plan_is_what_the_real_thing_does_and_then_there_is_nothing(
+    api: Cluster, admin: Path, kit: Kit, cloud: FakeCloud
+) -> None:
+    for name in ("n1", "n2", "n3", "n4"):
+        kit.join(name)
+    kit.expose("web")
+    kit.expose("old")
+    with ManagerRun(admin, cloud, ALL) as run:
+        settled(api, run)
+    nothing = plan(admin, cloud)
+    assert (nothing.code, nothing.rows) == (0, ())
+
+    cloud.console.remove_instance("n3")
+    cloud.console.set_shutdown("n4")
+    cloud.console.change_instance("n1", labels={"tier": "silver"})
+    kit.node("n3").mark_not_ready()
+    kit.node("n4").mark_not_ready()
+    kit.node("n2").patch({"metadata": {"labels": {"topology.kubernetes.io/zone": None}}})
+    kit.join("n5")
+    kit.expose("new")
+    kit.service("old").delete()
+    cloud.console.add_route("stray", "10.244.77.0/24", target_node="n77", cluster="test", foreign=False)
+    cloud.console.add_volume("disk", zones=("zone-a",), region="region-1")
+    api.create("/api/v1/persistentvolumes", volume("disk"))
+    before, written = facets_of(api), Written(api, cloud)
+
+    outcome = plan(admin, cloud)
+    assert outcome.complete, (outcome.left, outcome.rows)
+    assert outcome.code == 3
+    written.nothing()
+    assert actions(outcome) == {
+        ("node/n5", "initialise"), ("node/n5", "set addresses"), ("node/n5", "set condition"),
+        ("node/n1", "label"), ("node/n1", "annotate"), ("node/n2", "label"),
+        ("node/n4", "taint"), ("node/n3", "delete"),
+        ("route/10.244.5.0/24", "create route"), ("route/10.244.3.0/24", "delete route"),
+        ("route/10.244.77.0/24", "delete route"),
+        ("service/default/new", "create load balancer"), ("service/default/new", "add finalizer"),
+        ("service/default/new", "set status"), ("service/default/new", "annotate"),
+        ("service/default/old", "delete load balancer"), ("service/default/old", "remove finalizer"),
+        ("service/default/old", "annotate"), ("service/default/old", "set status"),
+        ("service/default/web", "retarget load balancer"), ("service/default/web", "annotate"),
+        ("persistentvolume/disk", "label volume"),
+    }  # fmt: skip
+    rows = {(str(row.subject), row.action): row for row in outcome.rows}
+    assert "2 times" in rows["node/n3", "delete"].note
+    retargeted = rows["service/default/web", "retarget load balancer"].changes[0]
+    assert (retargeted.before, retargeted.after) == (("n1", "n2", "n3", "n4"), ("n1", "n2", "n4", "n5"))
+
+    calls = {record.sequence for record in cloud.calls.log()}
+    with ManagerRun(admin, cloud, ALL) as run:
+        eventually(lambda: not kit.node("n3").exists)
+        settled(api, run)
+        done = changes_between(before, facets_of(api))
+    planned = planned_changes(outcome)
+    address = planned["Service", "default/new"].pop("load balancer")
+    assert address == (ASSIGNED_LATER,)
+    assert done["Service", "default/new"].pop("load balancer")
+    planned["Service", "default/old"] = {"": None}  # its finalizer was the last
+    assert planned == done
+    journal = {
+        (record.method, next(key for key in record.keys if "/" in key))
+        for record in cloud.calls.log(changes_only=True)
+        if record.sequence not in calls and not record.method.startswith("console.")
+    }
+    journal -= {
+        ("create_route", "10.244.3.0/24"),  # for n3, and undone when n3 was deleted: nothing that lasts
+        ("update_load_balancer", "default/new"),  # nodes changed after its creation, whose row has all of them
+    }
+    assert journal == {
+        ("create_route", "10.244.5.0/24"), ("delete_route", "10.244.3.0/24"), ("delete_route", "10.244.77.0/24"),
+        ("ensure_load_balancer", "default/new"), ("update_load_balancer", "default/web"),
+        ("ensure_load_balancer_deleted", "default/old"),
+    }  # fmt: skip
+
+    again = plan(admin, cloud)
+    assert (again.code, again.rows) == (0, ())
+
+
+class Acme(FakeCloud):
+    """Writes to the cluster while it is initialised, in every way that the host offers."""
+
+    refused: str = ""
+    read: str = ""
+    token: int = 0
+
+    def initialize(self, client_builder: Any, stop: Any) -> None:
+        core = CoreV1Api(client_builder.client("acme"))
+        made = V1ConfigMap(metadata=V1ObjectMeta(name="acme"), data={"a": "b"})
+        core.create_namespaced_config_map("default", made)
+        core.patch_namespaced_config_map("acme", "default", {"data": {"a": "c"}})
+        self.read = (core.read_namespaced_config_map("acme", "default").data or {})["a"]
+        core.patch_node("n1", {"metadata": {"labels": {"acme": "yes"}}})
+        try:
+            core.create_namespaced_service_account_token("default", "default", AuthenticationV1TokenRequest(
+                spec=V1TokenRequestSpec(audiences=["x"])))  # fmt: skip
+        except ApiException as error:
+            self.token = error.status or 0
+        try:
+            client_builder.config("acme")
+        except NotSent as error:
+            self.refused = str(error)
+
+
+class Vendors:
+    """A vendor's own controller: writes what no row has a name for, without queue and worker."""
+
+    def __init__(self, clients: ClientBuilder) -> None:
+        self._rest = clients.rest("acme-controller")
+        self.lease = self.unguarded = ""
+
+    def run(self, stop: StopSignal) -> None:
+        body = {"spec": {"unschedulable": True}}
+        patch(self._rest, "/api/v1/nodes/n1", body, MERGE_PATCH)
+        leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+        self._rest.request("POST", leases, body={"kind": "Lease", "metadata": {"name": "acme"}})
+        try:
+            raw = self._rest._transport
+            raw.exchange("DELETE", "/api/v1/nodes/n1", b"", 0.0, self._rest._asker("DELETE", "/api/v1/nodes/n1"))
+        except NotSent as error:
+            self.unguarded = str(error)
+        stop.wait()
+
+    def health(self) -> list[tuple[str, bool, str]]:
+        return []
+
+
+def test_no_write_escapes_whoever_sends_it(api: Cluster, admin: Path, kit: Kit) -> None:
+    kit.join("n1")
+    made: list[Vendors] = []
+
+    def construct(context: Context) -> Vendors:
+        made.append(Vendors(context.clients))
+        return made[0]
+
+    own = ControllerEntry(name="acme-controller", construct=construct)
+    with Acme(FakeConfig.model_validate({"instances": [{"name": "n1"}]})) as cloud:
+        written = Written(api, cloud)
+        outcome = plan(admin, cloud, catalog=[*CATALOG, own])
+        written.nothing()
+    assert (cloud.read, cloud.token) == ("c", 403)
+    assert "ClientBuilder.client()" in cloud.refused
+    assert made[0].unguarded == "DELETE /api/v1/nodes/n1: not sent, this is a dry run"
+    found = {(row.controller, str(row.subject), row.action) for row in outcome.rows if row.kind == Kind.CHANGE}
+    assert {
+        ("acme", "configmap/default/acme", "create"), ("acme", "configmap/default/acme", "patch"),
+        ("acme", "node/n1", "label"), ("acme-controller", "node/n1", "patch"),
+        ("acme-controller", "lease/kube-system/acme", "create"), ("cloud-node-controller", "node/n1", "initialise"),
+    } <= found  # fmt: skip
+    [fields] = [row.changes for row in outcome.rows if (row.controller, row.action) == ("acme-controller", "patch")]
+    assert [(one.field, one.after) for one in fields] == [("spec.unschedulable", "true")]
+    assert outcome.code == 1  # the token that could not be given
+    assert [(str(r.subject), r.action) for r in outcome.rows if r.kind == Kind.UNKNOWN] == [
+        ("serviceaccount/default/default", "POST token")
+    ]
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[Path]:
+    with EmbeddedAPIServer() as server:
+        yield server.write_kubeconfig(tmp_path / "kubeconfig")
+
+
+def test_what_the_go_manager_kept_is_ensured_and_annotated_and_nothing_else(embedded: Path, cloud: FakeCloud) -> None:
+    """Its Services have finalizer and address, and not our notes; so have its nodes."""
+    with Kit(embedded) as kit:
+        kit.join("n1")
+        kit.expose("web")
+        with ManagerRun(embedded, cloud) as run:
+            kit.wait_until(lambda: kit.service("web").finalizers and kit.node("n1").conditions["NetworkUnavailable"])
+            eventually(lambda: "applied-load-balancer" in str(kit.service("web").annotations), 30, lambda: run.log)
+        kit.service("web").annotate({"kubernetes-cloud-provider/applied-load-balancer": None})
+        kit.node("n1").annotate({"kubernetes-cloud-provider/applied-labels": None})
+        outcome = plan(embedded, cloud)
+    assert actions(outcome) == {
+        ("service/default/web", "ensure load balancer"), ("service/default/web", "annotate"), ("node/n1", "annotate"),
+    }  # fmt: skip
+    [ensured] = [row for row in outcome.rows if row.action == "ensure load balancer"]
+    assert "may change nothing" in ensured.note
+    assert [(change.before, change.after) for change in ensured.changes] == [(None, ("n1",))]
+    assert outcome.code == 3
+
+
+def test_what_is_held_back_and_what_could_not_be_asked_is_shown(embedded: Path, cloud: FakeCloud) -> None:
+    with Kit(embedded) as kit:
+        for name in ("n1", "n2"):
+            kit.join(name, provider_id=f"fake://i-{name}").patch({"spec": {"taints": None}})
+        kit.join("n3")
+        kit.node("n1").mark_not_ready()
+        cloud.console.remove_instance("n1")
+        cloud.console.remove_instance("n2")
+        cloud.faults.add({"action": "raise", "method": "get_load_balancer"})
+        cloud.faults.add({"action": "throttle", "method": "instances_metadata", "key": "n3"})
+        kit.expose("web")
+        outcome = plan(embedded, cloud, "--dry-run-timeout=8s")
+    assert actions(outcome, Kind.HELD_BACK) == {("node/n1", "delete")}
+    unknown = {str(row.subject): row.note for row in outcome.rows if row.kind == Kind.UNKNOWN}
+    assert "service/default/web" in unknown
+    assert "node/n3" in unknown
+    assert all(unknown.values())
+    assert outcome.code == 1
+    assert not [row for row in outcome.rows if row.kind == Kind.CHANGE and row.action == "delete"]
+
+
+def test_the_program_prints_the_plan_and_says_it_by_its_exit_code(embedded: Path, start: Start) -> None:
+    flags = (
+        f"--kubeconfig={embedded}",
+        "--cloud-provider=fake",
+        "--controllers=service",
+        "--cluster-name=x",
+        "--dry-run",
+    )
+    idle = start(*flags, command=MODULE)
+    assert (idle.ended(), idle.output()) == (0, "Nothing to do. Nothing was written.\n")
+    with Kit(embedded) as kit:
+        kit.expose("web")
+        found = start(*flags, "--dry-run-output=json", command=MODULE)
+        assert found.ended() == 3, found.log
+    content = json.loads(found.output())
+    assert [row["action"] for row in content["rows"] if row["kind"] == "change"] == [
+        "add finalizer", "annotate", "create load balancer", "set status",
+    ]  # fmt: skip
+    assert (content["complete"], content["exitCode"], content["provider"]) == (True, 3, "fake")
+    assert "] dry run: service-lb-controller is running" in found.log
