@@ -14,6 +14,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from cloudprovider.commands.asking import Started, in_time
 from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.commands.kubelet import FORMATS, is_here, node_ips, rendered
@@ -53,6 +55,11 @@ def add_node_info(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     command.add_argument(
         "--write", default="", metavar="FILE", help="write the result into this file, as a whole, and print nothing"
+    )
+    command.add_argument(
+        "--without-additional-labels",
+        action="store_true",
+        help="leave the provider's own labels to the manager: it never changes those that a kubelet set",
     )
     command.add_argument(
         "--hostname", default="", metavar="NAME", help="this machine's host name (default: what the kernel says)"
@@ -112,6 +119,8 @@ def _result(given: argparse.Namespace) -> str:
 
             return patience.until_answered(scrubbed, started.told)
         info = node_info(started, kubelet_hostname(given.hostname or socket.gethostname()), patience)
+    if given.without_additional_labels:
+        info = evolve(info, metadata=evolve(info.metadata, additional_labels={}))
     ips = node_ips(info, is_here)
     _warn(info, ips)
     return rendered(given.output or "flags", info, ips)

@@ -20,7 +20,7 @@ import boto3
 import botocore.session
 from attrs import frozen
 from botocore.config import Config
-from botocore.utils import InstanceMetadataRegionFetcher
+from botocore.utils import IMDSFetcher, InstanceMetadataRegionFetcher
 
 from cloudprovider import CallDeadlineExceeded, current_call
 
@@ -51,6 +51,10 @@ class Clients:
         self._session = boto3.session.Session(botocore_session=core, region_name=region or None)
         self.region: str = self._session.region_name or InstanceMetadataRegionFetcher().retrieve_region() or ""
         """ "" where nobody knows it."""
+        names = ("ec2_metadata_service_endpoint", "ec2_metadata_service_endpoint_mode")
+        found = IMDSFetcher(config={name: core.get_config_variable(name) for name in names}).get_base_url()
+        self.metadata_endpoint: str = found
+        """Where the metadata service of this machine would be."""
         self._lock = threading.Lock()
         self._made: dict[float, _Pair] = {}
         # At DEBUG botocore logs signed headers and whole answers, credentials among them: whatever -v says, not those.

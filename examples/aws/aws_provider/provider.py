@@ -12,6 +12,7 @@ from aws_provider.errors import answered
 from aws_provider.finder import PROVIDER, InstanceFinder
 from aws_provider.instances import AWSInstances, ZoneIDs
 from aws_provider.loadbalancer import AWSLoadBalancers
+from aws_provider.machine import AWSMachine
 from aws_provider.nodenames import NodeNames
 from aws_provider.routes import AWSRoutes
 from cloudprovider import (
@@ -22,6 +23,7 @@ from cloudprovider import (
     Interface,
     Listers,
     LoadBalancer,
+    LocalInstance,
     Routes,
     StopSignal,
 )
@@ -39,6 +41,7 @@ class AWS(Interface):
         self._zone_ids = ZoneIDs(clients)
         self._instances = AWSInstances(finder, self._zone_ids, config.node_ip_families)
         self._load_balancers = AWSLoadBalancers(clients, finder, config)
+        self._machine = AWSMachine(clients.metadata_endpoint, config.node_ip_families)
         self._names = NodeNames()
         self._routes = AWSRoutes(clients, finder, self._names)
 
@@ -68,6 +71,10 @@ class AWS(Interface):
     @override
     def routes(self) -> Routes:
         return self._routes
+
+    @override
+    def local_instance(self) -> LocalInstance:
+        return self._machine
 
     def set_informers(self, informers: Listers) -> None:
         """The host's nodes tell which node an instance is, whatever its name."""

@@ -14,6 +14,7 @@ from aws_provider.finder import provider_id
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from botocore.httpsession import URLLib3Session
 from conftest import REGION, Account, furnish
+from imds import MetadataService
 from kubernetes.client.models import V1Node
 from typing_extensions import override
 
@@ -31,7 +32,8 @@ class AWSLab(Lab):
 
     secrets = ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "FwoGZXIvYXdzEXAMPLETOKEN")
 
-    def __init__(self) -> None:
+    def __init__(self, service: MetadataService) -> None:
+        self.service = service
         self.account: Account = furnish(Clients(REGION))
         self.tags: list[TagTypeDef] = [
             {"Key": f"kubernetes.io/cluster/{self.cluster_name}{number}", "Value": "shared"} for number in ("", "-2")
@@ -51,6 +53,14 @@ class AWSLab(Lab):
         instance = self.account.launch()
         self.account.ec2.create_tags(Resources=[instance["InstanceId"]], Tags=self.tags)
         return new_node(instance["PrivateDnsName"])
+
+    @override
+    def local_machine(self) -> V1Node:
+        if not self.service.texts:
+            instance = self.account.launch()
+            self.account.ec2.create_tags(Resources=[instance["InstanceId"]], Tags=self.tags)
+            self.service.speak_for(instance, REGION)
+        return new_node(self.service.texts["local-hostname"])
 
     @override
     def stop_machine(self, node: V1Node) -> None:

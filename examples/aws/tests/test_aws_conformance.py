@@ -6,6 +6,7 @@ import pytest
 from aws_provider import loadbalancer
 from aws_provider.provider import new_provider
 from awslab import AWSLab
+from imds import metadata_service
 
 from cloudprovider import registry
 from cloudprovider.testing.conformance import Feature, Lab, ProviderConformance
@@ -17,12 +18,14 @@ def lab(endpoint: str) -> Iterator[Lab]:
         patch.setattr(loadbalancer, "PROVISIONING_SECONDS", 0.0)  # moto builds at once
         patch.setattr(registry, "_REGISTRY", registry.Registry())  # here nobody installs the provider
         registry.register_cloud_provider("aws", new_provider)
-        yield AWSLab()
+        with metadata_service() as service:
+            patch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", service.url)
+            yield AWSLab(service)
 
 
 class TestAWS(ProviderConformance):
     provider_name = "aws"
     features = (
         Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH | Feature.LOAD_BALANCER | Feature.OWNED_LOAD_BALANCERS
-        | Feature.SOURCE_RANGES | Feature.ROUTES
+        | Feature.SOURCE_RANGES | Feature.ROUTES | Feature.LOCAL_INSTANCE
     )  # fmt: skip

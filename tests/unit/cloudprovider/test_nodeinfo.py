@@ -82,6 +82,13 @@ def test_from_the_machine_itself_without_initialize(boot: Boot) -> None:
     assert "no --node-ip: no interface of this machine has the internal address" in err
 
 
+def test_the_providers_own_labels_can_be_left_to_the_manager(boot: Boot) -> None:
+    code, out, err = boot("--without-additional-labels")
+    assert code == 0
+    assert shlex.split(out)[-1] == f"--node-labels={TYPE},{PLACE}"
+    assert "left out" not in err
+
+
 @pytest.mark.parametrize("capabilities", [["instances_v2"], ["instances_batch"], ["instances", "zones"]])
 def test_else_from_the_instances_by_the_hosts_name(boot: Boot, capabilities: list[str]) -> None:
     settings = {"machine": "", "zone": "north-1", "region": "north"}
