@@ -29,6 +29,7 @@ SAMPLECLOUD = ROOT / "examples" / "samplecloud"
 CHART = DEPLOY / "chart"
 BASE = DEPLOY / "kustomize" / "base"
 MONITORING = DEPLOY / "kustomize" / "components" / "monitoring"
+WEBHOOKS = DEPLOY / "kustomize" / "components" / "webhooks"
 ALERTS = CHART / "files" / "alerts.yaml"
 
 _RENDERED = "# Rendered from examples/deploy/chart, so do not edit it here: `make generate`.\n"
@@ -99,6 +100,7 @@ def rendered_files() -> dict[Path, Callable[[], str]]:
         BASE / "workload.yaml": lambda: helm("workload", BASE / "values.yaml"),
         BASE / "disruptionbudget.yaml": lambda: helm("disruptionbudget", BASE / "values.yaml"),
         MONITORING / "monitoring.yaml": lambda: helm("monitoring", *monitored),
+        WEBHOOKS / "webhooks.yaml": lambda: helm("webhooks", BASE / "values.yaml", WEBHOOKS / "values.yaml"),
     }
 
 

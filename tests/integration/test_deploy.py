@@ -19,9 +19,10 @@ import pytest
 import yaml
 
 from cloudprovider.testing.waiting import eventually
-from controllers.app.catalog import CATALOG
+from controllers.app.catalog import CATALOG, WEBHOOKS
 from controllers.app.entry import enabled
 from controllers.app.rbac import grants
+from controllers.app.webhooks.rights import NAME, NAMESPACE, WEBHOOK_RULES
 from tests.envtest.build import operator_definitions
 from tests.generate import ROOT, rendered_files, written_files
 from tests.integration.conftest import REAL, Cluster
@@ -40,6 +41,7 @@ FRESH_CONTROL_PLANE = [
 ]
 """The taints of a control-plane node that just joined: by the kubelet, kubeadm, the node lifecycle controller, and a
 network plugin that waits for addresses."""
+OURS = {"namespace": NAMESPACE, "name": NAME}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MONITORING = {"podMonitor": {"enabled": True}, "alerts": {"enabled": True}, "dashboard": {"enabled": True}}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -47,6 +49,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "daemonset": {"kind": "DaemonSet", "tlsSecretName": "serving-certificate"},
     "one controller": {"controllers": ["cloud-node"]},
     "monitoring": {"monitoring": MONITORING},
+    "webhooks": {"webhooks": {"names": ["*"]}},
+    "webhooks of others": {"webhooks": {"names": ["no-peanuts"], "tlsSecretName": "webhook", "port": 9443}},
     "everything": {
         "controllers": ["*", "-node-route-controller"],
         "flags": {"node-monitor-period": "10s", "v": 2, "kube-api-burst": 1000000, "node-deletion-breaker": False},
@@ -301,6 +305,41 @@ def test_helm_finds_nothing_wrong(variant: str) -> None:
     assert "0 chart(s) failed" in run("helm", "lint", "--strict", str(CHART), "--values", "-", stdin=given).stdout
 
 
+def test_webhooks_come_with_their_service_configuration_permissions_and_flag() -> None:
+    objects = render(VARIANTS["webhooks"])
+    [entry] = one(objects, "MutatingWebhookConfiguration")["webhooks"]
+    [webhook] = [known.webhook for known in WEBHOOKS]
+    [match] = webhook.matches
+    service = one(objects, "Service")["metadata"]
+    assert entry["clientConfig"]["service"] == {**OURS, "path": webhook.path, "port": 443}
+    assert {"name": service["name"], "namespace": service["namespace"]} == OURS
+    assert entry["name"].startswith(f"{webhook.name}.")
+    [rule] = entry["rules"]
+    assert (rule["resources"], rule["operations"]) == ([match.resource], list(match.operations))
+    assert (entry["failurePolicy"], entry["sideEffects"], entry["timeoutSeconds"]) == ("Ignore", "None", 5)
+
+    granted = {
+        (obj["metadata"].get("namespace", ""), group, resource, tuple(found.get("resourceNames", ())), verb)
+        for obj in objects
+        if obj["metadata"]["name"].endswith(":webhooks") and obj["kind"] in ("Role", "ClusterRole")
+        for found in obj["rules"]
+        for group in found["apiGroups"]
+        for resource in found["resources"]
+        for verb in found["verbs"]
+    }
+    assert granted == {
+        (rule.namespace, rule.group, rule.resource, rule.named(verb), verb)
+        for rule in WEBHOOK_RULES
+        for verb in rule.verbs
+    }
+    [container] = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert "--webhooks=*" in container["args"]
+    component = build(KUSTOMIZE / "overlays" / "deployment")
+    assert not [obj for obj in component if "Webhook" in obj["kind"]], "the component is for those who ask for it"
+    with pytest.raises(AssertionError, match="install the release there"):
+        render(VARIANTS["webhooks"], namespace="clouds")
+
+
 @pytest.mark.parametrize("api", [REAL], indirect=True)
 def test_a_real_api_server_takes_everything(api: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """By a dry run on the server, with unknown and repeated fields as errors, and by kubeconform with its schemas."""
@@ -333,7 +372,7 @@ def kinds(api: API) -> dict[str, str]:
     """The path of each kind's collection, with a place for the namespace; of those that the manifests use."""
     found = {}
     for group in ("api/v1", "apis/apps/v1", "apis/policy/v1", "apis/rbac.authorization.k8s.io/v1",
-                  "apis/monitoring.coreos.com/v1"):  # fmt: skip
+                  "apis/admissionregistration.k8s.io/v1", "apis/monitoring.coreos.com/v1"):  # fmt: skip
         for resource in (api.find(f"/{group}") or {"resources": []})["resources"]:
             if "/" not in resource["name"]:
                 place = "namespaces/{namespace}/" if resource["namespaced"] else ""

@@ -19,6 +19,7 @@ __all__ = ["strict", "write_schemas"]
 _GROUPS = (
     "api/v1",
     "apis/apps/v1",
+    "apis/admissionregistration.k8s.io/v1",
     "apis/policy/v1",
     "apis/rbac.authorization.k8s.io/v1",
     "apis/monitoring.coreos.com/v1",

@@ -83,6 +83,14 @@ spec:
         - --tls-cert-file=/etc/cloud-controller-manager/tls/tls.crt
         - --tls-private-key-file=/etc/cloud-controller-manager/tls/tls.key
         {{- end }}
+        {{- if .Values.webhooks.names }}
+        - {{ printf "--webhooks=%s" (join "," .Values.webhooks.names) | quote }}
+        - --webhook-secure-port={{ int .Values.webhooks.port }}
+        {{- if .Values.webhooks.tlsSecretName }}
+        - --webhook-tls-cert-file=/etc/cloud-controller-manager/webhook-tls/tls.crt
+        - --webhook-tls-private-key-file=/etc/cloud-controller-manager/webhook-tls/tls.key
+        {{- end }}
+        {{- end }}
         {{- range $name, $value := .Values.flags }}
         - {{ printf "--%s=%s" $name (include "ccm.text" $value) | quote }}
         {{- end }}
@@ -107,6 +115,10 @@ spec:
       ports:
         - name: https
           containerPort: {{ int .Values.securePort }}
+        {{- if .Values.webhooks.names }}
+        - name: webhooks
+          containerPort: {{ int .Values.webhooks.port }}
+        {{- end }}
       # Asked by the kubelet on the host's own address: the pod may have none before this program has done its work.
       startupProbe:
         httpGet: {scheme: HTTPS, host: {{ include "ccm.probehost" . | quote }}, port: https, path: /livez}
@@ -144,6 +156,11 @@ spec:
           mountPath: /etc/cloud-controller-manager/tls
           readOnly: true
         {{- end }}
+        {{- if and .Values.webhooks.names .Values.webhooks.tlsSecretName }}
+        - name: webhook-tls
+          mountPath: /etc/cloud-controller-manager/webhook-tls
+          readOnly: true
+        {{- end }}
         {{- with .Values.extraVolumeMounts }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -170,6 +187,12 @@ spec:
     - name: tls
       secret:
         secretName: {{ . }}
+        defaultMode: 0440
+    {{- end }}
+    {{- if and .Values.webhooks.names .Values.webhooks.tlsSecretName }}
+    - name: webhook-tls
+      secret:
+        secretName: {{ .Values.webhooks.tlsSecretName }}
         defaultMode: 0440
     {{- end }}
     {{- with .Values.extraVolumes }}
