@@ -67,7 +67,8 @@ class Interface(ABC):
         """Called once, before any capability is used. May open sessions and start threads of its own.
 
         Those threads must be daemons or end when `stop` is set. Raising keeps the manager from starting, so
-        check the credentials here. Default: nothing.
+        check the credentials here. Change nothing in the cloud: with `--webhooks` every replica calls it, also one
+        that does not lead. Default: nothing.
         """
         return
 

@@ -156,7 +156,7 @@ class Hooked:
         self.api.delete(SECRET)
 
 
-@pytest.fixture(params=[REAL])
+@pytest.fixture(params=["embedded", REAL])
 def hooked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hooked]:
     ports = [free_port(), free_port()]
     with ExitStack() as ends:
