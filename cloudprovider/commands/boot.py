@@ -19,8 +19,6 @@ from attrs import evolve
 from cloudprovider.commands.asking import Started, in_time
 from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.commands.kubelet import FORMATS, is_here, node_ips, rendered
-from cloudprovider.commands.nodeinfo import Patience, node_info
-from cloudprovider.commands.resolvconf import adapted
 from cloudprovider.helpers.kubelet import kubelet_hostname, kubelet_may_set
 from cloudprovider.problem import Problem
 from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
@@ -108,6 +106,10 @@ def _node_info(given: argparse.Namespace) -> int:
 
 
 def _result(given: argparse.Namespace) -> str:
+    # Only here, as the other commands need not wait for them: the client's models take a second to import.
+    from cloudprovider.commands.nodeinfo import Patience, node_info
+    from cloudprovider.commands.resolvconf import adapted
+
     resolver = _read(Path(given.resolv_conf)) if given.resolv_conf else ""
     patience = Patience(given.timeout, given.retry_period, tell=_tell)
     with Started(given.cloud_provider, given.cloud_config) as started:

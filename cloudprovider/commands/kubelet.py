@@ -10,9 +10,8 @@ import json
 import shlex
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from cloudprovider.commands.nodeinfo import NodeInfo
 from cloudprovider.helpers.ips import IPAddress, parse_ip
 from cloudprovider.helpers.kubelet import kubelet_may_set
 from cloudprovider.wellknown import (
@@ -21,6 +20,9 @@ from cloudprovider.wellknown import (
     LABEL_TOPOLOGY_ZONE,
     NODE_ADDRESS_INTERNAL_IP,
 )
+
+if TYPE_CHECKING:
+    from cloudprovider.commands.nodeinfo import NodeInfo
 
 __all__ = ["FORMATS", "is_here", "kubelet_flags", "node_ips", "node_labels", "rendered"]
 

@@ -274,10 +274,18 @@ def test_wrong_usage_ends_with_2(run: Run, argv: list[str]) -> None:
 
 
 def test_help_ends_with_0_and_names_the_exit_codes(run: Run) -> None:
-    for argv in (["--help"], ["check", "--help"], ["providers", "--help"]):
+    for argv in (["--help"], ["check", "--help"], ["providers", "--help"], ["clusters", "--help"]):
         code, out, _ = run(*argv)
         assert code == 0
         assert "0 all is well, 1 problems were found, 2 wrong usage" in " ".join(out.split())
+
+
+def test_the_help_of_node_info_names_its_exit_codes(run: Run) -> None:
+    code, out, _ = run("node-info", "--help")
+    assert code == 0
+    assert "3 the cloud answered that this machine is no instance of it; 4 no complete answer in time" in " ".join(
+        out.split()
+    )
 
 
 def test_as_a_program(tmp_path: Path) -> None:
@@ -290,6 +298,11 @@ def test_as_a_program(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "cloud provider fake: kubernetes-cloud-provider" in done.stdout
+
+
+def test_the_command_line_does_not_import_the_clients_models() -> None:
+    code = "import sys, cloudprovider.commands.cli; assert 'kubernetes.client' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_importing_the_contract_does_not_import_the_commands() -> None:
