@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -28,14 +29,25 @@ def real(real_api_server: RealAPIServer) -> Server:
 
 
 @pytest.fixture(scope="module")
-def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hooks]:
-    with Hooks(tmp_path_factory.mktemp("hooks")).serving() as serving:
-        yield serving
+def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hooks, Hooks]]:
+    """Webhooks for each of the two."""
+    folder = tmp_path_factory.mktemp("hooks")
+    with Hooks(folder).serving() as ours, Hooks(folder).serving() as theirs:
+        yield ours, theirs
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2, thread_name_prefix="parity") as pool:
+        yield pool
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_both_servers_answer_alike(scenario: Scenario, embedded: Server, real: Server, hooks: Hooks) -> None:
-    ours, theirs = Runner(embedded, hooks).run(scenario), Runner(real, hooks).run(scenario)
+def test_both_servers_answer_alike(
+    scenario: Scenario, embedded: Server, real: Server, hooks: tuple[Hooks, Hooks], pool: ThreadPoolExecutor
+) -> None:
+    runners = [Runner(server, asked) for server, asked in zip((embedded, real), hooks, strict=True)]
+    ours, theirs = pool.map(lambda runner: runner.run(scenario), runners)  # at once, as some steps wait
     wrong = [
         f"step {at + 1} {step.method} {step.path}: {line}"
         for at, (step, one, other) in enumerate(zip(scenario.steps, ours, theirs, strict=True))
