@@ -105,7 +105,7 @@ class Interface(ABC):
         return None
 
     def pv_labeler(self) -> PVLabeler | None:
-        """Labels for volumes (legacy)."""
+        """Zones and regions of volumes without a CSI driver, asked by the controller and the webhook for them."""
         return None
 
     def local_instance(self) -> LocalInstance | None:

@@ -21,6 +21,7 @@ from controllers.app.pages import gomanager, reference
 from tests import pictures
 from tests.envtest.build import AssetsMissing, tool
 from tests.unit.conformance import page as scenarios
+from tests.unit.docs import callers
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -86,6 +87,7 @@ def written_files() -> dict[Path, Callable[[], str]]:
         REFERENCE / "flags.md": lambda: reference.page(CATALOG),
         REFERENCE / "go-flags.md": lambda: gomanager.page(CATALOG),
         REFERENCE / "scenarios.md": scenarios.page,
+        REFERENCE / "callers.md": callers.page,
         REFERENCE / "alerts.md": lambda: alerts_page(ALERTS.read_text()),
         SAMPLECLOUD / "README.md": samplecloud_readme,
         BASE / "rbac.yaml": lambda: rbac.manifest(enabled(("*",), CATALOG)),
