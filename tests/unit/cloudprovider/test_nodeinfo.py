@@ -145,6 +145,16 @@ def test_a_service_that_hangs_costs_the_time_and_no_more(boot: Boot) -> None:
     assert time.monotonic() - began < 1.4
 
 
+def test_a_call_that_never_returns_does_not_keep_the_process(tmp_path: Path) -> None:
+    config = tmp_path / "cloud.json"
+    config.write_text(json.dumps({"machine": NAME, "faults": [{"action": "hang", "method": "local_metadata"}]}))
+    command = [sys.executable, "-m", "cloudprovider", "node-info", "--cloud-provider=fake", "--timeout=0.3"]
+    done = subprocess.run(
+        [*command, f"--cloud-config={config}"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (4, ""), done.stderr
+
+
 def test_a_machine_that_is_no_instance_is_told_at_once(boot: Boot) -> None:
     code, out, err = boot(machine="elsewhere")
     assert (code, out) == (3, "")

@@ -33,7 +33,10 @@ from cloudprovider import (
     Route,
     Zone,
     call_scope,
+    registry,
 )
+from cloudprovider.commands.asking import Started
+from cloudprovider.commands.nodeinfo import Patience, node_info
 from tests.unit.samplecloud.conftest import SOURCE
 
 ENTRIES: list[dict[str, Any]] = [
@@ -398,6 +401,28 @@ def test_what_is_no_json_object_is_told(data: bytes) -> None:
         Config.load(CloudConfig(path="cloud.json", data=data), environ={})
 
 
+def test_the_machine_that_the_program_runs_on(tmp_path: Path) -> None:
+    file = tmp_path / "cloud.json"
+    file.write_bytes(config(machine="node-1").data)
+    known = registry.Registry()
+    known.register("samplecloud", new_provider)
+    with Started("samplecloud", str(file), known) as started:
+        found = node_info(started, "another-host", Patience(5.0, 0.01))
+    assert (found.node_name, found.source) == ("node-1", "local_instance")
+    assert found.metadata == provider().instances_v2().instance_metadata(node("node-1"))
+    with pytest.raises(InstanceNotFound):
+        provider(machine="elsewhere").local_instance().local_metadata()
+    assert provider().local_instance().local_node_name("this-host") == "this-host"
+
+
+def test_the_clusters_of_the_account() -> None:
+    clusters = provider(clusters={"green": "10.0.0.8", "blue": "10.0.0.9"}).clusters()
+    assert clusters.list_clusters() == ["blue", "green"]
+    assert clusters.master("blue") == "10.0.0.9"
+    with pytest.raises(CloudProviderError, match="there is no cluster 'red'"):
+        clusters.master("red")
+
+
 def test_the_entry_point_names_the_factory() -> None:
     project = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]
     assert project["name"] == "samplecloud"
@@ -425,7 +450,7 @@ def test_every_file_in_the_readme_is_there() -> None:
 
 def test_accessors_return_the_same_object_every_time() -> None:
     cloud = provider()
-    for name in ("instances_v2", "zones", "load_balancer", "routes"):
+    for name in ("instances_v2", "zones", "load_balancer", "routes", "clusters", "local_instance"):
         assert getattr(cloud, name)() is getattr(cloud, name)()
     assert isinstance(cloud.routes(), SampleRoutes)
     assert isinstance(cloud.cloud, Cloud)
