@@ -1,7 +1,8 @@
 """What the node of this machine is: asked of the provider as the machine boots, again and again until time runs out.
 
 From the provider's `LocalInstance`, which needs neither credentials nor `initialize`; else from its instances by the
-node's name. The answer is checked as the manager checks it; `kubelet.py` makes of it what a kubelet is started with.
+node's name, where "not found" counts when time is up: clouds list a new machine late. The answer is checked as the
+manager checks it; `kubelet.py` makes of it what a kubelet is started with.
 """
 
 from __future__ import annotations
@@ -75,22 +76,20 @@ class Patience:
             except Failure:
                 raise
             except InstanceNotFound as error:
-                raise Failure(
-                    Problem(
-                        f"the cloud answered that this machine is no instance of it: {told(error)}",
-                        "check --cloud-provider, and the machine's name in the cloud",
-                    ),
-                    NO_INSTANCE,
-                ) from error
+                raise _no_instance(told(error)) from error
             except NotImplementedByProvider as error:
                 raise Failure(
                     Problem(f"the provider cannot tell it: {told(error)}", "implement LocalInstance, or InstancesV2")
                 ) from error
             except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: told, and tried again
-                self._wait(tries, told(error), error)
+                cause = error.__cause__ if isinstance(error, _NotListed) and error.__cause__ is not None else error
+                self._wait(tries, told(cause), error)
 
     def _wait(self, tries: int, what: str, error: BaseException) -> None:
-        if self.now() + self.period >= self._end:
+        delay = max(self.period, getattr(error, "retry_after", None) or 0.0)
+        if self.now() + delay >= self._end:
+            if isinstance(error, _NotListed):
+                raise _no_instance(what) from error
             often = "1 try" if tries == 1 else f"{tries} tries"
             raise Failure(
                 Problem(
@@ -99,8 +98,22 @@ class Patience:
                 ),
                 NO_TIME,
             ) from error
-        self.tell(f"attempt {tries}: {what}; retrying in {self.period:g} s")
-        self.pause(self.period)
+        self.tell(f"attempt {tries}: {what}; retrying in {delay:g} s")
+        self.pause(delay)
+
+
+class _NotListed(Exception):
+    """The cloud has no instance of this name, which may be too new to be listed. The cause is what it said."""
+
+
+def _no_instance(what: str) -> Failure:
+    return Failure(
+        Problem(
+            f"the cloud answered that this machine is no instance of it: {what}",
+            "check --cloud-provider, and the machine's name in the cloud",
+        ),
+        NO_INSTANCE,
+    )
 
 
 def node_info(started: Started, hostname: str, patience: Patience) -> NodeInfo:
@@ -126,7 +139,10 @@ def _asked(started: Started, hostname: str, patience: Patience) -> NodeInfo:
         provider = started.initialized(patience.for_a_call, _NO_CLUSTER)
         older = provider.instances()
         name = hostname if older is None else _or(lambda: _node_name(older, hostname, patience), hostname)
-        source, answer = in_time(lambda: _by_name(provider, _name(name)), patience.for_a_call)
+        try:
+            source, answer = in_time(lambda: _by_name(provider, _name(name)), patience.for_a_call)
+        except InstanceNotFound as error:
+            raise _NotListed from error
     return NodeInfo(started.name, _name(name), _metadata(answer, provider), source)
 
 

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +18,10 @@ import pytest
 import yaml
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-from cloudprovider import InstanceMetadata
+from cloudprovider import InstanceMetadata, RetryError, Throttled
 from cloudprovider.commands.cli import main
 from cloudprovider.commands.kubelet import is_here, node_ips, node_labels, rendered
-from cloudprovider.commands.nodeinfo import NodeInfo
+from cloudprovider.commands.nodeinfo import NodeInfo, Patience
 from cloudprovider.helpers import kubelet_may_set, node_name_problems
 from tests.support.plugins import write_distribution
 
@@ -143,16 +144,9 @@ def test_a_service_that_hangs_costs_the_time_and_no_more(boot: Boot) -> None:
     assert (code, out) == (4, "")
     assert "no answer in time" in err
     assert time.monotonic() - began < 1.4
-
-
-def test_a_call_that_never_returns_does_not_keep_the_process(tmp_path: Path) -> None:
-    config = tmp_path / "cloud.json"
-    config.write_text(json.dumps({"machine": NAME, "faults": [{"action": "hang", "method": "local_metadata"}]}))
-    command = [sys.executable, "-m", "cloudprovider", "node-info", "--cloud-provider=fake", "--timeout=0.3"]
-    done = subprocess.run(
-        [*command, f"--cloud-config={config}"], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert (done.returncode, done.stdout) == (4, ""), done.stderr
+    left = [thread for thread in threading.enumerate() if thread.name == "provider-call"]
+    assert left, "the call goes on"
+    assert all(thread.daemon for thread in left), "and does not keep the process"
 
 
 def test_a_machine_that_is_no_instance_is_told_at_once(boot: Boot) -> None:
@@ -160,6 +154,35 @@ def test_a_machine_that_is_no_instance_is_told_at_once(boot: Boot) -> None:
     assert (code, out) == (3, "")
     assert "this machine is no instance of it: InstanceNotFound: no instance ***" in err
     assert "attempt" not in err
+
+
+@pytest.mark.parametrize("capability", ["instances_v2", "instances_batch", "instances"])
+def test_by_name_a_new_machine_may_be_listed_late(boot: Boot, capability: str) -> None:
+    late = {
+        "action": "wrong",
+        "answer": "not-found",
+        "method": ["instance_metadata", "instances_metadata", "instance_id"],
+    }
+    code, out, err = boot("--hostname", NAME, capabilities=[capability], faults=[{**late, "times": 1}])
+    assert code == 0, err
+    assert "attempt 1: InstanceNotFound" in err
+    code, out, err = boot("--hostname", NAME, "--timeout=0.1", capabilities=[capability], faults=[late])
+    assert (code, out) == (3, "")
+    assert "this machine is no instance of it" in err
+
+
+def test_the_cloud_says_when_to_ask_again() -> None:
+    pauses: list[float] = []
+    patience = Patience(60.0, 2.0, now=lambda: 0.0, pause=pauses.append, tell=lambda _: None)
+    answers = iter([Throttled("slow down", 5.0), RetryError("soon", 1.0), TimeoutError()])
+
+    def ask() -> str:
+        for error in answers:
+            raise error
+        return "answer"
+
+    assert patience.until_answered(ask, str) == "answer"
+    assert pauses == [5.0, 2.0, 2.0]
 
 
 @pytest.mark.parametrize("junk", ["none", "type", "empty", "addresses", "provider-id", "labels", "places"])
