@@ -130,6 +130,8 @@ def networks_of(answer: object) -> list[IPNetwork]:
 
 
 def _provider_id_problems(provider_id: str, prefixes: Sequence[str]) -> list[str]:
+    if provider_id and (provider_id.split() != [provider_id] or not provider_id.isprintable()):
+        return [f"provider_id {provider_id!r} has blanks or control characters"]
     if not prefixes:
         return []
     if not provider_id:
@@ -139,7 +141,7 @@ def _provider_id_problems(provider_id: str, prefixes: Sequence[str]) -> list[str
         return [f"provider_id {provider_id!r} does not begin with {' or '.join(map(repr, prefixes))}"]
     if not provider_id[len(prefix) :].strip("/"):
         return [f"provider_id {provider_id!r} names no instance"]
-    return [f"provider_id {provider_id!r} has blanks"] if provider_id.split() != [provider_id] else []
+    return []
 
 
 def _kind(value: object) -> str:

@@ -19,6 +19,7 @@ import yaml
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import InstanceMetadata, RetryError, Throttled
+from cloudprovider.answerchecks import metadata_problems
 from cloudprovider.commands.cli import main
 from cloudprovider.commands.kubelet import is_here, node_ips, node_labels, rendered
 from cloudprovider.commands.nodeinfo import NodeInfo, Patience
@@ -326,6 +327,14 @@ def test_the_environment_file_reads_back(tmp_path: Path) -> None:
     read = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
     assert read[1:] == [odd["provider_id"], "10.0.0.7,fd00::7", "node-1", "north-1"]
     assert shlex.split(read[0])[1:3] == [f"--provider-id={odd['provider_id']}", "--node-ip=10.0.0.7,fd00::7"]
+
+
+@pytest.mark.parametrize("prefixes", [(), ("acme://",)])
+def test_a_provider_id_cannot_add_lines_or_words(prefixes: tuple[str, ...]) -> None:
+    for wrong in ("acme://1\nKUBELET_EXTRA_ARGS=--x", "acme://1 --x", "acme://1\x00", "acme://1\x1b[2J"):
+        [problem] = metadata_problems(InstanceMetadata(provider_id=wrong), prefixes, strict=False)
+        assert problem.endswith("has blanks or control characters")
+    assert metadata_problems(InstanceMetadata(provider_id="acme://1"), prefixes, strict=False) == []
 
 
 def test_what_is_not_known_is_no_flag() -> None:
