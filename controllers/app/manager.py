@@ -191,7 +191,7 @@ class Manager:
         if not base.synced(informers, ending):
             return False
         if dry_run is not None:
-            return self._runner.start(dry_run.watch(context, self._runner, built), ending)
+            return self._runner.start(dry_run.watch(context, access, self._runner, built), ending)
         moving = [one for one in built if one[0] in self._shares.migrated]
         built = [one for one in built if one not in moving]
         if not self._runner.start(built, ending):

@@ -21,6 +21,7 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import InstanceState, Interface, NotImplementedByProvider, OwnedLoadBalancer, Route
+from cloudprovider.helpers import parse_ssh_public_key
 from controllers.app.dryrun.plan import Change, Plan, Row, Subject
 from controllers.runtime.cache import key_of
 from controllers.runtime.clock import Clock
@@ -33,6 +34,8 @@ ASSIGNED_LATER: Final = "assigned-by-the-cloud.invalid"
 """The address of a load balancer that is not there yet."""
 _SERVICES: Final = "service-lb-controller"
 _ROUTES: Final = "node-route-controller"
+_KEYS: Final = "ssh-key-controller"
+_MAYBE: Final = "may change nothing: only the provider knows"
 _NOT_TOLD: Final = object()
 _KEPT: Final = V1LoadBalancerStatus()
 
@@ -74,6 +77,7 @@ class CloudStandIn:
             "ensure_load_balancer_deleted": self._delete,
             "create_route": self._create_route,
             "delete_route": self._delete_route,
+            "add_ssh_key_to_all_instances": self._add_ssh_key,
         }
 
     # ---- controllers.cloudcalls.StandIn
@@ -127,7 +131,7 @@ class CloudStandIn:
         elif present is not _NOT_TOLD and self._built(service):
             action, answer = "change load balancer", cast(V1LoadBalancerStatus, present)
         else:
-            action, note = "ensure load balancer", "may change nothing: it is there, and the provider compares"
+            action, note = "ensure load balancer", _MAYBE
             if present is not _NOT_TOLD:
                 answer = cast(V1LoadBalancerStatus, present)
             elif service.status is not None and service.status.load_balancer is not None:
@@ -151,7 +155,16 @@ class CloudStandIn:
             before = self._targets.get(key, recorded)
             self._targets[key] = wanted
         changes = (Change("targets", before, wanted),) if before != wanted else ()
-        self._plan.record(Row(controller=_SERVICES, subject=_of(service), action=action, changes=changes, note=note))
+        self._plan.record(
+            Row(
+                controller=_SERVICES,
+                subject=_of(service),
+                action=action,
+                changes=changes,
+                note=note,
+                certain=note != _MAYBE,
+            )
+        )
 
     def _delete(self, key: str, cluster: str, service: V1Service) -> None:
         present = self._present(key, cluster, service)
@@ -172,6 +185,16 @@ class CloudStandIn:
             return balancers.get_load_balancer(cluster, service)
         except NotImplementedByProvider:
             return _NOT_TOLD
+
+    # ---- everything else
+
+    def _add_ssh_key(self, _key: str, user: str, key_data: bytes) -> None:
+        """Shown by its fingerprint: key material is for nobody's eyes."""
+        subject = Subject("User", user)
+        change = Change("fingerprint", None, parse_ssh_public_key(key_data).fingerprint)
+        self._plan.record(
+            Row(controller=_KEYS, subject=subject, action="add SSH key", changes=(change,), note=_MAYBE, certain=False)
+        )
 
     # ---- routes
 

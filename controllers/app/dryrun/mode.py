@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 from attrs import frozen
@@ -16,11 +17,13 @@ from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import Interface, StopSignal
+from cloudprovider.helpers import needs_initialization
 from controllers.app.dryrun.cloud import CloudStandIn, Targets
 from controllers.app.dryrun.cluster import ClusterStandIn
 from controllers.app.dryrun.plan import Kind, Plan, Row
 from controllers.app.dryrun.settling import Settling
 from controllers.app.entry import Context, ControllerEntry
+from controllers.app.permissions.check import AccessCheck
 from controllers.app.runner import Built, ControllerRunner
 from controllers.runtime import cache
 from controllers.runtime.api import ClientBuilder, NotSent
@@ -41,6 +44,7 @@ _IDENTITY: Final = "shared-informers"
 _LOOK: Final = 0.1  # seconds between two looks at what is left
 _QUIET: Final = 3  # so many looks in a row must show that nothing is
 _TELL: Final = 5.0
+_SMALL: Final = 100  # nodes
 
 
 @frozen(kw_only=True)
@@ -64,8 +68,8 @@ class Outcome:
         """The exit code: 0 nothing to do, 3 something (or held back), 1 the plan is incomplete."""
         if not self.complete:
             return FAILED
-        kinds = {row.kind for row in self.rows}
-        return SOMETHING if kinds & {Kind.CHANGE, Kind.HELD_BACK} else NOTHING
+        due = any(row.certain and row.kind in (Kind.CHANGE, Kind.HELD_BACK) for row in self.rows)
+        return SOMETHING if due else NOTHING
 
 
 class DryRun:
@@ -95,12 +99,12 @@ class DryRun:
         """The guard of all clients and cloud calls. Raises NotSent."""
         raise NotSent(f"{' '.join(about)}: not sent, this is a dry run")
 
-    def watch(self, context: Context, runner: ControllerRunner, built: list[Built]) -> list[Built]:
+    def watch(self, context: Context, access: AccessCheck, runner: ControllerRunner, built: list[Built]) -> list[Built]:
         """All caches are complete, and these controllers are about to be started. Returns them."""
         self._cluster.watch(context.informers)
         found = context.informers.find(NODES.prefix, NODES.plural)
         self._nodes = tuple(found.lister.list()) if found is not None else ()
-        self._settling = Settling(context.informers, context.cloud, context.metrics)
+        self._settling = Settling(context.informers, context.cloud, access, context.metrics)
         self._settling.watch(built)
         runner.stop_signal = self._settling.stop_signal
         return built
@@ -125,7 +129,7 @@ class DryRun:
     def outcome(self, left: Sequence[str], provider: str, cluster: str) -> Outcome:
         """What was found by now."""
         assert self._settling is not None, "watch() comes first"
-        self._plan.record(*self._settling.undecided(), *self._settling.unknown())
+        self._plan.record(*self._settling.undecided(), *self._settling.unknown(), *self._settling.missing())
         rows = self._plan.rows()
         told = {row.subject for row in rows if row.kind in (Kind.HELD_BACK, Kind.UNKNOWN)}
         shown = [row for row in rows if row.kind != Kind.WARNING or row.subject not in told]
@@ -147,15 +151,21 @@ class DryRun:
         return self._note(service) is not None
 
     def _recorded(self, service: V1Service) -> Targets:
-        """The targets that the note tells: those whose digest it has, of what the cluster had when this run began."""
+        """The targets that the note tells, where they are among those that are likely."""
         note = self._note(service)
-        if note is None:
-            return None
+        return None if note is None else self._likely.get(note.nodes)
+
+    @cached_property
+    def _likely(self) -> dict[str, tuple[str, ...]]:
+        """Names of nodes by the digest that a note has of them: of the nodes that there were when this run began, of
+        those without the new ones, and, in a small cluster, of those without any one."""
         nodes = self._nodes
-        without = [tuple(other for other in nodes if other is not node) for node in nodes]
-        for candidate in (nodes, *without):
-            for ready_only in (False, True):
-                found = targets(candidate, ready_only)
-                if found.cover(note.nodes):
-                    return tuple(key_of(node) for node in found.nodes)
-        return None
+        sets = [nodes, tuple(node for node in nodes if not needs_initialization(node))]
+        if len(nodes) <= _SMALL:
+            sets += [tuple(other for other in nodes if other is not node) for node in nodes]
+        found = [targets(each, ready_only) for each in sets for ready_only in (False, True)]
+        return {
+            digest: tuple(key_of(node) for node in one.nodes)
+            for one in reversed(found)
+            for digest in (*one.good_enough, one.digest)
+        }

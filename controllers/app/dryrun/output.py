@@ -20,7 +20,7 @@ _HEADS: Final = {
     Kind.CHANGE: "TO DO",
     Kind.HELD_BACK: "HELD BACK (would not be done now)",
     Kind.UNKNOWN: "UNKNOWN (the plan is incomplete)",
-    Kind.WARNING: "WARNINGS (Events that would be written)",
+    Kind.WARNING: "WARNINGS (Events that would be written, permissions that are missing)",
 }
 _COLUMNS: Final = ("CONTROLLER", "OBJECT", "ACTION", "DETAILS")
 _LONGEST: Final = 120  # characters of a value in the table
@@ -69,6 +69,7 @@ def _row(row: Row) -> Mapping[str, Any]:
             for change in row.changes
         ],
         "note": row.note,
+        "certain": row.certain,
     }
 
 
@@ -122,10 +123,13 @@ def _aligned(cells: Sequence[Sequence[str]]) -> str:
 
 
 def _summary(outcome: Outcome) -> str:
-    rows = [row for row in outcome.rows if row.kind == Kind.CHANGE]
+    rows = [row for row in outcome.rows if row.kind == Kind.CHANGE and row.certain]
+    maybe = sum(row.kind == Kind.CHANGE and not row.certain for row in outcome.rows)
     objects = len({row.subject for row in rows})
     held = sum(row.kind == Kind.HELD_BACK for row in outcome.rows)
     text = f"Plan: {_count(len(rows), 'change')} to {_count(objects, 'object')}" if rows else "Nothing to do"
+    if maybe:
+        text += f", {_count(maybe, 'call')} that may change nothing"
     if held:
         text += f", {held} held back"
     if not outcome.complete:

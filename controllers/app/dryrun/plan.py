@@ -64,6 +64,8 @@ class Row:
     note: str = ""
     """What else is to be known: the evidence of a deletion, that a call may change nothing, why it is unknown."""
     kind: str = Kind.CHANGE
+    certain: bool = True
+    """False: the call is made, and may change nothing; it is no reason to say that something is to be done."""
 
 
 class Plan:
@@ -92,11 +94,6 @@ class Plan:
         with self._lock:
             return sorted(self._rows.values(), key=self._place)
 
-    def has(self, kind: str) -> bool:
-        """Whether there is a row of this kind."""
-        with self._lock:
-            return any(row.kind == kind for row in self._rows.values())
-
     def _place(self, row: Row) -> tuple[object, ...]:
         order = self._order.get(row.controller, len(self._order))
         return KINDS.index(row.kind), order, row.controller, row.subject, row.action
@@ -111,4 +108,4 @@ def joined(known: Row, row: Row) -> Row | None:
     left = tuple(change for change in changes.values() if change.before != change.after)
     if changes and not left:
         return None
-    return evolve(row, changes=left, note=row.note or known.note)
+    return evolve(row, changes=left, note=row.note or known.note, certain=row.certain or known.certain)

@@ -14,17 +14,19 @@ from typing import Final
 
 from controllers.app.dryrun.plan import Kind, Row, Subject
 from controllers.app.entry import Deliberates
+from controllers.app.permissions.check import AccessCheck
 from controllers.app.runner import Built
 from controllers.cloudcalls import CloudCalls
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import WorkQueueCollector
+from controllers.runtime.queue import Unfinished, WorkQueueCollector
 
 __all__ = ["Settling"]
 
 _TRIES: Final = 3
 _LONGEST_RETRY: Final = 10.0  # seconds that the next try of a failing key is waited for
+_LONGEST_WAIT: Final = 60.0  # and those of one that does not fail: what is later belongs to no first pass
 _MOST_NAMED: Final = 5
 
 
@@ -42,9 +44,10 @@ class _Attentive(ClockEvent):
 class Settling:
     """What is left to do. Thread-safe."""
 
-    def __init__(self, informers: InformerFactory, cloud: CloudCalls, metrics: Metrics) -> None:
+    def __init__(self, informers: InformerFactory, cloud: CloudCalls, access: AccessCheck, metrics: Metrics) -> None:
         self._informers = informers
         self._cloud = cloud
+        self._access = access
         self._metrics = metrics
         self._lock = threading.Lock()
         self._beginning = 0
@@ -63,10 +66,12 @@ class Settling:
         left = []
         if self._beginning:
             left.append(f"{self._beginning} controllers that begin")
+        if not self._access.answered:
+            left.append("questions about permissions")
         if self._informers.busy():
             left.append("changes on their way from the caches")
         for queue in WorkQueueCollector.of(self._metrics).queues():
-            keys = [str(one.key) for one in queue.unfinished() if not _given_up(one.parked, one.failures, one.delay)]
+            keys = [str(one.key) for one in queue.unfinished() if not _is_over(one)]
             if keys:
                 left.append(f"queue {queue.name}: {_few(keys)}")
         if calls := self._cloud.in_flight():
@@ -98,11 +103,13 @@ class Settling:
         rows = []
         for queue in WorkQueueCollector.of(self._metrics).queues():
             for one in queue.unfinished():
+                if not _failed(one) and one.delay > _LONGEST_WAIT:
+                    continue
                 why = one.problem or "not finished in time"
                 if one.parked:
                     calls = [call for key, call in parked.items() if key.endswith(f"/{one.key}")]
                     why = ", ".join(f"{call.method}: no answer for {call.seconds:.0f} s" for call in calls) or why
-                elif not one.failures and not one.problem and one.delay > 0:
+                elif not _failed(one) and one.delay > 0:
                     why = f"not finished in time: it waits for another {one.delay:.1f} s"
                 rows.append(
                     Row(
@@ -114,6 +121,19 @@ class Settling:
                     )
                 )
         return rows
+
+    def missing(self) -> list[Row]:
+        """The permissions without which not all of the plan could be carried out."""
+        return [
+            Row(
+                controller="",
+                subject=Subject("Permission", f"{rule.resource}: {', '.join(rule.verbs)}"),
+                action="missing",
+                note=f"without it {rule.consequence}. Fix: {rule.fix()}",
+                kind=Kind.WARNING,
+            )
+            for rule in self._access.missing
+        ]
 
     def _begin(self) -> Callable[[], None]:
         with self._lock:
@@ -133,8 +153,15 @@ class Settling:
         ]
 
 
-def _given_up(parked: bool, failures: int, delay: float) -> bool:
-    return parked or failures >= _TRIES or (failures > 0 and delay > _LONGEST_RETRY)
+def _failed(one: Unfinished) -> bool:
+    return bool(one.parked or one.failures or one.problem)
+
+
+def _is_over(one: Unfinished) -> bool:
+    """Whether this key is no longer waited for."""
+    if _failed(one):
+        return one.parked or one.failures >= _TRIES or one.delay > _LONGEST_RETRY
+    return one.delay > _LONGEST_WAIT
 
 
 def _subject(about: str) -> Subject:

@@ -110,6 +110,16 @@ class AccessCheck:
             self._refused = False
         return AGAIN_SECONDS
 
+    @property
+    def answered(self) -> bool:
+        """Whether it is known what is missing, or that it cannot be known."""
+        return self._known or self._refused
+
+    @property
+    def missing(self) -> tuple[Rule, ...]:
+        """The rules that are missing, as far as is known."""
+        return self._missing
+
     def checks(self) -> list[Check]:
         """One failed check per missing rule; none when all is well or nothing is known."""
         return [

@@ -9,7 +9,7 @@ Read first: `workqueue.py`, `worker.py`, `outcomes.py`. Imports the wing `api` o
 
 from controllers.runtime.queue.core import ShutDown
 from controllers.runtime.queue.failurelog import seconds_text
-from controllers.runtime.queue.items import Backoff
+from controllers.runtime.queue.items import Backoff, Unfinished
 from controllers.runtime.queue.outcomes import DONE, FailureHandling, Parked, Result, TerminalError, retry_after_of
 from controllers.runtime.queue.progress import bounded
 from controllers.runtime.queue.turns import TurnLanes
@@ -28,6 +28,7 @@ __all__ = [
     "ShutDown",
     "TerminalError",
     "TurnLanes",
+    "Unfinished",
     "WorkQueue",
     "WorkQueueCollector",
     "Worker",

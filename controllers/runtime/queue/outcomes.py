@@ -268,7 +268,7 @@ class Settler(Generic[K]):
         delay = max(asked, LEAST_WAIT) * (1.0 + SPREAD * self._chance())
         if isinstance(error, ApiError):
             return self._queue.add_rate_limited(key, least=delay, problem=text_of(error))
-        self._queue.add_after(key, delay)
+        self._queue.add_after(key, delay, problem=text_of(error))
         return delay
 
     def _back_off(self, key: K, error: Exception) -> float:

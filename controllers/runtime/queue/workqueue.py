@@ -53,18 +53,23 @@ class WorkQueue(QueueCore[K]):
             now = self._catch_up()
             self._mark(self._item(key), priority, now, now)
 
-    def add_after(self, key: K, delay: float, priority: int | None = None, *, routine: bool = False) -> None:
+    def add_after(
+        self, key: K, delay: float, priority: int | None = None, *, routine: bool = False, problem: str = ""
+    ) -> None:
         """Have the key run in `delay` seconds, or at the time already set for it if that is earlier.
 
         Without a priority, a key that is being worked on keeps the one of this run and another one gets 0. `routine`:
-        only time asks for it; see `unfinished`. Raises ValueError for a delay that is no finite number.
+        only time asks for it; `problem`: why it did not succeed; both for `unfinished`. Raises ValueError for a delay
+        that is no finite number.
         """
         if not math.isfinite(delay):
             raise ValueError(f"queue {self.name}: the delay of {key!r} is {delay}")
         with self._lock:
             if not self._closed:
                 now = self._catch_up()
-                self._add_after(self._item(key), delay, priority, now, routine=routine)
+                item = self._item(key)
+                item.problem = problem or item.problem
+                self._add_after(item, delay, priority, now, routine=routine)
 
     def add_rate_limited(self, key: K, priority: int | None = None, *, least: float = 0.0, problem: str = "") -> float:
         """Have the key run after its backoff, `least` seconds at least; count a failure; return the delay.
@@ -85,7 +90,7 @@ class WorkQueue(QueueCore[K]):
         """End the key's backoff: its next failure counts as the first. Says nothing about whether it runs."""
         with self._lock:
             item = self._items.get(key)
-            if item is not None and item.failures:
+            if item is not None and (item.failures or item.problem):
                 now = self._catch_up()
                 item.failures, item.problem = 0, ""
                 self._release(item, now)
