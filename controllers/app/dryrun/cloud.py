@@ -191,7 +191,11 @@ class CloudStandIn:
     def _add_ssh_key(self, _key: str, user: str, key_data: bytes) -> None:
         """Shown by its fingerprint: key material is for nobody's eyes."""
         subject = Subject("User", user)
-        change = Change("fingerprint", None, parse_ssh_public_key(key_data).fingerprint)
+        try:
+            fingerprint = parse_ssh_public_key(key_data).fingerprint
+        except ValueError:
+            fingerprint = "(none: it is no public key)"
+        change = Change("fingerprint", None, fingerprint)
         self._plan.record(
             Row(controller=_KEYS, subject=subject, action="add SSH key", changes=(change,), note=_MAYBE, certain=False)
         )

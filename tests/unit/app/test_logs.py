@@ -225,3 +225,11 @@ def test_text_stays_as_it_is() -> None:
     stream, log = written("text")
     log.info("built", extra={"service": "default/web"})
     assert stream.getvalue().endswith("] built\n")
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_each_message_begins_with_the_prefix(format: str) -> None:
+    stream = io.StringIO()
+    logs.setup(format, 0, stream, prefix="dry run: ")
+    logging.getLogger("controllers.node.controller").info("deleted node %s", "n1")
+    assert "dry run: deleted node n1" in stream.getvalue()

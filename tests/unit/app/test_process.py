@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from cloudprovider import CloudProviderError
-from controllers.app.process import run_until_signal
+from controllers.app.process import Ended, run_until_signal
 from controllers.app.startup import ManagerError
 from controllers.runtime.api import ClientConfigError
 
@@ -182,3 +182,9 @@ def test_outside_the_main_thread_it_runs_without_signals() -> None:
     thread.start()
     thread.join()
     assert codes == [1]
+
+
+def test_a_run_that_ends_by_itself_may_say_its_code(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    assert run_until_signal(lambda _stop: Ended(3), drain=5, leave=Exits()) == 3
+    assert "ended with exit code 3" in caplog.text
