@@ -115,6 +115,7 @@ def test_no_reconcile_requeues_its_own_key() -> None:
         "runtime/queue/outcomes.py",
         "route/listing.py",  # a node's key asks for the list of all routes
         "service/nodesync.py",  # a change of nodes is an event
+        "sshkeys/triggers.py",  # nodes that join are gathered
     }
     root = Path(controllers.__file__).parent
     found = {
