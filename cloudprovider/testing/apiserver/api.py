@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote
 
 import attrs
 
-from cloudprovider.testing.apiserver import discovery, errors, negotiation, reads, reviews
+from cloudprovider.testing.apiserver import discovery, errors, negotiation, protobuf, reads, reviews
 from cloudprovider.testing.apiserver.access import Access, Attributes, User, explain
 from cloudprovider.testing.apiserver.decoding import JSON_PATCH, MERGE, STRATEGIC, Options
 from cloudprovider.testing.apiserver.errors import JSON, StatusError
@@ -135,8 +135,7 @@ class API:
             asked = Attributes("create", group, plural)
             if not self.access.allows(user, asked):
                 raise errors.forbidden(group, plural, "", explain(user, asked))
-            negotiation.check_body_type(request.headers.get("content-type", ""))
-            body, _ = parse_body(request.body, False)
+            body, _ = _body_of(request, False)
             return _json(201, reviews.review(self.access, user, discovery.REVIEWS[plain][1], body))
         asked = Attributes(request.method.lower() if request.method != "HEAD" else "get", path=path)
         if not self.access.allows(user, asked):
@@ -154,8 +153,7 @@ class API:
     def _token(self, request: Request, target: Target) -> Response:
         if request.method != "POST":
             raise errors.method_not_allowed("", "serviceaccounts", request.method)
-        negotiation.check_body_type(request.headers.get("content-type", ""))
-        body, _ = parse_body(request.body, False)
+        body, _ = _body_of(request, False)
         return _json(201, token_request(self.store, self.access, target.namespace, target.name, body))
 
     # -- reads -------------------------------------------------------------------------------------------------------
@@ -206,7 +204,7 @@ class API:
                 413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_LIMIT}", details={}
             )
         if method == "DELETE":
-            return self._delete(request, user, target, query, form, content_type)
+            return self._delete(request, user, target, query, form)
         options_kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(method, "PatchOptions")
         validation = query.get("fieldValidation", "Warn")
         if validation not in ("Ignore", "Warn", "Strict"):
@@ -219,9 +217,9 @@ class API:
                 if content_type.startswith("application/apply-patch"):
                     raise errors.not_implemented("server-side apply")
                 raise negotiation.unsupported_media_type(content_type, _PATCHES)
+            body, duplicates = parse_body(request.body, validation != "Ignore")
         else:
-            negotiation.check_body_type(content_type)
-        body, duplicates = parse_body(request.body, validation != "Ignore")
+            body, duplicates = _body_of(request, validation != "Ignore")
         options = Options(validation, target.subresource, duplicates, user, reads.write_options(query, options_kind))
         if method == "POST":
             outcome = self.operations.create(kind, target.namespace, body, options)
@@ -233,14 +231,11 @@ class API:
             raise errors.method_not_allowed(kind.group, kind.plural, method)
         return _outcome(outcome, form)
 
-    def _delete(
-        self, request: Request, user: User, target: Target, query: Mapping[str, str], form: Form, content_type: str
-    ) -> Response:
+    def _delete(self, request: Request, user: User, target: Target, query: Mapping[str, str], form: Form) -> Response:
         kind = target.kind
         body: Any = None
         if request.body:
-            negotiation.check_body_type(content_type)
-            body, _ = parse_body(request.body, False)
+            body, _ = _body_of(request, False)
         options = Options(user=user, given=reads.delete_options(query, body))
         if target.subresource:
             raise errors.method_not_allowed(kind.group, kind.plural, "DELETE")
@@ -254,6 +249,15 @@ class API:
 
 def _flag(query: Mapping[str, str], name: str) -> bool:
     return _FORMS.get(query.get(name, ""), True)
+
+
+def _body_of(request: Request, find_duplicates: bool) -> tuple[Any, tuple[str, ...]]:
+    """The body of a request that sends an object, with the paths of keys that appear twice. Raises StatusError."""
+    content_type = request.headers.get("content-type", "")
+    negotiation.check_body_type(content_type)
+    if content_type.startswith(protobuf.MEDIA_TYPE):
+        return protobuf.decode(request.body), ()
+    return parse_body(request.body, find_duplicates)
 
 
 def parse_body(data: bytes, find_duplicates: bool) -> tuple[Any, tuple[str, ...]]:

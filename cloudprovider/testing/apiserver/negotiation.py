@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from functools import lru_cache
 
+from cloudprovider.testing.apiserver import protobuf
 from cloudprovider.testing.apiserver.errors import JSON, StatusError, not_implemented
 
 META_V1 = "meta.k8s.io/v1"
@@ -23,7 +24,7 @@ class Form(enum.Enum):
 
 
 _JSON = ("application/json", "application/*", "*/*")
-_ELSEWHERE = ("application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor")
+_ELSEWHERE = ("application/yaml", protobuf.MEDIA_TYPE, "application/cbor")
 
 
 @lru_cache(maxsize=256)
@@ -74,13 +75,13 @@ def unsupported_media_type(found: str, accepted: tuple[str, ...]) -> StatusError
 
 
 def check_body_type(content_type: str) -> None:
-    """Creates and updates must be JSON. Raises StatusError: 501 for YAML, protobuf and CBOR, 415 for all else."""
+    """Creates and updates are JSON or Protobuf. Raises StatusError: 501 for YAML and CBOR, 415 for all else."""
     media = content_type.partition(";")[0].strip()
-    if media in ("", "application/json"):
+    if media in ("", "application/json", protobuf.MEDIA_TYPE):
         return
     if media in _ELSEWHERE:
         raise not_implemented(f"request bodies of the type {media}")
-    raise unsupported_media_type(media, ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf"))
+    raise unsupported_media_type(media, ("application/json", "application/yaml", protobuf.MEDIA_TYPE))
 
 
 def partial_metadata(obj: JSON) -> JSON:

@@ -3,7 +3,7 @@
 Comes after patching and before defaulting: unknown fields are dropped (and reported), types checked, zero
 values left out or filled in exactly as Go's JSON tags have it, times and quantities made canonical. The table
 is `schema.json`, generated from the Go types of k8s.io/api 0.36 (field, type, `omit` for omitempty, patch
-strategy and merge key).
+strategy and merge key, number in Protobuf).
 
 Pure. A subtree that is the very same Python object as in the old revision is taken over without a look, so that
 a small patch costs little however large the object is.
@@ -42,9 +42,11 @@ class Context:
 
 
 class Field:
-    """One field of a struct: its type's cleaner, whether an empty value is left out, and how patches merge it."""
+    """One field of a struct: its type's cleaner, whether an empty value is left out, how patches merge it, and its
+    numbers in Protobuf.
+    """
 
-    __slots__ = ("clean", "merge_key", "name", "omit", "strategy", "struct", "type", "zero")
+    __slots__ = ("clean", "merge_key", "name", "numbers", "omit", "strategy", "struct", "type", "zero")
 
     def __init__(self, name: str, text: str) -> None:
         type_text, *flags = text.split(" ")
@@ -54,6 +56,7 @@ class Field:
         self.omit = "omit" in options
         self.strategy = options.get("patch", "")
         self.merge_key = options.get("key", "")
+        self.numbers = tuple(int(number) for number in options.get("n", "").split("/") if number)
         base = type_text.lstrip("*[]{}")
         self.struct: Struct | None = struct(base) if base[0].isupper() else None
         self.clean: Clean

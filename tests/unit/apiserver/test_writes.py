@@ -172,7 +172,8 @@ def test_field_validation(client: Client) -> None:
     [
         ("PATCH", f"{NODES}/a", {}, "application/apply-patch+yaml", 501),
         ("POST", NODES, b"a: b", "application/yaml", 501),
-        ("POST", NODES, b"k8s\0", "application/vnd.kubernetes.protobuf", 501),
+        ("POST", NODES, b"k8s\0", "application/vnd.kubernetes.protobuf", 400),
+        ("POST", NODES, b"\xd9\xd9\xf7\xa0", "application/cbor", 501),
         ("POST", "/api/v1/pods", {}, "application/json", 501),
         ("GET", "/api/v1/podtemplates", None, "application/json", 501),
         ("GET", "/apis/apps/v1/deployments", None, "application/json", 501),

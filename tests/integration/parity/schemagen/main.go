@@ -3,7 +3,8 @@
 //
 //	go run ../../integration/parity/schemagen/main.go > ../../../cloudprovider/testing/apiserver/schema.json
 //
-// A field reads "type [omit] [patch=strategy] [key=merge key]". Types: * pointer, [] list, {} map, a capital letter a struct.
+// A field reads "type [omit] [patch=strategy] [key=merge key] n=number". Types: * pointer, [] list, {} map, a capital letter a
+// struct. The number is the field's in Protobuf, 2/5 where it is the fifth of a message that is the second.
 package main
 
 import (
@@ -40,6 +41,9 @@ var special = map[reflect.Type]string{
 	reflect.TypeOf(resource.Quantity{}):  "quantity",
 	reflect.TypeOf(intstr.IntOrString{}): "intstr",
 }
+
+// none stands for the fields of TypeMeta, which travel in the envelope.
+const none = "-"
 
 var types = map[string]map[string]string{}
 
@@ -79,10 +83,10 @@ func walk(t reflect.Type) {
 		return
 	}
 	types[title(t)] = map[string]string{}
-	fields(t, types[title(t)])
+	fields(t, types[title(t)], "")
 }
 
-func fields(t reflect.Type, into map[string]string) {
+func fields(t reflect.Type, into map[string]string, inside string) {
 	for i := 0; i < t.NumField(); i++ {
 		field := t.Field(i)
 		tag := strings.Split(field.Tag.Get("json"), ",")
@@ -90,7 +94,13 @@ func fields(t reflect.Type, into map[string]string) {
 			continue
 		}
 		if field.Anonymous && tag[0] == "" {
-			fields(field.Type, into)
+			outer := number(field)
+			if outer == "" {
+				outer = none
+			} else {
+				outer += "/"
+			}
+			fields(field.Type, into, outer)
 			continue
 		}
 		text := name(field.Type)
@@ -105,8 +115,20 @@ func fields(t reflect.Type, into map[string]string) {
 		if key := field.Tag.Get("patchMergeKey"); key != "" {
 			text += " key=" + key
 		}
+		if found := number(field); found != "" && inside != none {
+			text += " n=" + inside + found
+		}
 		into[tag[0]] = text
 	}
+}
+
+// number is the field's number in Protobuf, "" if it has none.
+func number(field reflect.StructField) string {
+	parts := strings.Split(field.Tag.Get("protobuf"), ",")
+	if len(parts) < 2 {
+		return ""
+	}
+	return parts[1]
 }
 
 func main() {
