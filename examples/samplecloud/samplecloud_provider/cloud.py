@@ -122,14 +122,24 @@ class Rule(_Thing):
     instance: str = field(validator=_text)
 
 
+@frozen
+class Disk(_Thing):
+    """A disk, in one zone or in several."""
+
+    id: str = field(validator=_text)
+    zones: tuple[str, ...] = field(default=(), converter=_strings)
+    region: str = field(default="", validator=_text)
+
+
 @define
 class Document:
-    """Everything there is. By ID, by name, by name; clusters are the addresses of control planes by name."""
+    """Everything there is: by ID, by name, by name; the addresses of control planes by cluster; disks by ID."""
 
     instances: dict[str, Instance] = field(factory=dict)
     balancers: dict[str, Balancer] = field(factory=dict)
     rules: dict[str, Rule] = field(factory=dict)
     clusters: dict[str, str] = field(factory=dict)
+    disks: dict[str, Disk] = field(factory=dict)
 
     @classmethod
     def from_json(cls, text: str) -> Document:
@@ -141,9 +151,24 @@ class Document:
                 {key: Balancer.from_json(value) for key, value in raw["balancers"].items()},
                 {key: Rule.from_json(value) for key, value in raw["rules"].items()},
                 {str(key): str(value) for key, value in raw.get("clusters", {}).items()},
+                {key: Disk.from_json(value) for key, value in raw.get("disks", {}).items()},
             )
         except (ValueError, TypeError, KeyError, AttributeError) as exc:
             raise CloudBroken(f"the cloud's state cannot be read: {type(exc).__name__}: {exc}") from exc
+
+    def instance(self, instance_id: str) -> Instance:
+        """The machine with this ID. Raises `NoSuchThing`."""
+        if instance_id in self.instances:
+            return self.instances[instance_id]
+        raise NoSuchThing(f"there is no instance {instance_id!r}")
+
+    def instance_named(self, name: str) -> Instance:
+        """The machine with this name. Raises `NoSuchThing`, also when several have it: names prove nothing
+        then."""
+        found = [instance for instance in self.instances.values() if instance.name == name]
+        if len(found) != 1:
+            raise NoSuchThing(f"{len(found) or 'no'} instances are named {name!r}")
+        return found[0]
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"
@@ -157,11 +182,14 @@ class Cloud:
         instances: tuple[Instance, ...] = (),
         state_file: str = "",
         clusters: Mapping[str, str] | None = None,
+        disks: tuple[Disk, ...] = (),
     ) -> None:
         self._lock = threading.Lock()
         self._path = Path(state_file) if state_file else None
         self._memory = Document(
-            {instance.id: instance for instance in instances}, clusters=dict(clusters or {})
+            {instance.id: instance for instance in instances},
+            clusters=dict(clusters or {}),
+            disks={disk.id: disk for disk in disks},
         ).to_json()
 
     @contextmanager
@@ -182,18 +210,12 @@ class Cloud:
     def instance(self, instance_id: str) -> Instance:
         """The machine with this ID. Raises `NoSuchThing`."""
         with self.document() as document:
-            if instance_id in document.instances:
-                return document.instances[instance_id]
-        raise NoSuchThing(f"there is no instance {instance_id!r}")
+            return document.instance(instance_id)
 
     def instance_named(self, name: str) -> Instance:
-        """The machine with this name. Raises `NoSuchThing`, also when several have it: names prove nothing
-        then."""
+        """The machine with this name. Raises `NoSuchThing`."""
         with self.document() as document:
-            found = [instance for instance in document.instances.values() if instance.name == name]
-        if len(found) != 1:
-            raise NoSuchThing(f"{len(found) or 'no'} instances are named {name!r}")
-        return found[0]
+            return document.instance_named(name)
 
     def control_plane(self, cluster: str) -> str:
         """The address of a cluster's control plane. Raises `NoSuchCluster`."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import Field, IPvAnyNetwork, field_validator
 
 from cloudprovider.config import InvalidConfig, ProviderConfig, Seconds
-from samplecloud_provider.cloud import Instance
+from samplecloud_provider.cloud import Disk, Instance
 
 
 class Machine(ProviderConfig):
@@ -26,6 +26,13 @@ class Machine(ProviderConfig):
     region: str = ""
     running: bool = True
     pod_cidrs: tuple[str, ...] = ()
+
+
+class Volume(ProviderConfig):
+    """A disk that a new cloud starts with."""
+
+    id: str
+    zones: tuple[str, ...] = ()
 
 
 class Config(ProviderConfig):
@@ -48,18 +55,19 @@ class Config(ProviderConfig):
     clusters: dict[str, str] = Field(
         default={}, description="The clusters of a new cloud: the address of the control plane, by name."
     )
+    disks: tuple[Volume, ...] = Field(default=(), description="The disks of a new cloud.")
     machine: str = Field(
         default="", description="The name of the instance that this program runs on; empty: the host's name."
     )
 
-    @field_validator("instances")
+    @field_validator("instances", "disks")
     @classmethod
-    def _ids_are_unique(cls, machines: tuple[Machine, ...]) -> tuple[Machine, ...]:
-        ids = [machine.id for machine in machines]
+    def _ids_are_unique(cls, things: tuple[Machine | Volume, ...]) -> tuple[Machine | Volume, ...]:
+        ids = [thing.id for thing in things]
         twice = sorted({one for one in ids if ids.count(one) > 1})
         if twice:
             raise ValueError(f"each must have an id of its own; given twice: {', '.join(twice)}")
-        return machines
+        return things
 
     def machines(self) -> tuple[Instance, ...]:
         """The instances, as the cloud keeps them."""
@@ -77,6 +85,10 @@ class Config(ProviderConfig):
             )
             for one in self.instances
         )
+
+    def volumes(self) -> tuple[Disk, ...]:
+        """The disks, as the cloud keeps them."""
+        return tuple(Disk(id=one.id, zones=one.zones, region=self.region) for one in self.disks)
 
 
 def from_environment(environ: Mapping[str, str]) -> Config:

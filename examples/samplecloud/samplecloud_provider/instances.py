@@ -5,7 +5,7 @@ The foreign errors of the cloud become the contract's in one place, `answered`.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from attrs import evolve
@@ -14,6 +14,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 from typing_extensions import override
 
 from cloudprovider import (
+    CallInterrupted,
     CloudProviderError,
     InstanceMetadata,
     InstanceNotFound,
@@ -35,6 +36,7 @@ from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_HOSTN
 from samplecloud_provider.cloud import (
     Cloud,
     CloudBroken,
+    Document,
     Instance,
     NoSuchBalancer,
     NoSuchCluster,
@@ -106,20 +108,43 @@ class SampleInstances(InstancesV2, SSHKeys, Zones):
 
     def find(self, node: V1Node) -> Instance:
         """The node's machine. Raises `InstanceNotFound` only when the cloud said that there is none."""
-        if provider_id := provider_id_of(node):
-            return self._by_id(provider_id)
-        with answered():
-            return self._cloud.instance_named(node_name(node))
+        with answered(), self._cloud.document() as document:
+            return _machine(document, node)
+
+    def find_all(self, nodes: Sequence[V1Node]) -> dict[str, Instance | CloudProviderError]:
+        """The machines of many nodes from one listing, by node name; what concerns one node alone is its value."""
+        with answered(), self._cloud.document() as document:
+            return {node_name(node): _machine_or_error(document, node) for node in nodes}
 
     def _by_id(self, provider_id: str) -> Instance:
-        try:
-            parsed = parse_provider_id(provider_id)
-        except ValueError as exc:
-            raise CloudProviderError(f"cannot read the provider ID: {exc}") from exc
-        if parsed.provider != PROVIDER:
-            raise CloudProviderError(f"{provider_id} belongs to another provider")  # unknown to us, which is not "gone"
+        with answered(), self._cloud.document() as document:
+            return document.instance(_instance_id(provider_id))
+
+
+def _machine(document: Document, node: V1Node) -> Instance:
+    if provider_id := provider_id_of(node):
+        return document.instance(_instance_id(provider_id))
+    return document.instance_named(node_name(node))
+
+
+def _machine_or_error(document: Document, node: V1Node) -> Instance | CloudProviderError:
+    try:
         with answered():
-            return self._cloud.instance(parsed.instance)
+            return _machine(document, node)
+    except CallInterrupted:  # nobody waits for the rest
+        raise
+    except CloudProviderError as error:
+        return error
+
+
+def _instance_id(provider_id: str) -> str:
+    try:
+        parsed = parse_provider_id(provider_id)
+    except ValueError as exc:
+        raise CloudProviderError(f"cannot read the provider ID: {exc}") from exc
+    if parsed.provider != PROVIDER:
+        raise CloudProviderError(f"{provider_id} belongs to another provider")  # unknown to us, which is not "gone"
+    return parsed.instance
 
 
 def metadata(instance: Instance) -> InstanceMetadata:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from kubernetes.client.models.v1_node import V1Node
 from typing_extensions import override
 
-from cloudprovider import CallInterrupted, CloudProviderError, PodCIDRs
-from cloudprovider.helpers import node_name
+from cloudprovider import CloudProviderError, PodCIDRs
 from samplecloud_provider.instances import SampleInstances
 
 
@@ -22,12 +21,5 @@ class SamplePodCIDRs(PodCIDRs):
 
     @override
     def pod_cidrs(self, nodes: Sequence[V1Node]) -> Mapping[str, Sequence[str] | CloudProviderError]:
-        found: dict[str, Sequence[str] | CloudProviderError] = {}
-        for node in nodes:
-            try:
-                found[node_name(node)] = self._instances.find(node).pod_cidrs
-            except CallInterrupted:  # nobody waits for the rest
-                raise
-            except CloudProviderError as error:
-                found[node_name(node)] = error
-        return found
+        found = self._instances.find_all(nodes)
+        return {name: one if isinstance(one, CloudProviderError) else one.pod_cidrs for name, one in found.items()}

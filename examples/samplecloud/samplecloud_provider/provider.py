@@ -12,16 +12,19 @@ from cloudprovider import (
     ClientBuilder,
     CloudConfig,
     Clusters,
+    InstancesBatch,
     InstancesV2,
     Interface,
     LoadBalancer,
     LocalInstance,
     PodCIDRs,
+    PVLabeler,
     Routes,
     StopSignal,
     Zones,
 )
 from samplecloud_provider import config as settings
+from samplecloud_provider.batch import SampleBatch
 from samplecloud_provider.cloud import Cloud
 from samplecloud_provider.clusters import SampleClusters
 from samplecloud_provider.instances import PROVIDER, SampleInstances, answered
@@ -30,19 +33,22 @@ from samplecloud_provider.machine import SampleMachine
 from samplecloud_provider.options import SampleCloudOptions
 from samplecloud_provider.podcidrs import SamplePodCIDRs
 from samplecloud_provider.routes import SampleRoutes
+from samplecloud_provider.volumes import SampleVolumes
 
 
 class SampleCloud(Interface):
     """Every accessor returns the same object each time, as the contract asks."""
 
     def __init__(self, config: settings.Config) -> None:
-        self.cloud = Cloud(config.machines(), config.state_file, config.clusters)
+        self.cloud = Cloud(config.machines(), config.state_file, config.clusters, config.volumes())
         self._instances = SampleInstances(self.cloud)
+        self._batch = SampleBatch(self._instances)
         self._load_balancers = SampleLoadBalancers(self.cloud, config)
         self._routes = SampleRoutes(self.cloud)
         self._clusters = SampleClusters(self.cloud)
         self._machine = SampleMachine(self.cloud, config.machine)
         self._pod_cidrs = SamplePodCIDRs(self._instances)
+        self._volumes = SampleVolumes(self.cloud)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
@@ -62,6 +68,10 @@ class SampleCloud(Interface):
     @override
     def instances_v2(self) -> InstancesV2:
         return self._instances
+
+    @override
+    def instances_batch(self) -> InstancesBatch:
+        return self._batch
 
     @override
     def zones(self) -> Zones:
@@ -86,6 +96,10 @@ class SampleCloud(Interface):
     @override
     def pod_cidrs(self) -> PodCIDRs:
         return self._pod_cidrs
+
+    @override
+    def pv_labeler(self) -> PVLabeler:
+        return self._volumes
 
 
 def new_provider(config: CloudConfig | None) -> Interface:

@@ -9,8 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import evolve
-from kubernetes.client.models import V1Node
-from samplecloud_provider.cloud import Cloud, Instance
+from kubernetes.client.models import (
+    V1FlexPersistentVolumeSource,
+    V1Node,
+    V1ObjectMeta,
+    V1PersistentVolume,
+    V1PersistentVolumeSpec,
+)
+from samplecloud_provider.cloud import Cloud, Disk, Instance
+from samplecloud_provider.volumes import DRIVER
 from typing_extensions import override
 
 from cloudprovider import CloudConfig
@@ -84,6 +91,18 @@ class SampleLab(Lab):
         with self.state.with_name(f"{self.state.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+    @override
+    def create_volume(self) -> V1PersistentVolume:
+        with self.cloud.document() as document:
+            document.disks["d-1"] = Disk("d-1", ["north-1", "north-2"], "north")
+        source = V1FlexPersistentVolumeSource(driver=DRIVER, options={"disk": "d-1"})
+        return V1PersistentVolume(metadata=V1ObjectMeta(name="pv-1"), spec=V1PersistentVolumeSpec(flex_volume=source))
+
+    @override
+    def delete_volume(self, volume: V1PersistentVolume) -> None:
+        with self.cloud.document() as document:
+            del document.disks["d-1"]
 
     @override
     def resources(self) -> Collection[str]:

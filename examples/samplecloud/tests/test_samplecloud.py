@@ -15,12 +15,14 @@ class TestSampleCloud(ProviderConformance, EndToEndConformance):
     provider_name = "samplecloud"
     features = (
         Feature.INSTANCES_V2
+        | Feature.INSTANCES_BATCH
         | Feature.SSH_KEYS
         | Feature.ZONES
         | Feature.LOAD_BALANCER
         | Feature.OWNED_LOAD_BALANCERS
         | Feature.SOURCE_RANGES
         | Feature.ROUTES
+        | Feature.PV_LABELER
         | Feature.CLUSTERS
         | Feature.LOCAL_INSTANCE
         | Feature.POD_CIDRS

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from kubernetes.client.models import V1Node, V1NodeSpec, V1ObjectMeta, V1Service, V1ServicePort, V1ServiceSpec
+from kubernetes.client.models import (
+    V1Node,
+    V1NodeSpec,
+    V1ObjectMeta,
+    V1PersistentVolume,
+    V1PersistentVolumeSpec,
+    V1Service,
+    V1ServicePort,
+    V1ServiceSpec,
+)
 from samplecloud_provider.cloud import Cloud, CloudBroken, Document, Instance
 from samplecloud_provider.config import Config
 from samplecloud_provider.loadbalancer import SampleLoadBalancers
@@ -23,6 +32,7 @@ from cloudprovider import (
     CloudConfig,
     CloudProviderError,
     InstanceNotFound,
+    InstanceState,
     Interface,
     InvalidAnnotations,
     InvalidConfig,
@@ -37,6 +47,7 @@ from cloudprovider import (
 )
 from cloudprovider.commands.asking import Started
 from cloudprovider.commands.nodeinfo import Patience, node_info
+from cloudprovider.providerchecks import ACCESSORS
 from tests.unit.samplecloud.conftest import SOURCE
 
 ENTRIES: list[dict[str, Any]] = [
@@ -104,6 +115,31 @@ def test_an_id_of_another_provider_is_unknown_and_not_gone(provider_id: str) -> 
     with pytest.raises(CloudProviderError) as caught:
         provider().instances_v2().instance_exists(node("node-1", provider_id))
     assert not isinstance(caught.value, InstanceNotFound)
+
+
+def test_many_nodes_are_answered_from_one_listing() -> None:
+    batch = provider().instances_batch()
+    nodes = [node("node-1"), node("node-2"), node("twin"), node("gone", "samplecloud://i-9"), node("x", "other://1")]
+    states = batch.instances_state(nodes)
+    assert (states["node-1"], states["node-2"]) == (InstanceState.RUNNING, InstanceState.SHUTDOWN)
+    assert isinstance(states["twin"], InstanceNotFound)
+    assert isinstance(states["gone"], InstanceNotFound)
+    assert isinstance(states["x"], CloudProviderError)
+    assert not isinstance(states["x"], InstanceNotFound)
+    alone = provider().instances_v2()
+    answers = batch.instances_metadata(nodes[:2])
+    assert answers == {name: alone.instance_metadata(node(name)) for name in ("node-1", "node-2")}
+
+
+def test_volumes_of_other_drivers_have_no_labels_and_old_documents_no_disks() -> None:
+    cloud = provider(disks=[{"id": "d-1", "zones": ["north-1"]}])
+    nfs = V1PersistentVolume(metadata=V1ObjectMeta(name="pv"), spec=V1PersistentVolumeSpec())
+    assert cloud.pv_labeler().get_labels_for_volume(nfs) == {}
+    with cloud.cloud.document() as document:
+        assert document.disks["d-1"].region == "north"
+    raw = json.loads(Document().to_json())
+    del raw["disks"], raw["clusters"]
+    assert Document.from_json(json.dumps(raw)) == Document()
 
 
 def test_zones() -> None:
@@ -450,7 +486,8 @@ def test_every_file_in_the_readme_is_there() -> None:
 
 def test_accessors_return_the_same_object_every_time() -> None:
     cloud = provider()
-    for name in ("instances_v2", "zones", "load_balancer", "routes", "clusters", "local_instance"):
+    for name in ACCESSORS.keys() - {"instances"}:
+        assert getattr(cloud, name)() is not None
         assert getattr(cloud, name)() is getattr(cloud, name)()
     assert isinstance(cloud.routes(), SampleRoutes)
     assert isinstance(cloud.cloud, Cloud)
