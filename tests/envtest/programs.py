@@ -1,4 +1,8 @@
-"""Programs that run beside a test: started with their output in files, ended by their process, never by a name."""
+"""Programs that run beside a test: started with their output in files, ended by their process, never by a name.
+
+Each has a guard, a shell whose input ends with this process, however that dies (kill -9 of pytest included); then it
+kills the program, unless another one has its number by then.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,12 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 __all__ = ["Programs"]
+
+_GUARD: Final = """while read -r _; do :; done; case "$(ps -o comm= -p "$0")" in *"$1") kill -9 "$0";; esac"""
+_COMM_LENGTH: Final = 15  # of a program's name in Linux's table of processes
 
 
 class Programs:
@@ -17,6 +25,7 @@ class Programs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._guards: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: dict[str, Path] = {}
 
     def spawn(self, name: str, command: Sequence[str]) -> None:
@@ -26,12 +35,22 @@ class Programs:
             self._processes[name] = subprocess.Popen(
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self._folder, env=_clean_env()
             )
+        program = Path(command[0]).name[:_COMM_LENGTH]
+        self._guards[name] = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD, str(self._processes[name].pid), program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is not for it
+        )
 
     def end(self, name: str, *, kill: bool = False) -> None:
         """End a program, by force after 20 s; nothing where it does not run."""
         process = self._processes.pop(name, None)
         if process is None:
             return
+        with self._guards.pop(name) as guard:  # before the process is reaped, and its number free
+            guard.kill()
         if kill:
             process.kill()
         else:
