@@ -1,8 +1,8 @@
 """PVLabeler: which zone a volume lies in (stage 5, cloud call). Legacy: CSI topology has replaced it.
 
 Asked through the gateway by persistent-volume-label-controller, and by the webhook persistentvolume-labeler before a
-volume is stored; the labels returned are written on the volume, and its node affinity follows from the zone and the
-region among them.
+volume is stored, about every volume without a CSI driver. The labels returned are written on the volume, and its node
+affinity follows from the zone and the region among them.
 """
 
 from __future__ import annotations

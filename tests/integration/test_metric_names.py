@@ -1,6 +1,6 @@
 """A running manager shows the metrics of the Go manager, under their names and with their labels.
 
-Those of webhooks are not here, as there are none.
+Those of webhooks are in test_webhooks.py.
 """
 
 from __future__ import annotations

@@ -18,19 +18,25 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
-from cloudprovider import CloudProviderError, DiskNotFound, Interface, PVLabeler
+from cloudprovider import ClientBuilder, CloudProviderError, DiskNotFound, Interface, PVLabeler, StopSignal
 from cloudprovider.helpers import key_of
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
 from controllers.admission import AdmissionRequest, Answer, Handler, Match, Webhook, allow, deny
-from controllers.app import WEBHOOKS, WebhookEntry
-from controllers.app.webhooks.rights import NAME, NAMESPACE
+from controllers.app import CATALOG, WEBHOOKS, WebhookEntry
+from controllers.app.entry import enabled
+from controllers.app.permissions.own import common_rules
+from controllers.app.rbac import manifest
+from controllers.app.webhooks.rights import NAME, NAMESPACE, WEBHOOK_RULES
 from controllers.testing.managerrun import ManagerRun
-from tests.envtest.server import RealAPIServer
+from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster
+from tests.support.api import API
 from tests.support.https import free_port
+from tests.support.rights import PATHS
 
 VOLUMES: Final = "/api/v1/persistentvolumes"
 SERVICES: Final = f"/api/v1/namespaces/{NAMESPACE}/services"
@@ -45,9 +51,13 @@ class Disks(Interface, PVLabeler):
 
     def __init__(self, failing: Mapping[str, CloudProviderError] | None = None) -> None:
         self._failing = dict(failing or {})
+        self.initialized = 0
 
     def provider_name(self) -> str:
         return "disks"
+
+    def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
+        self.initialized += 1
 
     def pv_labeler(self) -> PVLabeler:
         return self
@@ -78,9 +88,8 @@ PEANUTS: Final = WebhookEntry(
 class Hooked:
     """A cluster whose API server can reach two webhook servers."""
 
-    def __init__(self, api: Cluster, folder: Path, ports: Sequence[int]) -> None:
-        self.api, self.folder, self.ports = api, folder, ports
-        self.kubeconfig = api.server.write_kubeconfig(folder / "admin")
+    def __init__(self, api: Cluster, kubeconfig: Path, ports: Sequence[int]) -> None:
+        self.api, self.kubeconfig, self.ports = api, kubeconfig, ports
 
     @contextmanager
     def replicas(
@@ -160,22 +169,45 @@ class Hooked:
 def hooked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hooked]:
     ports = [free_port(), free_port()]
     with ExitStack() as ends:
-        server: EmbeddedAPIServer | RealAPIServer
         if request.param == "embedded":
             table = {f"{NAMESPACE}/{NAME}:{port}": f"127.0.0.1:{port}" for port in ports}
             server = ends.enter_context(EmbeddedAPIServer(webhook_services=table))
-            api = Cluster(server, Path(server.write_kubeconfig(tmp_path / "kubeconfig")), None)
+            kubeconfig = Path(server.write_kubeconfig(tmp_path / "kubeconfig"))
+            api = Cluster(server, kubeconfig, None)
         else:
-            server = request.getfixturevalue("real_api_server")
-            api = Cluster(server, server.write_kubeconfig(tmp_path / "kubeconfig"), server.ca_file)
+            real: RealAPIServer = request.getfixturevalue("real_api_server")
+            kubeconfig = real.write_kubeconfig(tmp_path / "kubeconfig", token=real.restricted_token)
+            api = Cluster(real, kubeconfig, real.ca_file)
             api.clear()
             ends.callback(api.clear)
+            ends.enter_context(permitted(api, API(real.url, real.restricted_token, real.ca_file)))
             service = {"metadata": {"name": NAME}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
             api.create(SERVICES, service)
         ends.callback(api.close)
-        made = Hooked(api, tmp_path, ports)
+        made = Hooked(api, kubeconfig, ports)
         ends.callback(made.clean)
         yield made
+
+
+@contextmanager
+def permitted(admin: API, own: API) -> Iterator[None]:
+    """The user of `own` may do what our manifest grants for this controller and webhooks, and nothing else."""
+    text = manifest(enabled(("pvlabel",), CATALOG), common=common_rules() + WEBHOOK_RULES)
+    with ExitStack() as ends:
+        for document in yaml.safe_load_all(text):
+            if document["kind"] == "ServiceAccount":
+                continue
+            document["metadata"]["name"] = "webhook-test"
+            if "roleRef" in document:
+                document["roleRef"]["name"] = "webhook-test"
+                group = "rbac.authorization.k8s.io"
+                document["subjects"] = [{"apiGroup": group, "kind": "User", "name": RESTRICTED_USER}]
+            path = PATHS[document["kind"]].format(namespace=document["metadata"].get("namespace"))
+            admin.create(path, document)
+            ends.callback(admin.delete, f"{path}/webhook-test")
+        eventually(lambda: (own.request("GET", VOLUMES)[0], own.request("GET", SECRET)[0]) == (200, 404), 30)
+        assert own.request("GET", SECRET.rpartition("/")[0])[0] == 403
+        yield
 
 
 def volume(name: str) -> dict[str, Any]:
@@ -225,7 +257,8 @@ def test_volumes_are_labelled_before_they_are_stored_by_either_replica(hooked: H
     api = hooked.api
     webhook = WEBHOOKS[0].webhook
     hooked.configure("mutatingwebhook", webhook, hooked.ports[0])
-    with hooked.replicas(Disks(), count=2) as (leader, standby):
+    disks = Disks()
+    with hooked.replicas(disks, count=2) as (leader, standby):
         eventually(lambda: is_labelled(hooked.tried("probe")), 60, lambda: leader.log)
         assert api.find(f"{VOLUMES}/probe") is None
 
@@ -245,6 +278,13 @@ def test_volumes_are_labelled_before_they_are_stored_by_either_replica(hooked: H
         [first, second] = (served_certificate(port) for port in hooked.ports)
         assert first == second
         assert leader.metric("cloud_provider_webhook_request_duration_seconds_count", code="200") >= 2
+
+        assert standby.metric("running_managed_controllers") == 0
+        leader.stop()  # and the standby goes on with the provider that it has
+        eventually(lambda: standby.metric("running_managed_controllers") == 1, 60, lambda: standby.log)
+        assert is_labelled(hooked.tried("probe"))
+        assert disks.initialized == 2
+        assert "missing permission" not in standby.log
     assert api.events_of("first") == [], "the controller had nothing to do"
     _the_controller_does_it_while_the_webhook_is_down(hooked)
 

@@ -6,6 +6,11 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
+from kubernetes.client.models.v1_nfs_volume_source import V1NFSVolumeSource
+from kubernetes.client.models.v1_object_meta import V1ObjectMeta
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+from kubernetes.client.models.v1_persistent_volume_spec import V1PersistentVolumeSpec
+
 from cloudprovider.answerchecks import labels_problems, told
 from cloudprovider.errors import CloudProviderError, DiskNotFound
 from cloudprovider.interface import Clusters
@@ -79,6 +84,17 @@ class VolumeScenarios(ConformanceBase):
         with trial.outage():
             error = unwell("get_labels_for_volume", partial(_labeler(trial).get_labels_for_volume, volume))
         assert not isinstance(error, DiskNotFound), "get_labels_for_volume raised DiskNotFound in an outage"
+
+    @scenario("V5", _LABELER)
+    def test_v5_a_volume_of_another_kind_has_no_labels(self, trial: Trial) -> None:
+        """A volume that is no disk of this cloud (NFS, say) has no labels, and is not said to be missing."""
+        foreign = V1PersistentVolume(
+            metadata=V1ObjectMeta(name="conformance-nfs"),
+            spec=V1PersistentVolumeSpec(nfs=V1NFSVolumeSource(server="192.0.2.1", path="/exports")),
+        )
+        outcome = attempt(partial(_labeler(trial).get_labels_for_volume, foreign))
+        assert outcome.error is None, f"get_labels_for_volume {outcome} for an NFS volume, which is not this cloud's"
+        assert not outcome.value, f"get_labels_for_volume {outcome} for an NFS volume"
 
 
 class ClusterScenarios(ConformanceBase):

@@ -21,7 +21,11 @@ __all__ = ["FakePVLabeler"]
 
 
 class FakePVLabeler(PVLabeler):
-    """Labels of disks: their zones and region, and what the configuration adds."""
+    """Labels of disks: their zones and region, and what the configuration adds.
+
+    A disk is found by the volume's CSI handle, or its name. A volume that it has no disk for, and whose source no cloud
+    has (NFS, iSCSI, a path of the machine), is not one of ours.
+    """
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -33,6 +37,8 @@ class FakePVLabeler(PVLabeler):
 
         def work(view: View) -> dict[str, str]:
             volume = view.get(VOLUMES, volume_id)
+            if volume is None and _is_elsewhere(pv):
+                return {}
             if volume is None:
                 raise DiskNotFound(f"no volume {volume_id}")
             labels = dict(volume.labels)
@@ -43,3 +49,8 @@ class FakePVLabeler(PVLabeler):
             return labels
 
         return self._gate.read("get_labels_for_volume", [(volume_id, name)], work, arguments=[pv])
+
+
+def _is_elsewhere(pv: V1PersistentVolume) -> bool:
+    spec = pv.spec
+    return spec is not None and any((spec.nfs, spec.iscsi, spec.fc, spec.host_path, spec.local))

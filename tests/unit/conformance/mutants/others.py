@@ -265,6 +265,17 @@ class NothingInAnOutage(FakePVLabeler):
             raise
 
 
+@breaks("V5")
+class EveryVolumeIsOurs(FakePVLabeler):
+    """A volume of another kind is said to be missing."""
+
+    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Labels:
+        labels = super().get_labels_for_volume(pv)
+        if not labels:
+            raise DiskNotFound("no such disk")
+        return labels
+
+
 # ---- Clusters
 
 
