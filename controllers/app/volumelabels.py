@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from controllers.admission.webhook import Match, Webhook
-from controllers.app.entry import Context, Controller, ControllerEntry, Rule
+from controllers.app.entry import Context, Controller, ControllerEntry, Rule, enabled
 from controllers.app.webhooks.entry import WebhookEntry
 from controllers.volumelabels.options import VolumeLabelOptions, VolumeWebhookOptions
 
@@ -75,7 +75,14 @@ def _construct_webhook(context: Context) -> Handler | None:
             context.cloud.provider_name,
         )
         return None
-    return VolumeLabelHandler(labeler, refuse=context.options.of(VolumeWebhookOptions).failure_policy == "Fail")
+    refuse = context.options.of(VolumeWebhookOptions).failure_policy == "Fail"
+    if not refuse and not enabled(context.options.manager.controllers, (ENTRY,)):
+        log.warning(
+            "volumes that the webhook persistentvolume-labeler cannot label stay without labels, because "
+            "persistent-volume-label-controller is off. Fix: --controllers=*,%s",
+            ENTRY.name,
+        )
+    return VolumeLabelHandler(labeler, refuse=refuse)
 
 
 WEBHOOK = WebhookEntry(

@@ -62,7 +62,8 @@ class VolumeLabelHandler(Handler):
             return allow(warnings=[f"no labels were added: the volume contradicts the cloud: {problems}"])
         if not found.patch:
             return allow()
-        log.info("webhook: labelled persistentvolume %s: %s", request.name, told(found.patch))
+        done = "would label" if request.dry_run else "labelled"
+        log.info("webhook: %s persistentvolume %s: %s", done, request.name, told(found.patch))
         return change(request, _merged(request.object, found.patch.body))
 
     def late(self, request: AdmissionRequest) -> Answer:

@@ -53,6 +53,7 @@ class Connection:
         self._answering = 0  # bytes of the body whose answer is being made
         self.to_send = memoryview(b"")
         self.wanted = selectors.EVENT_READ
+        self.idle = False  # answered, and nothing of a further request is there
         self.busy = False  # its request is complete, and its answer is being made
         self.last = False  # close after this answer
         self.refused = False  # answered before its request was complete

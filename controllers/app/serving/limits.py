@@ -17,6 +17,9 @@ class Limits:
     """Bytes of all bodies that are being received or answered; above it, the oldest that are received give way."""
     answer_seconds: float | None = None
     """From a complete request until the client has taken the whole answer; None: as for all servers."""
+    idle_seconds: float | None = None
+    """From an answer until the next request begins; None: as for a whole request. Longer than its clients keep idle
+    connections, so that no request meets a connection that is being closed."""
     slow_answerers: int = 8
     """Threads for answers that wait for another machine."""
     slow_places: int = 64

@@ -38,7 +38,7 @@ MAX_PER_PEER = 128
 ANSWERERS = 4
 """Threads that make answers, at most; they end when nothing is left to answer."""
 REQUEST_SECONDS = 10.0
-"""From the begin of a connection, or the end of the answer before, until the whole request is there."""
+"""From the begin of a connection, or the first byte of a further request, until the whole request is there."""
 ANSWER_SECONDS = 20.0
 """From then until the client has taken the whole answer."""
 CONNECTION_SECONDS = 300.0
@@ -246,6 +246,8 @@ class _Desk:
             elif not connection.receive():
                 self._close(connection)
             else:
+                if connection.idle:
+                    connection.idle, connection.deadline = False, time.monotonic() + REQUEST_SECONDS
                 self._listen(connection)
                 self._look(connection)
         except OSError as error:
@@ -343,7 +345,8 @@ class _Desk:
         if connection.last:
             self._close(connection)
             return
-        connection.deadline = time.monotonic() + REQUEST_SECONDS
+        connection.idle = True
+        connection.deadline = time.monotonic() + (self._limits.idle_seconds or REQUEST_SECONDS)
         del self._connections[connection]  # it begins to wait anew: now it is the youngest
         self._connections[connection] = None
         connection.wanted = selectors.EVENT_READ

@@ -41,6 +41,7 @@ LIMITS: Final = Limits(
     max_body=MAX_BODY,
     all_bodies=2 * MAX_BODY,
     answer_seconds=LONGEST + 5.0,
+    idle_seconds=120.0,  # API servers: 90
     slow_answerers=_WAITING,
     slow_places=2 * _WAITING,
     slow_per_peer=2 * _WAITING,  # all reviews come from a few API servers
@@ -98,7 +99,10 @@ class WebhookServing:
     def run(self, stop: StopSignal) -> None:
         """Follow the certificate, and have the API server trust a self-signed one, until stopped."""
         while True:
-            self._look()
+            try:
+                self._look()
+            except Exception:  # a thread's top: the certificate before stays in use
+                log.exception("the webhook server's certificate could not be looked at; trying again")
             if stop.wait(LOOK_SECONDS if self._loaded else RETRY_SECONDS):
                 return
 

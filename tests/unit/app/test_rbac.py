@@ -248,3 +248,27 @@ def test_a_verb_that_a_wider_rule_covers_is_marked_with_who_brings_that_rule() -
             {"verb": "patch", "neededBy": ["the manager"]},
         ],
     }
+
+
+def test_webhooks_take_one_secret_and_two_configurations_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "secrets" not in capsys.readouterr().out
+    assert main(["--webhooks"]) == 0
+    documents = list(yaml.safe_load_all(capsys.readouterr().out))
+    rules = [
+        found
+        for one in documents
+        for found in one.get("rules", ())
+        if "webhook" in str(found) or "secrets" in str(found)
+    ]
+    assert all(found.get("resourceNames") or found["verbs"] == ["create"] for found in rules)
+    verbs = {(resource, verb) for found in rules for resource in found["resources"] for verb in found["verbs"]}
+    assert verbs == {
+        ("secrets", "get"),
+        ("secrets", "create"),
+        ("secrets", "patch"),
+        ("mutatingwebhookconfigurations", "get"),
+        ("mutatingwebhookconfigurations", "patch"),
+        ("validatingwebhookconfigurations", "get"),
+        ("validatingwebhookconfigurations", "patch"),
+    }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jsonpatch
 import pytest
@@ -14,6 +15,9 @@ from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from cloudprovider import CloudProviderError, DiskNotFound, Interface, NotImplementedByProvider, PVLabeler
 from controllers.admission import Answer
 from controllers.admission.review import parse
+from controllers.app import CATALOG, Context
+from controllers.app import parse as parse_flags
+from controllers.app.volumelabels import WEBHOOK
 from controllers.cloudcalls import CloudCalls
 from controllers.volumelabels import VolumeLabelHandler
 from controllers.volumelabels.changes import labelling
@@ -133,6 +137,20 @@ def test_late_is_as_a_cloud_that_cannot_answer() -> None:
     assert handler({})[0].late(request).allowed
     refused = handler({}, refuse=True)[0].late(request)
     assert (refused.allowed, refused.code) == (False, 503)
+
+
+@pytest.mark.parametrize(
+    ("flags", "warned"),
+    [([], True), (["--controllers=*,pvlabel"], False), (["--webhook-volume-failure-policy=Fail"], False)],
+)
+def test_a_webhook_that_leaves_work_to_a_controller_that_is_off_is_told(
+    flags: list[str], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = parse_flags(["--cloud-provider=x", *flags], CATALOG).options
+    assert options is not None
+    context = SimpleNamespace(options=options, cloud=CloudCalls(Disks({})))
+    assert WEBHOOK.construct(cast(Context, context)) is not None
+    assert ("stay without labels" in caplog.text) is warned
 
 
 def test_many_reviews_are_answered_at_once() -> None:
