@@ -230,7 +230,7 @@ def _run(manager: Manager, options: Options) -> int:
     def run(stop: threading.Event) -> Ended | None:
         outcome = manager.run(stop)
         if outcome is None:
-            return None
+            return Ended(FAILED) if given.dry_run.enabled else None
         from controllers.app.dryrun.output import shown
 
         print(shown(outcome, given.dry_run.output), end="", flush=True)

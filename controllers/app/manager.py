@@ -130,11 +130,10 @@ class Manager:
         ending = Ending(stop, lambda: self._failure is not None)
         outcome = None
         try:
-            if self._start(ending):
-                if self._dry_run is None:
-                    self._watch(ending)
-                else:
-                    outcome = self._rehearse(self._dry_run, ending)
+            if self._dry_run is not None:
+                outcome = self._rehearse(self._dry_run, ending)
+            elif self._start(ending):
+                self._watch(ending)
         finally:
             self._stop()
         if self._failure is not None:
@@ -335,9 +334,20 @@ class Manager:
         if self._failure is None:
             self._failure = failure
 
-    def _rehearse(self, dry_run: DryRun, ending: StopSignal) -> Outcome:
+    def _rehearse(self, dry_run: DryRun, ending: StopSignal) -> Outcome | None:
+        """What would be done; None when it was time to end before anything was known. Raises ManagerError when the
+        time is over before the controllers run."""
         given = self._options.manager
-        left = dry_run.wait(ending, given.dry_run.timeout)
+        until = self._clock.monotonic() + given.dry_run.timeout
+        over = Ending(ending, lambda: self._clock.monotonic() >= until)
+        if not self._start(over):
+            if over.is_set() and not ending.is_set():
+                raise ManagerError(
+                    f"nothing can be planned: after {given.dry_run.timeout:g} s (--dry-run-timeout) the controllers do "
+                    f"not run yet. Waiting for: {self.health.unsynced()}"
+                )
+            return None
+        left = dry_run.wait(ending, until)
         self._drain = 0.0  # what still goes on is nobody's loss
         return dry_run.outcome(left, given.cloud_provider, given.cluster_name)
 

@@ -23,7 +23,7 @@ from cloudprovider import Interface, StopSignal
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from controllers.app import CATALOG, Context, ControllerEntry, Manager, parse
+from controllers.app import CATALOG, Context, ControllerEntry, Manager, ManagerError, parse
 from controllers.app.dryrun.cloud import ASSIGNED_LATER
 from controllers.app.dryrun.describing import facets
 from controllers.app.dryrun.mode import Outcome
@@ -65,7 +65,7 @@ def plan(kubeconfig: Path, provider: Interface, *flags: str, catalog: Any = CATA
     """One dry run in this process."""
     routes = ROUTES if provider.routes() is not None else ()
     argv = [f"--cloud-provider={provider.provider_name()}", f"--kubeconfig={kubeconfig}", *QUICK, *routes, *ALL]
-    parsed = parse([*argv, "--dry-run", *flags], catalog)
+    parsed = parse([*argv, "--leader-elect=true", "--dry-run", *flags], catalog)
     assert parsed.options is not None, parsed.problems
     with ClientBuilder.from_options(str(kubeconfig)) as clients:
         outcome = Manager(parsed.options, provider, clients, catalog=catalog).run(threading.Event())
@@ -357,8 +357,11 @@ def test_what_is_held_back_and_what_could_not_be_asked_is_shown(embedded: Path, 
         cloud.faults.add({"action": "raise", "method": "get_load_balancer"})
         cloud.faults.add({"action": "throttle", "method": "instances_metadata", "key": "n3"})
         kit.expose("web")
-        outcome = plan(embedded, cloud, "--dry-run-timeout=3s")
-    assert actions(outcome, Kind.HELD_BACK) == {("node/n1", "delete")}
+        outcome = plan(embedded, cloud, "--dry-run-timeout=2s")
+    [held] = [row for row in outcome.rows if row.kind == Kind.HELD_BACK]
+    assert (str(held.subject), held.action) == ("node/n1", "delete")
+    assert "the cloud calls Ready nodes of zone" in held.note
+    assert "the cloud said that its instance is gone, " in held.note
     unknown = {str(row.subject): row.note for row in outcome.rows if row.kind == Kind.UNKNOWN}
     assert "service/default/web" in unknown
     assert "node/n3" in unknown
@@ -385,3 +388,12 @@ def test_the_program_prints_the_plan_and_says_it_by_its_exit_code(embedded: Path
     ]  # fmt: skip
     assert (content["complete"], content["exitCode"], content["provider"]) == (True, 3, "fake")
     assert "] dry run: service-lb-controller is running" in found.log
+
+
+def test_without_an_api_server_nothing_is_planned_and_the_time_is_bounded(tmp_path: Path, cloud: FakeCloud) -> None:
+    server = EmbeddedAPIServer()
+    server.start()
+    kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+    server.stop()
+    with pytest.raises(ManagerError, match=r"after 1 s .--dry-run-timeout. the controllers do not run yet"):
+        plan(kubeconfig, cloud, "--dry-run-timeout=1s")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
@@ -109,8 +109,9 @@ class DryRun:
         runner.stop_signal = self._settling.stop_signal
         return built
 
-    def wait(self, stop: StopSignal, timeout: float) -> list[str]:
-        """Wait until the first pass is over; what is left when `timeout` seconds have passed, or `stop` was set."""
+    def wait(self, stop: StopSignal, until: float) -> list[str]:
+        """Wait until the first pass is over; what is left at the time `until` (`clock.monotonic`), or when `stop` was
+        set."""
         assert self._settling is not None, "watch() comes first"
         began = told = self._clock.monotonic()
         quiet = 0
@@ -118,7 +119,7 @@ class DryRun:
             left = self._settling.left()
             quiet = 0 if left else quiet + 1
             now = self._clock.monotonic()
-            if quiet >= _QUIET or now - began >= timeout:
+            if quiet >= _QUIET or now >= until:
                 return left
             if left and now - told >= _TELL:
                 told = now
@@ -129,12 +130,17 @@ class DryRun:
     def outcome(self, left: Sequence[str], provider: str, cluster: str) -> Outcome:
         """What was found by now."""
         assert self._settling is not None, "watch() comes first"
-        self._plan.record(*self._settling.undecided(), *self._settling.unknown(), *self._settling.missing())
+        held = [self._with_evidence(row) for row in self._settling.undecided()]
+        self._plan.record(*held, *self._settling.unknown(), *self._settling.missing())
         rows = self._plan.rows()
         told = {row.subject for row in rows if row.kind in (Kind.HELD_BACK, Kind.UNKNOWN)}
         shown = [row for row in rows if row.kind != Kind.WARNING or row.subject not in told]
         names = tuple(entry.name for entry in self._entries)
         return Outcome(provider=provider, cluster=cluster, controllers=names, rows=tuple(shown), left=tuple(left))
+
+    def _with_evidence(self, row: Row) -> Row:
+        evidence = self.cloud.evidence(row.subject.name)
+        return evolve(row, note=f"{row.note}; {evidence}") if evidence else row
 
     def _at_work(self) -> str:
         return "" if self._settling is None else self._settling.at_work()

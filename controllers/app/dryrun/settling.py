@@ -103,7 +103,7 @@ class Settling:
         rows = []
         for queue in WorkQueueCollector.of(self._metrics).queues():
             for one in queue.unfinished():
-                if not _failed(one) and one.delay > _LONGEST_WAIT:
+                if not _failed(one) and (one.failures or one.delay > _LONGEST_WAIT):
                     continue
                 why = one.problem or "not finished in time"
                 if one.parked:
@@ -154,14 +154,15 @@ class Settling:
 
 
 def _failed(one: Unfinished) -> bool:
-    return bool(one.parked or one.failures or one.problem)
+    """Whether something about it is not known. An answer such as "no such disk" is one; an Event tells it."""
+    return bool(one.parked or one.problem)
 
 
 def _is_over(one: Unfinished) -> bool:
     """Whether this key is no longer waited for."""
     if _failed(one):
         return one.parked or one.failures >= _TRIES or one.delay > _LONGEST_RETRY
-    return one.delay > _LONGEST_WAIT
+    return bool(one.failures and one.delay) or one.delay > _LONGEST_WAIT
 
 
 def _subject(about: str) -> Subject:

@@ -98,7 +98,7 @@ class Unfinished(NamedTuple):
     """Seconds until it runs; 0.0: now, or it runs already."""
     parked: bool
     problem: str
-    """What the last of the failures was; "" where nobody said."""
+    """What is not known because the last run failed; "" where it did not, or the answer was definite."""
 
     @classmethod
     def of(cls, item: Item[Any], now: float) -> "Unfinished":

@@ -28,7 +28,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeGuard, TypeVar
 
 from attrs import field, frozen
 
-from cloudprovider.errors import CloudProviderError
+from cloudprovider.errors import CloudProviderError, DiskNotFound, InstanceNotFound, InvalidService
 from controllers.runtime.api import ApiError
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock
@@ -57,6 +57,7 @@ P = ParamSpec("P")
 
 _RESULTS = ("success", "requeue_after", "retry_after", "terminal", "parked", "error")
 _EXPECTED = (ApiError, CloudProviderError, OSError)
+_DEFINITE = (InstanceNotFound, DiskNotFound, InvalidService)
 
 LEAST_WAIT = 1.0
 """Seconds that a key waits at least when an error names a time."""
@@ -267,14 +268,14 @@ class Settler(Generic[K]):
         """
         delay = max(asked, LEAST_WAIT) * (1.0 + SPREAD * self._chance())
         if isinstance(error, ApiError):
-            return self._queue.add_rate_limited(key, least=delay, problem=text_of(error))
-        self._queue.add_after(key, delay, problem=text_of(error))
+            return self._queue.add_rate_limited(key, least=delay, problem=_unknown(error))
+        self._queue.add_after(key, delay, problem=_unknown(error))
         return delay
 
     def _back_off(self, key: K, error: Exception) -> float:
         """Requeue the key, and return the seconds until it can run."""
         least = 0.0 if self._recall is None else self._recall.least_wait(error)
-        self._queue.add_rate_limited(key, least=least, problem=text_of(error))
+        self._queue.add_rate_limited(key, least=least, problem=_unknown(error))
         self._stranded.add(key, error)
         if self._recall is not None:
             soon = self._recall.failed((self._name, key), error, partial(self._queue.hasten, key))
@@ -324,6 +325,11 @@ def retry_after_of(error: BaseException) -> float | None:
     """The seconds that an exception asks for, None where it has no usable `retry_after`."""
     value: object = getattr(error, "retry_after", None)
     return float(value) if _is_delay(value) else None
+
+
+def _unknown(error: Exception) -> str:
+    """What is not known because of this failure; "" where it is a definite answer, only not the one hoped for."""
+    return "" if isinstance(error, _DEFINITE) else text_of(error)
 
 
 def _is_delay(value: object) -> TypeGuard[float]:

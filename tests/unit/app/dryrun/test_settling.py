@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import pytest
 
 from controllers.app.dryrun.plan import Kind
 from controllers.app.dryrun.settling import Settling
 from controllers.app.entry import ControllerEntry, Rule
+from controllers.cloudcalls import OverdueCall
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Backoff, WorkQueue
 from controllers.runtime.run import Attentive
@@ -24,6 +24,7 @@ class World:
         self.metrics = Metrics()
         self.delivering = False
         self.calls = 0
+        self.hung: dict[str, OverdueCall] = {}
         self.answered = True
         self.missing: tuple[Rule, ...] = ()
         self.matters: list[tuple[str, str, bool]] = []
@@ -40,8 +41,8 @@ class World:
     def in_flight(self) -> int:
         return self.calls
 
-    def parked(self) -> dict[str, Any]:
-        return {}
+    def parked(self) -> dict[str, OverdueCall]:
+        return self.hung
 
     def undecided(self) -> list[tuple[str, str, bool]]:
         return self.matters
@@ -112,6 +113,24 @@ def test_a_failing_key_is_tried_a_few_times_and_then_unknown(world: World) -> No
     world.run("a")
     world.queue.done("a")
     assert world.settling.unknown() == []
+
+
+def test_a_definite_answer_is_known_though_it_fails(world: World) -> None:
+    world.queue.add("a")
+    world.run("a")
+    world.queue.add_rate_limited("a")
+    world.queue.done("a")
+    assert world.settling.left() == []
+    assert world.settling.unknown() == []
+
+
+def test_a_call_that_hangs_is_not_waited_for(world: World) -> None:
+    world.queue.add("a")
+    world.run("a")
+    world.queue.park("a")
+    world.hung["node/a"] = OverdueCall("instances_metadata", "node/a", 60.0)
+    assert world.settling.left() == []
+    assert [row.note for row in world.settling.unknown()] == ["instances_metadata: no answer for 60 s"]
 
 
 def test_a_key_that_the_cloud_asks_to_wait_long_is_given_up(world: World) -> None:
