@@ -20,7 +20,9 @@ __all__ = ["NOT_ASKED", "Question", "questions_for"]
 
 NODE = "cloudprovider-check-no-such-node"
 CLUSTER = "cloudprovider-check"
-NOT_ASKED = "all that changes the cloud (load balancers, routes), and questions about volumes, zones and this machine"
+NOT_ASKED = (
+    "all that changes the cloud (load balancers, routes, SSH keys), and questions about volumes, zones and this machine"
+)
 
 
 @frozen

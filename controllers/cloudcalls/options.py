@@ -26,6 +26,7 @@ _PATIENT = {
     "ensure_load_balancer": 300.0,
     "update_load_balancer": 300.0,
     "ensure_load_balancer_deleted": 300.0,
+    "add_ssh_key_to_all_instances": 300.0,
 }
 
 
@@ -52,7 +53,7 @@ class CloudCallOptions:
     """Time spent waiting for a turn does not count."""
     timeouts: Mapping[str, float] = field(default=_PATIENT, converter=dict, validator=_timeouts)
     """Seconds for single methods where more than `timeout` is usual: many clouds return from building a load balancer
-    only when it serves. The longer of the two counts."""
+    only when it serves, and an SSH key may go to thousands of machines. The longer of the two counts."""
 
     concurrency: int = option(
         40,

@@ -219,6 +219,7 @@ def test_methods_may_have_longer_timeouts() -> None:
         assert w.calls.call("quick", remaining, key="k") == 10, "the longer one counts"
         assert w.calls.call("other", remaining, key="k") == 10
     assert CloudCallOptions().timeout_of("ensure_load_balancer") == 300
+    assert CloudCallOptions().timeout_of("add_ssh_key_to_all_instances") == 300
 
 
 def test_waiting_for_a_turn_does_not_count() -> None:
