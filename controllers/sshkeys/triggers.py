@@ -6,6 +6,7 @@ A key is the fingerprint of a public key. Decides whether there may be work, nev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from controllers.sshkeys.changes import has_joined
@@ -57,9 +58,11 @@ class SSHKeyTriggers:
     def _changed(self, old: V1Node | None, new: V1Node) -> None:
         """Nodes that join together cost one call: each key waits a while for further ones.
 
-        A key that fails comes again by its back-off, which covers them too.
+        A key that waits for its next try needs no other one. One that is tried right now does: the call that is under
+        way may have read the list of machines before this one was in it.
         """
         if has_joined(old, new, self._prefixes()):
             for fingerprint in list(self._fingerprints()):
-                if not self._queue.num_requeues(fingerprint):
+                waits = self._queue.num_requeues(fingerprint) and isfinite(self._queue.next_run(fingerprint))
+                if not waits:
                     self._queue.add_after(fingerprint, self._gather)

@@ -189,13 +189,13 @@ class CloudStandIn:
     # ---- everything else
 
     def _add_ssh_key(self, _key: str, user: str, key_data: bytes) -> None:
-        """Shown by its fingerprint: key material is for nobody's eyes."""
-        subject = Subject("User", user)
+        """A row for each key. Shown by its fingerprint: key material is for nobody's eyes."""
         try:
             fingerprint = parse_ssh_public_key(key_data).fingerprint
         except ValueError:
             fingerprint = "(none: it is no public key)"
-        change = Change("fingerprint", None, fingerprint)
+        change = Change("user", None, user)
+        subject = Subject("SSHKey", fingerprint)
         self._plan.record(
             Row(controller=_KEYS, subject=subject, action="add SSH key", changes=(change,), note=_MAYBE, certain=False)
         )

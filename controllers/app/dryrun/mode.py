@@ -123,7 +123,7 @@ class DryRun:
                 return left
             if left and now - told >= _TELL:
                 told = now
-                log.info("dry run: after %.0f s there is left: %s", now - began, "; ".join(left))
+                log.info("after %.0f s there is left: %s", now - began, "; ".join(left))
             if stop.wait(_LOOK):
                 return left or ["a signal ended the dry run"]
 

@@ -157,6 +157,23 @@ def test_nodes_do_not_hasten_a_key_that_fails(world: World) -> None:
     assert world.installed == [("ada", PUBLIC)]
 
 
+def test_a_node_that_joins_while_a_failed_key_is_tried_again_gets_it_too(world: World) -> None:
+    """The call under way may have listed the machines before the new one was there."""
+    world.path.write_text(PUBLIC)
+    for _ in range(2):
+        world.controller.look()
+    world.work()
+    assert world.installed == [("ada", PUBLIC)]
+    world.queue.add_rate_limited(SHOWN)
+    world.clock.advance(2)
+    assert world.queue.get(timeout=0) == SHOWN
+    world.triggers.on_add(node("new"), False)
+    world.queue.forget(SHOWN)  # the call succeeded, without the new machine
+    world.queue.done(SHOWN)
+    world.pass_(10)
+    assert world.installed == [("ada", PUBLIC)]
+
+
 def test_a_failure_is_told_and_tried_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
     assert isinstance(world.cloud, Cloud)
     world.cloud.error = CloudProviderError(f"bad request: {PUBLIC} and {OTHER}")
