@@ -305,7 +305,7 @@ def test_helm_finds_nothing_wrong(variant: str) -> None:
     assert "0 chart(s) failed" in run("helm", "lint", "--strict", str(CHART), "--values", "-", stdin=given).stdout
 
 
-def test_webhooks_come_with_their_service_configuration_permissions_and_flag() -> None:
+def test_webhooks_come_with_their_service_configuration_permissions_and_flag(tmp_path: Path) -> None:
     objects = render(VARIANTS["webhooks"])
     [entry] = one(objects, "MutatingWebhookConfiguration")["webhooks"]
     [webhook] = [known.webhook for known in WEBHOOKS]
@@ -334,8 +334,13 @@ def test_webhooks_come_with_their_service_configuration_permissions_and_flag() -
     }
     [container] = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     assert "--webhooks=*" in container["args"]
-    component = build(KUSTOMIZE / "overlays" / "deployment")
-    assert not [obj for obj in component if "Webhook" in obj["kind"]], "the component is for those who ask for it"
+    plain = build(KUSTOMIZE / "overlays" / "deployment")
+    assert not [obj for obj in plain if "Webhook" in obj["kind"]], "the component is for those who ask for it"
+    with_component = build(monitored(tmp_path / "overlay"))
+    [container] = one(with_component, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert f"--webhooks={webhook.name}" in container["args"]
+    assert {"name": "webhooks", "containerPort": 10260} in container["ports"]
+    assert one(with_component, "MutatingWebhookConfiguration")["webhooks"] == [entry]
     with pytest.raises(AssertionError, match="install the release there"):
         render(VARIANTS["webhooks"], namespace="clouds")
 

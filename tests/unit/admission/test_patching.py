@@ -18,7 +18,7 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.text("ab/~01", max_size=3), VALUES, max_size=4)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(OBJECTS, OBJECTS)
 def test_the_patch_makes_the_changed_object(before: dict[str, Any], after: dict[str, Any]) -> None:
     made = jsonpatch.apply_patch(before, list(patch_between(before, after)))

@@ -111,7 +111,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from([*review()["request"], "subResource", "namespace"]), JSON))
 def test_whatever_the_fields_hold_it_is_a_request_or_refused(changes: dict[str, Any]) -> None:
     try:

@@ -52,14 +52,14 @@ def test_bodies_arrive_whole_one_after_the_other_on_one_connection(server: Serve
 
 
 def test_an_idle_connection_is_kept_longer_than_a_request_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(serving, "REQUEST_SECONDS", 0.1)
     made = Server(("127.0.0.1", 0), lambda _request: Response(200, b"ok"), limits=Limits(idle_seconds=60.0))
     made.start()
     with socket.create_connection(made.address, timeout=LIMIT) as sock:
-        for _ in range(2):
+        for pause in (0.5, 0.0):
             sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert sock.recv(65536).endswith(b"ok")
-            time.sleep(0.7)
+            time.sleep(pause)
         sock.sendall(b"GET")  # from here on the request's own time counts
         assert sock.recv(65536) == b""
     assert made.stop(LIMIT)

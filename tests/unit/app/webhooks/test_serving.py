@@ -158,7 +158,7 @@ TARGETS = ["/volumes", "/volumes?timeout=1s", "/volumes?timeout=%00", "/volumes?
 HEADER = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=":"), min_size=1, max_size=12)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     body=BODIES,
     headers=st.dictionaries(
