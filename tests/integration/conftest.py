@@ -1,8 +1,8 @@
 """The two API servers that every integration test runs against: the embedded one and the real kube-apiserver.
 
 ``api`` is parametrised over both and hands the test an empty cluster. The real server is started once per worker
-process (all its tests share one worker); where it cannot be had the tests are skipped with a message, or fail where
-``REQUIRE_REAL_API_SERVER`` is set, as CI does.
+process: a test clears the whole cluster, so that workers cannot share one. Where it cannot be had the tests are
+skipped with a message, or fail where ``REQUIRE_REAL_API_SERVER`` is set, as CI does.
 """
 
 from __future__ import annotations

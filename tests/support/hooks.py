@@ -153,5 +153,5 @@ def _answer(path: str, review: JSON) -> tuple[int, bytes]:
 
 def _review(review: JSON, response: JSON) -> bytes:
     response = {"uid": review["request"]["uid"], **response}
-    whole = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response}
+    whole = {"kind": "AdmissionReview", "apiVersion": review["apiVersion"], "response": response}
     return json.dumps(whole).encode()

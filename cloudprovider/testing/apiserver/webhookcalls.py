@@ -26,7 +26,8 @@ from cloudprovider.testing.apiserver.errors import JSON, quote
 from cloudprovider.testing.apiserver.kinds import Kind
 from cloudprovider.testing.apiserver.store import encode
 
-_REVIEW: Final = ("AdmissionReview", "admission.k8s.io/v1")
+_KIND: Final = "AdmissionReview"
+_GROUP: Final = "admission.k8s.io"
 _PATCH_LIMIT: Final = 3 * 1024 * 1024
 _NOBODYS: Final = (18, 19, 20, 21)
 """OpenSSL's codes for certificates that lead to nobody who is trusted."""
@@ -67,8 +68,8 @@ class AdmissionRequest:
     options: JSON
     dry_run: bool
 
-    def review(self, uid: str, obj: JSON | None, old: JSON | None) -> JSON:
-        """The AdmissionReview to send."""
+    def review(self, review_version: str, uid: str, obj: JSON | None, old: JSON | None) -> JSON:
+        """The AdmissionReview to send, of one of the two versions."""
         kind = self.kind
         version = {"group": kind.group, "version": kind.version}
         names = {"subResource": self.subresource, "requestSubResource": self.subresource}
@@ -88,7 +89,7 @@ class AdmissionRequest:
             "dryRun": self.dry_run,
             "options": self.options,
         }
-        return {"kind": _REVIEW[0], "apiVersion": _REVIEW[1], "request": request}
+        return {"kind": _KIND, "apiVersion": f"{_GROUP}/{review_version}", "request": request}
 
 
 @attrs.frozen
@@ -111,12 +112,11 @@ def call(
     address_of: AddressOf,
 ) -> Answer:
     """Ask one webhook, for at most `timeout` seconds; `address_of` says where Services are. Raises CallFailed."""
-    if "v1" not in hook["admissionReviewVersions"]:
-        raise CallFailed("the embedded API server does not support webhooks that read AdmissionReview v1beta1 only")
+    version = next(one for one in hook["admissionReviewVersions"] if one in ("v1", "v1beta1"))
     uid = str(uuid.uuid4())
-    answered = _post(hook["clientConfig"], request.review(uid, obj, old), timeout, address_of)
+    answered = _post(hook["clientConfig"], request.review(version, uid, obj, old), timeout, address_of)
     try:
-        return _read(answered, uid, mutating)
+        return _read(answered, uid, mutating, checked=version == "v1")
     except CallFailed as error:
         raise CallFailed(f"received invalid webhook response: {error}") from error
 
@@ -151,9 +151,14 @@ def _post(config: JSON, review: JSON, timeout: float, address_of: AddressOf) -> 
 
 
 def _trusting(bundle: str) -> ssl.SSLContext:
-    """A context that trusts the CA bundle, or what the machine trusts where there is none."""
+    """A context that trusts the CA bundle, or what the machine trusts where there is none; as strict as Go's: every
+    certificate of the bundle is an end of the chain, and a common name is no name of a server.
+    """
     text = base64.b64decode(bundle).decode("ascii") if bundle else None
-    return ssl.create_default_context(cadata=text)
+    context = ssl.create_default_context(cadata=text)
+    context.verify_flags = (context.verify_flags & ~ssl.VERIFY_X509_STRICT) | ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.hostname_checks_common_name = False
+    return context
 
 
 def _target(config: JSON, address_of: AddressOf) -> tuple[str, tuple[str, int], str, str]:
@@ -231,37 +236,47 @@ def _refusal(status: int, content_type: str, body: bytes) -> str:
 # -- the way back ----------------------------------------------------------------------------------------------------
 
 
-def _read(answered: Any, uid: str, mutating: bool) -> Answer:
-    """The answer in an AdmissionReview. Raises CallFailed."""
+def _read(answered: Any, uid: str, mutating: bool, *, checked: bool) -> Answer:
+    """The answer in an AdmissionReview; v1beta1 is not `checked`. Raises CallFailed."""
     response = answered.get("response") if isinstance(answered, dict) else None
     if not isinstance(response, dict):
         raise CallFailed("webhook response was absent")
-    if response.get("uid", "") != uid:
-        raise CallFailed(f"expected response.uid={quote(uid)}, got {quote(response.get('uid', ''))}")
-    kind, version = answered.get("kind", ""), answered.get("apiVersion", "")
-    if (kind, version) != _REVIEW:
-        raise CallFailed(f"expected webhook response of {_shown(*_REVIEW)}, got {_shown(str(kind), str(version))}")
-    patch, patch_type = response.get("patch"), response.get("patchType")
-    if mutating:
-        if patch and patch_type is None:
-            raise CallFailed("webhook returned response.patch but not response.patchType")
-        if not patch and patch_type is not None:
-            raise CallFailed("webhook returned response.patchType but not response.patch")
-        if patch_type is not None and patch_type != "JSONPatch":
-            why = 'webhook returned invalid response.patchType of ""' if not patch_type else ""
-            raise CallFailed(why or f"unsupported patch type {quote(patch_type)}")
-    elif patch:
-        raise CallFailed("validating webhook may not return response.patch")
-    elif patch_type is not None:
-        raise CallFailed("validating webhook may not return response.patchType")
+    patch = response.get("patch")
+    if checked:
+        _check(answered, response, uid)
+        _check_patch(response, mutating)
+    elif not mutating:
+        patch = None
     status = response.get("status")
     warnings = tuple(str(one) for one in response.get("warnings") or ())
     operations = _patch(patch) if patch else []
     return Answer(bool(response.get("allowed")), operations, status if isinstance(status, dict) else {}, warnings)
 
 
-def _shown(kind: str, version: str) -> str:
-    return f"{version}, Kind={kind}"
+def _check(answered: JSON, response: JSON, uid: str) -> None:
+    """It must be the answer to this very request. Raises CallFailed."""
+    if response.get("uid", "") != uid:
+        raise CallFailed(f"expected response.uid={quote(uid)}, got {quote(response.get('uid', ''))}")
+    found = f"{answered.get('apiVersion', '')}, Kind={answered.get('kind', '')}"
+    wanted = f"{_GROUP}/v1, Kind={_KIND}"
+    if found != wanted:
+        raise CallFailed(f"expected webhook response of {wanted}, got {found}")
+
+
+def _check_patch(response: JSON, mutating: bool) -> None:
+    """A patch and its type come together, and from mutating webhooks only. Raises CallFailed."""
+    patch, patch_type = response.get("patch"), response.get("patchType")
+    if not mutating:
+        for field, value in (("patch", patch), ("patchType", patch_type)):
+            if value is not None and value != "":
+                raise CallFailed(f"validating webhook may not return response.{field}")
+    elif patch and patch_type is None:
+        raise CallFailed("webhook returned response.patch but not response.patchType")
+    elif not patch and patch_type is not None:
+        raise CallFailed("webhook returned response.patchType but not response.patch")
+    elif patch_type is not None and patch_type != "JSONPatch":
+        why = "unsupported patch type" if patch_type else "webhook returned invalid response.patchType of"
+        raise CallFailed(f"{why} {quote(patch_type)}")
 
 
 def _patch(text: Any) -> list[Any]:

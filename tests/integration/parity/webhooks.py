@@ -104,6 +104,7 @@ VAGUE = ("/text", "/bad-type", "/bad-patch")
 DENIALS = ("/deny", "/deny-reason", "/deny-bare", "/deny-success", "/deny-details")
 FAILURES = ("/wrong-uid", "/absent", "/text", "/status/500", "/status/502", "/status/404", "/status/503")
 PATCHES = ("/label-a", "/bad-label", "/bad-type", "/bad-patch", "/unknown-field", "/patch-only", "/type-only", "/warn")
+OLD = ("/allow", "/label-a", "/wrong-uid", "/patch-only", "/type-only", "/absent", "/deny", "/warn")
 NODES = "/api/v1/nodes"
 SERVICES = "/api/v1/namespaces/default/services"
 SPACES = "/api/v1/namespaces"
@@ -257,6 +258,8 @@ SCENARIOS = [
         failurePolicy="Ignore",
     ),
     outcomes("patches", "wp-patch", "Mutating", *PATCHES),
+    outcomes("AdmissionReview v1beta1", "wp-beta", "Mutating", *OLD, admissionReviewVersions=["v2", "v1beta1", "v1"]),
+    outcomes("AdmissionReview v1beta1", "wp-beta", "Validating", *OLD, admissionReviewVersions=["v1beta1"]),
     Scenario(
         "webhooks: that cannot be reached",
         [

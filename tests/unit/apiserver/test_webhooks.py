@@ -12,6 +12,7 @@ import pytest
 from cloudprovider.testing.apiserver import EmbeddedAPIServer, StatusError
 from cloudprovider.testing.apiserver.decoding import JSON_PATCH
 from tests.support.hooks import Hooks, add, patch
+from tests.unit.apiserver.conftest import Client
 
 JSON = dict[str, Any]
 ALLOWED: JSON = {"allowed": True}
@@ -207,3 +208,16 @@ def test_equivalent_events_of_the_other_group_are_refused_rather_than_passed_ove
     exact = [{"op": "replace", "path": "/webhooks/0/matchPolicy", "value": "Exact"}]
     server.patch("validatingwebhookconfigurations", "test", exact, content_type=JSON_PATCH)
     assert server.create(event)
+
+
+def test_a_dry_run_is_not_sent_to_a_webhook_with_side_effects(server: EmbeddedAPIServer, hooks: Hooks) -> None:
+    made = server.create(configuration("Mutating", "nodes", client(hooks, "/allow")))
+    old = {**made, "webhooks": [{**made["webhooks"][0], "sideEffects": "Some"}]}  # as v1beta1 let it be once
+    server.put_raw("mutatingwebhookconfigurations", old)
+    hooks.take()
+    answer = Client(server).post("/api/v1/nodes?dryRun=All", {"metadata": {"name": "n"}})
+    assert (answer.code, answer.reason) == (400, "BadRequest")
+    assert answer.body["message"] == 'admission webhook "a.example.org" does not support dry run'
+    assert hooks.take() == []
+    assert Client(server).post("/api/v1/nodes", {"metadata": {"name": "n"}}).code == 201
+    assert len(hooks.take()) == 1
