@@ -32,8 +32,12 @@ from controllers.runtime.api import MERGE_PATCH, ClientBuilder, NotSent
 from controllers.runtime.write import patch
 from controllers.testing import Cluster as Kit
 from controllers.testing.managerrun import QUICK, ROUTES, ManagerRun
+from tests.envtest.build import AssetsMissing, go_manager
 from tests.envtest.server import RealAPIServer
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import REAL, Cluster
+from tests.support.api import LEASE
+from tests.support.failover.cloudserver import CloudServer
+from tests.support.failover.provider import RemoteCloud
 from tests.support.process import MODULE, Start
 
 ALL = ("--controllers=*,pvlabel",)
@@ -397,3 +401,46 @@ def test_without_an_api_server_nothing_is_planned_and_the_time_is_bounded(tmp_pa
     server.stop()
     with pytest.raises(ManagerError, match=r"after 1 s .--dry-run-timeout. the controllers do not run yet"):
         plan(kubeconfig, cloud, "--dry-run-timeout=1s")
+
+
+class Closing(RemoteCloud):
+    """Keeps no connection: its threads outlive the test."""
+
+    def _ask(self, method: str, **arguments: object) -> Any:
+        try:
+            return super()._ask(method, **arguments)
+        finally:
+            self._local.connection.close()
+
+
+@pytest.mark.parametrize("api", [REAL], indirect=True)
+def test_beside_the_go_manager_that_leads(api: Cluster, admin: Path, kit: Kit, tmp_path: Path, start: Start) -> None:
+    """Go's program, built from the public modules, has done all that there was to do, and still leads."""
+    try:
+        program = go_manager()
+    except AssetsMissing as problem:
+        pytest.skip(str(problem))
+    machines = [{"name": name, "addresses": [["InternalIP", f"10.0.0.{name[1]}"]]} for name in ("n1", "n2")]
+    config = FakeConfig.model_validate({"provider": "bench", "instances": machines})
+    with FakeCloud(config) as cloud, CloudServer(cloud) as server:
+        (tmp_path / "cloud.json").write_text(json.dumps({"server": server.url, "caller": "go"}))
+        flags = (f"--kubeconfig={admin}", "--cloud-provider=bench", f"--cloud-config={tmp_path / 'cloud.json'}")
+        nodes = [kit.join(name) for name in ("n1", "n2")]
+        kit.expose("web")
+        period = "--route-reconciliation-period=1s"
+        go = start(*flags, *ROUTES, "--cluster-name=test", period, command=(str(program),))
+        eventually(
+            lambda: all(one.conditions.get("NetworkUnavailable") == "False" for one in nodes), 60, lambda: go.log
+        )
+        eventually(lambda: all(one.is_initialized for one in nodes), 30, lambda: go.log)
+        eventually(lambda: kit.service("web").json["status"]["loadBalancer"].get("ingress"), 30, lambda: go.log)
+        lease = api.get(LEASE)["spec"]["holderIdentity"]
+        changed = {call.method for call in cloud.calls.log(changes_only=True)}
+        outcome = plan(admin, Closing(server.url, "plan"))
+        assert {call.method for call in cloud.calls.log(changes_only=True)} == changed
+        assert api.get(LEASE)["spec"]["holderIdentity"] == lease
+    assert outcome.complete, (outcome.left, outcome.rows)
+    assert actions(outcome) == {
+        ("service/default/web", "ensure load balancer"), ("service/default/web", "annotate"),
+        ("node/n1", "annotate"), ("node/n2", "annotate"),
+    }  # fmt: skip
