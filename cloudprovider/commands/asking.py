@@ -16,7 +16,13 @@ from cloudprovider.call import Call, call_scope
 from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.commands.failure import PROBLEMS, WRONG_USAGE, Failure, UnusableAnswer
 from cloudprovider.diagnostics import told_of
-from cloudprovider.errors import CloudProviderError, InvalidConfig, ProviderTypeError, RegistryError
+from cloudprovider.errors import (
+    CallDeadlineExceeded,
+    CloudProviderError,
+    InvalidConfig,
+    ProviderTypeError,
+    RegistryError,
+)
 from cloudprovider.interface import Interface
 from cloudprovider.loading import load_factory, start_provider
 from cloudprovider.plugins import Plugin
@@ -162,7 +168,7 @@ class Started:
 
     def told(self, error: BaseException) -> str:
         """What an exception says, in one line, with the values of the config masked."""
-        if isinstance(error, NoAnswer):
+        if isinstance(error, NoAnswer | CallDeadlineExceeded):
             return "no answer in time"
         if isinstance(error, UnusableAnswer):
             return str(error)

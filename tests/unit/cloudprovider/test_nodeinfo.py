@@ -205,16 +205,8 @@ def test_a_label_that_no_kubelet_may_set_is_left_out(boot: Boot) -> None:
     assert "no kubelet may set the provider's labels node-role.kubernetes.io/worker: left out" in err
 
 
-def test_initialize_is_tried_again_with_a_new_provider(boot: Boot) -> None:
-    fails = {"action": "raise", "method": "initialize", "times": 1}
-    code, out, err = boot("--hostname", NAME, faults=[fails], capabilities=["instances_v2"], state="cloud.sqlite")
-    assert code == 0, err
-    assert "attempt 1: CloudProviderError" in err
-    assert shlex.split(out) == without_ip(FLAGS)
-
-
 STUBBORN = """
-from cloudprovider import Interface, LocalInstance, NotImplementedByProvider
+from cloudprovider import InstanceMetadata, InstancesV2, Interface, LocalInstance, NotImplementedByProvider
 
 
 class Needy(Interface):
@@ -236,10 +228,57 @@ class Silent(Interface, LocalInstance):
         raise NotImplementedByProvider("there is no metadata service here")
 
 
+class Early(Interface, InstancesV2):
+    made = 0
+
+    def __init__(self):
+        Early.made += 1
+        self.number, self.ready = Early.made, False
+
+    def provider_name(self):
+        return "stubborn"
+
+    def initialize(self, client_builder, stop):
+        if self.number == 1:
+            raise OSError("no route to host")
+        self.ready = True
+
+    def instances_v2(self):
+        return self
+
+    def instance_metadata(self, node):
+        assert self.ready
+        return InstanceMetadata(provider_id=f"stubborn://{node.metadata.name}-{self.number}")
+
+    instance_exists = instance_shutdown = instance_metadata
+
+
 class Loose(Silent):
     def local_instance(self):
         return "the metadata service"
 """
+
+
+@pytest.fixture
+def stubborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Boot:
+    """Runs node-info with one of these providers, or with a module that cannot be imported."""
+
+    def run(kind: str, *argv: str) -> tuple[int, str, str]:
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "stubborn_module", raising=False)
+        module = f"{STUBBORN}\n\ndef new_provider(config):\n    return {kind}()\n" if kind != "Absent" else "1 / 0"
+        write_distribution(tmp_path, "stubborn", "stubborn = stubborn_module:new_provider", stubborn_module=module)
+        code = main(["node-info", "--cloud-provider=stubborn", *argv])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_initialize_is_tried_again_with_a_new_provider(stubborn: Boot) -> None:
+    code, out, err = stubborn("Early", "--hostname=node-1", "--retry-period=0.01")
+    assert (code, out) == (0, "--hostname-override=node-1 --provider-id=stubborn://node-1-2\n")
+    assert err == "node-info: attempt 1: OSError: no route to host; retrying in 0.01 s\n"
 
 
 @pytest.mark.parametrize(
@@ -254,16 +293,9 @@ class Loose(Silent):
         ("Absent", "could not be imported"),
     ],
 )
-def test_what_no_other_try_can_mend_ends_at_once(
-    kind: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "stubborn_module", raising=False)
-    factory = f"{STUBBORN}\n\ndef new_provider(config):\n    return {kind}()\n" if kind != "Absent" else "1 / 0"
-    write_distribution(tmp_path, "stubborn", "stubborn = stubborn_module:new_provider", stubborn_module=factory)
-    assert main(["node-info", "--cloud-provider=stubborn"]) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
+def test_what_no_other_try_can_mend_ends_at_once(stubborn: Boot, kind: str, what: str) -> None:
+    code, out, err = stubborn(kind)
+    assert (code, out) == (1, "")
     assert what in err
     assert "attempt" not in err
 
