@@ -33,7 +33,7 @@ from controllers.options.declare import Check
 T = TypeVar("T")
 
 _HTTP2 = "HTTP/1.1 is served, and no HTTP/2"
-_CIPHERS = "the TLS library chooses ciphers and curves, from those without known weaknesses"
+_CURVES = "the TLS library chooses the curves, from those without known weaknesses"
 _ONE_CERTIFICATE = "one certificate is served to all clients"
 _PORT = "the address and port are not shared with other processes"
 _HEADERS = "no user is believed from request headers; give clients certificates or tokens of their own"
@@ -85,8 +85,7 @@ IGNORED: tuple[Ignored, ...] = (
     _ignored("kube-api-content-type", STRING, "application/json", _JSON, one_of("application/json", PROTOBUF)),
     _ignored("disable-http2-serving", BOOL, True, _HTTP2),
     _ignored("http2-max-streams-per-connection", INT, 0, _HTTP2, not_negative),
-    _ignored("tls-cipher-suites", LIST, (), _CIPHERS),
-    _ignored("tls-curve-preferences", INTEGERS, (), _CIPHERS),
+    _ignored("tls-curve-preferences", INTEGERS, (), _CURVES),
     _ignored("tls-sni-cert-key", STRING, "", _ONE_CERTIFICATE, _NAMED_PAIR),
     _ignored("permit-address-sharing", BOOL, False, _PORT),
     _ignored("permit-port-sharing", BOOL, False, _PORT),
@@ -98,8 +97,7 @@ IGNORED: tuple[Ignored, ...] = (
     _ignored("requestheader-username-headers", LIST, (), _HEADERS),
     _ignored("cidr-allocator-type", STRING, "", _IPAM),
     _ignored("webhook-disable-http2-serving", BOOL, True, _HTTP2),
-    _ignored("webhook-tls-cipher-suites", LIST, (), _CIPHERS),
-    _ignored("webhook-tls-curve-preferences", INTEGERS, (), _CIPHERS),
+    _ignored("webhook-tls-curve-preferences", INTEGERS, (), _CURVES),
     _ignored("webhook-tls-sni-cert-key", STRING, "", _ONE_CERTIFICATE, _NAMED_PAIR),
     _ignored("min-resync-period", DURATION, 0.0, _RESYNC, not_negative),
     _ignored("node-sync-period", DURATION, 0.0, _NODE_SYNC, not_negative),

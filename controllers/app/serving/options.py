@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from controllers.app.serving.ciphers import check_ciphers
 from controllers.options import (
     BOOL,
     DURATION,
@@ -110,6 +111,15 @@ class ServingOptions:
         "Lowest version of TLS: VersionTLS12 (also if empty) or VersionTLS13. VersionTLS10 and VersionTLS11 are taken "
         "for VersionTLS12.",
         check=one_of("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
+    )
+    tls_cipher_suites: tuple[str, ...] = option(
+        (),
+        LIST,
+        "tls-cipher-suites",
+        _SERVING,
+        "Cipher suites of TLS 1.2, by Go's names. Those of TLS 1.3 are always offered; if no others are named, TLS 1.2 "
+        "is not spoken. Empty: the TLS library's own choice.",
+        check=check_ciphers,
     )
     authentication_kubeconfig: str = option(
         "",

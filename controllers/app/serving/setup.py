@@ -120,7 +120,7 @@ class Serving:
         authentication, authorization = self._guards()
         minimum = minimum_version(options.tls_min_version)
         pair, lazily = self._pair()
-        self._tls = ServerTLS(pair, self._authorities(), minimum)
+        self._tls = ServerTLS(pair, self._authorities(), minimum, options.tls_cipher_suites)
         if not lazily:
             try:
                 self._tls.load()

@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import ssl
+from collections.abc import Sequence
 from typing import Final
 
 from cloudprovider.host import StopSignal
 from controllers.app.serving.certificates import PairSource
+from controllers.app.serving.ciphers import restrict
 from controllers.app.serving.clientca import AuthoritySource, NoCA
 from controllers.runtime.api import SecretFile
 from controllers.runtime.cleaning import text_of
@@ -28,17 +30,19 @@ _TICK: Final = 0.25
 
 
 class ServerTLS:
-    """`load` once, then `context` from any thread; `look` and `run` from one thread."""
+    """`load` once, then `context` from any thread; `look` and `run` from one thread. `ciphers` are Go's names."""
 
     def __init__(
         self,
         pairs: PairSource,
         authorities: AuthoritySource | None = None,
         minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2,
+        ciphers: Sequence[str] = (),
     ) -> None:
         self._pairs = pairs
         self._authorities = authorities or NoCA()
         self._minimum = minimum
+        self._ciphers = ciphers
         self._context: ssl.SSLContext | None = None
         self._digest = b""
         self._refused = b""  # the digest of what could not be used
@@ -96,6 +100,7 @@ class ServerTLS:
     def _made(self, certificate: bytes, key: bytes, authorities: bytes) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = self._minimum
+        restrict(context, self._ciphers)
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         context.num_tickets = 0  # a resumed session would outlive a changed CA
         context.set_alpn_protocols(["http/1.1"])

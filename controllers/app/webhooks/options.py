@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import attrs
 
+from controllers.app.serving.ciphers import check_ciphers
 from controllers.app.serving.options import check_address, pair_problem
 from controllers.options import INT, IP, LIST, PATH, STRING, between, one_of, option
 
@@ -76,6 +77,15 @@ class WebhookOptions:
         _SERVING,
         "Lowest version of TLS of the webhook server, as --tls-min-version.",
         check=one_of("", "VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
+    )
+
+    tls_cipher_suites: tuple[str, ...] = option(
+        (),
+        LIST,
+        "webhook-tls-cipher-suites",
+        _SERVING,
+        "Cipher suites of the webhook server, as --tls-cipher-suites.",
+        check=check_ciphers,
     )
 
     def __attrs_post_init__(self) -> None:

@@ -70,7 +70,8 @@ class WebhookServing:
         self._clock = clock
         self._trust = Trust(rest, clock)
         self._authorities: Callable[[], bytes] = bytes  # what the API server is to trust; empty: others see to it
-        self._tls = ServerTLS(self._pairs(rest), minimum=minimum_version(options.tls_min_version))
+        minimum = minimum_version(options.tls_min_version)
+        self._tls = ServerTLS(self._pairs(rest), minimum=minimum, ciphers=options.tls_cipher_suites)
         self._loaded = False
         address = (options.bind_address, options.secure_port)
         self._server = Server(address, self._answer, name="webhooks", tls=self._tls.context, limits=LIMITS)
