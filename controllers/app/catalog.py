@@ -7,7 +7,7 @@ longer catalog to `main`, and more webhooks as its `webhooks`.
 
 from __future__ import annotations
 
-from controllers.app import node, nodelifecycle, route, service, sshkeys, volumelabels
+from controllers.app import node, nodeipam, nodelifecycle, route, service, sshkeys, volumelabels
 from controllers.app.entry import ControllerEntry
 from controllers.app.webhooks.entry import WebhookEntry
 
@@ -18,6 +18,7 @@ CATALOG: tuple[ControllerEntry, ...] = (
     service.ENTRY,
     sshkeys.ENTRY,
     volumelabels.ENTRY,
+    nodeipam.ENTRY,
 )
 
 WEBHOOKS: tuple[WebhookEntry, ...] = (volumelabels.WEBHOOK,)

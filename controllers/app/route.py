@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from controllers.app.entry import Context, Controller, ControllerEntry, Rule
-from controllers.options import BOOL, option
+from controllers.options import BOOL, allocate_node_cidrs_option, option
 from controllers.route.options import RouteOptions
 
 if TYPE_CHECKING:
@@ -27,14 +27,7 @@ log = logging.getLogger(__name__)
 class RouteSwitches:
     """Whether the manager runs the controller."""
 
-    allocate_node_cidrs: bool = option(
-        False,
-        BOOL,
-        "allocate-node-cidrs",
-        "generic",
-        "Whether nodes get pod CIDRs (from kube-controller-manager). node-route-controller runs only if this flag"
-        " and --configure-cloud-routes are on.",
-    )
+    allocate_node_cidrs: bool = allocate_node_cidrs_option()
     configure_cloud_routes: bool = option(
         True,
         BOOL,

@@ -40,6 +40,16 @@ from controllers.options.kinds import (
     show_duration,
     without_user,
 )
+from controllers.options.podnetwork import (
+    CIDRS,
+    DEFAULT_MASK_SIZES,
+    allocate_node_cidrs_option,
+    at_most_one_of_each_family,
+    cluster_cidrs_option,
+    given_mask_sizes,
+    mask_size_option,
+    parse_cluster_cidrs,
+)
 from controllers.options.shared import DEFAULT_CLUSTER_NAME, cluster_name_option, drain_timeout_option
 
 __all__ = [
@@ -48,6 +58,15 @@ __all__ = [
     "group",
     "cluster_name_option",
     "drain_timeout_option",
+    # to declare, about the pods' network
+    "CIDRS",
+    "DEFAULT_MASK_SIZES",
+    "allocate_node_cidrs_option",
+    "at_most_one_of_each_family",
+    "cluster_cidrs_option",
+    "given_mask_sizes",
+    "mask_size_option",
+    "parse_cluster_cidrs",
     "DEFAULT_CLUSTER_NAME",
     # kinds of values
     "ADDRESS",

@@ -20,6 +20,7 @@ from attrs import field, frozen
 
 from cloudprovider.helpers.ips import IPNetwork, parse_network
 from cloudprovider.helpers.objects import pod_cidrs_of
+from controllers.options import DEFAULT_MASK_SIZES
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
     from cloudprovider import Route
 
-DEFAULT_MASK_SIZES: Final[Mapping[int, int]] = {4: 24, 6: 64}
-"""Prefix length of a node's pod CIDR by IP version, where neither a flag nor a node says it: what
-kube-controller-manager allocates by default."""
 _NODE_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 

@@ -152,6 +152,13 @@ def jostle(api: Cluster, cloud: Attached, turn: int) -> None:
             api.patch(f"{NODES}/node-0000", {"spec": {"taints": [*taints, UNINITIALIZED]}})
 
 
+def crowd(api: Cluster, turn: int) -> None:
+    """Nodes come for which no pod CIDR is free, and one of those that have one goes."""
+    api.create(NODES, small_node(f"guest-{turn}", taints=[]))
+    if turn >= 2:
+        api.delete(f"{NODES}/node-0002")
+
+
 @pytest.mark.row("X6", "N7")
 @pytest.mark.parametrize("controller", TRIED)
 @pytest.mark.parametrize("api", [REAL], indirect=True)
@@ -175,7 +182,8 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
         kubeconfig = kubeconfig_of(api, tmp_path / "own.kubeconfig")
         (tmp_path / "keys.pub").write_text(PUBLIC)
         files = (f"--cloud-config={tmp_path / 'cloud.yaml'}", f"--ssh-keyfile={tmp_path / 'keys.pub'}")
-        flags = (*FLAGS, *files, f"--kubeconfig={kubeconfig}")
+        own = ("--cluster-cidr=10.244.0.0/22",) if controller == "node-ipam-controller" else ()
+        flags = (*FLAGS, *own, *files, f"--kubeconfig={kubeconfig}")
         process = start(*flags, f"--controllers={controller}", f"--secure-port={port}", command=MODULE)
         eventually(lambda: is_ready(port), 30, lambda: process.log)
         # A second one stands by, and watches the Lease.
@@ -189,6 +197,8 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
                     break
                 assert time.monotonic() < deadline, (must - asked_for(api, before, named), process.log)
                 jostle(api, cloud, turn)
+                if controller == "node-ipam-controller":
+                    crowd(api, turn)
                 time.sleep(0.2)  # the audit log is written in batches
         assert sorted(asked_for(api, before, named) - wanted) == []
         assert [event["requestURI"] for event in done(api, before) if event["responseStatus"]["code"] == 403] == []

@@ -37,7 +37,6 @@ _CURVES = "the TLS library chooses the curves, from those without known weakness
 _ONE_CERTIFICATE = "one certificate is served to all clients"
 _PORT = "the address and port are not shared with other processes"
 _HEADERS = "no user is believed from request headers; give clients certificates or tokens of their own"
-_IPAM = "this version gives nodes no pod CIDRs (kube-controller-manager does); the next version does"
 _RESYNC = (
     "caches are never replayed: what a watch missed is listed again, and the cloud is compared every "
     "--node-monitor-period, --node-status-update-frequency and --route-reconciliation-period"
@@ -95,7 +94,6 @@ IGNORED: tuple[Ignored, ...] = (
     _ignored("requestheader-group-headers", LIST, (), _HEADERS),
     _ignored("requestheader-uid-headers", LIST, (), _HEADERS),
     _ignored("requestheader-username-headers", LIST, (), _HEADERS),
-    _ignored("cidr-allocator-type", STRING, "", _IPAM),
     _ignored("webhook-disable-http2-serving", BOOL, True, _HTTP2),
     _ignored("webhook-tls-curve-preferences", INTEGERS, (), _CURVES),
     _ignored("webhook-tls-sni-cert-key", STRING, "", _ONE_CERTIFICATE, _NAMED_PAIR),

@@ -14,6 +14,7 @@ from cloudprovider.helpers.objects import key_of, uid_of
 from controllers.runtime.cache import resources
 from controllers.runtime.cache.factory import InformerFactory
 from controllers.runtime.cache.informer import Registration
+from controllers.runtime.cache.listing import quorum_list
 from controllers.runtime.cache.resources import (
     NODES,
     MalformedObject,
@@ -42,6 +43,7 @@ __all__ = [
     "T",
     "is_newer",
     "key_of",
+    "quorum_list",
     "split_key",
     "uid_of",
     "version_of",

@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
 from controllers.runtime.api import ApiError, Gone
 from controllers.runtime.cache.decoding import Garbled, read_list
-from controllers.runtime.cache.resources import T
-from controllers.runtime.cache.store import Item
 
-__all__ = ["Abandoned", "Fetch", "Listing", "PageRequest", "fetch_list", "is_too_large"]
+if TYPE_CHECKING:
+    from controllers.runtime.api import RestClient
+    from controllers.runtime.cache.resources import Raw, Resource
+
+__all__ = ["Abandoned", "Fetch", "Listing", "PageRequest", "fetch_list", "is_too_large", "quorum_list"]
+
+R = TypeVar("R")
 
 Fetch = Callable[[Mapping[str, str]], bytes]
 """Makes one list request with this query and returns the body; raises ApiError."""
@@ -29,16 +33,16 @@ _TRIES_IN_PAGES: Final = 2
 
 
 @frozen
-class Listing(Generic[T]):
+class Listing(Generic[R]):
     """Every item of one snapshot, and the resourceVersion from which a watch continues it."""
 
-    items: list[Item[T]]
+    items: list[R]
     version: str
 
 
 def fetch_list(
-    fetch: Fetch, kind: str, read: Callable[[Any], Item[T]], *, page_size: int, not_older_than: str = ""
-) -> Listing[T]:
+    fetch: Fetch, kind: str, read: Callable[[Any], R], *, page_size: int, not_older_than: str = ""
+) -> Listing[R]:
     """Fetch a complete list of items of `kind` ("Node").
 
     Without `not_older_than` it is a quorum read: whatever was written before it is in it. With it the server may
@@ -58,6 +62,21 @@ def fetch_list(
     if listing is None:
         raise Gone(f"the list of {kind} objects expired between its pages, time and again", status=410)
     return listing
+
+
+def quorum_list(
+    rest: RestClient, resource: Resource[Any], read: Callable[[Raw], R], *, page_size: int = 500
+) -> list[R]:
+    """What `read` makes of every object of a kind: whatever was written before this call is in it.
+
+    For what must not be decided by a cache. Blocks for as long as the server takes; raises ApiError, and Garbled, which
+    is one, when an answer is no list.
+    """
+
+    def fetch(query: Mapping[str, str]) -> bytes:
+        return rest.request("GET", resource.path(), query=query).data
+
+    return fetch_list(fetch, resource.kind, read, page_size=page_size).items
 
 
 class Abandoned(Exception):
@@ -112,10 +131,10 @@ def is_too_large(error: ApiError) -> bool:
 
 
 def _in_pages(
-    fetch: Fetch, kind: str, read: Callable[[Any], Item[T]], start: Mapping[str, str], page_size: int
-) -> Listing[T] | None:
+    fetch: Fetch, kind: str, read: Callable[[Any], R], start: Mapping[str, str], page_size: int
+) -> Listing[R] | None:
     """One pass over the pages; None when the snapshot expired after the first one."""
-    items: list[Item[T]] = []
+    items: list[R] = []
     version, token = "", ""
     while True:
         query = {"continue": token} if token else dict(start)

@@ -46,6 +46,7 @@ ROUTE = "node-route-controller"
 SERVICE = "service-lb-controller"
 VOLUMES = "persistent-volume-label-controller"
 SSH = "ssh-key-controller"
+IPAM = "node-ipam-controller"
 WEBHOOK = "webhook persistentvolume-labeler"
 MANAGER = "the manager"
 GATEWAY = "the gateway"
@@ -73,6 +74,7 @@ SWITCHES = {
     SERVICE: "it is on by default",
     VOLUMES: "`--controllers=*,persistent-volume-label-controller`",
     SSH: "`--controllers=*,ssh-key-controller` with `--ssh-user` and `--ssh-keyfile`",
+    IPAM: "`--controllers=*,node-ipam-controller`, `--allocate-node-cidrs`, `--cidr-allocator-type=CloudAllocator`",
     WEBHOOK: "`--webhooks=persistentvolume-labeler`, and a MutatingWebhookConfiguration",
     MANAGER: "`cloud-controller-manager`, or your own program with `controllers.app.hosting`",
     GATEWAY: "works for every controller of the manager: nobody else calls a provider there",
@@ -274,7 +276,12 @@ CALLS: Mapping[type, Mapping[str, tuple[Call, ...]]] = {
         ),
         "master": (Call(CLUSTERS, "clusters.master", "once for each cluster that is shown"),),
     },
-    PodCIDRs: {"max_batch": (), "pod_cidrs": ()},
+    PodCIDRs: {
+        "max_batch": (Call(GATEWAY, "capability.max_batch", "once"),),
+        "pod_cidrs": (
+            Call(IPAM, "cloud.fetch_pod_cidrs", "when a node has no pod CIDRs; again, with back-off, until it has"),
+        ),
+    },
     InformerUser: {
         "set_informers": (Call(MANAGER, "provider.set_informers", "once, right after `initialize`"),),
     },

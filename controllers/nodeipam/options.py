@@ -1,0 +1,130 @@
+"""What can be set about the node IPAM controller, with its flags. Stage: before the first one, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from controllers.options import (
+    CIDRS,
+    DEFAULT_MASK_SIZES,
+    INT,
+    NAME,
+    allocate_node_cidrs_option,
+    at_most_one_of_each_family,
+    between,
+    cluster_cidrs_option,
+    drain_timeout_option,
+    given_mask_sizes,
+    mask_size_option,
+    option,
+)
+
+if TYPE_CHECKING:
+    from cloudprovider.helpers.ips import IPNetwork
+
+RANGE_ALLOCATOR: Final = "RangeAllocator"
+CLOUD_ALLOCATOR: Final = "CloudAllocator"
+_ALLOCATORS: Final = (RANGE_ALLOCATOR, CLOUD_ALLOCATOR)
+_MOST_BITS: Final = 16
+"""Between an IPv6 cluster CIDR and a node's range; clusterSubnetMaxDiff in Go. A cluster that is set up within it can
+go back to kube-controller-manager."""
+
+
+@frozen(kw_only=True)
+class NodeIPAMOptions:
+    """How the controller works. Frozen; raises ValueError on values that make no sense."""
+
+    allocate_node_cidrs: bool = allocate_node_cidrs_option()
+    cluster_cidrs: tuple[IPNetwork, ...] = cluster_cidrs_option()
+    node_cidr_mask_size: int = mask_size_option()
+    node_cidr_mask_size_ipv4: int = mask_size_option(4)
+    node_cidr_mask_size_ipv6: int = mask_size_option(6)
+    service_cidrs: tuple[IPNetwork, ...] = option(
+        (),
+        CIDRS,
+        "service-cluster-ip-range",
+        "node-ipam-controller",
+        "IP range of the cluster's Services, or two ranges of different families separated by a comma, as "
+        "kube-apiserver has it. No node gets a pod CIDR in it.",
+        check=at_most_one_of_each_family,
+    )
+    cidr_allocator_type: str = option(
+        RANGE_ALLOCATOR,
+        NAME,
+        "cidr-allocator-type",
+        "generic",
+        "Who chooses the nodes' pod CIDRs for node-ipam-controller: RangeAllocator takes them from --cluster-cidr, "
+        "CloudAllocator asks the cloud provider.",
+    )
+    concurrent_node_ipam_syncs: int = option(
+        30,
+        INT,
+        "concurrent-node-ipam-syncs",
+        "node-ipam-controller",
+        "Nodes that get their pod CIDRs at the same time.",
+        check=between(1, 1000),
+    )
+    drain_timeout: float = drain_timeout_option()
+
+    @property
+    def cloud_chooses(self) -> bool:
+        """Whether the cloud is asked for the ranges."""
+        return self.cidr_allocator_type == CLOUD_ALLOCATOR
+
+    def mask_sizes(self) -> Mapping[int, int]:
+        """Prefix length of a node's range by IP version, for each family of the cluster. Raises ValueError as
+        `problems` says."""
+        wrong = self.problems()
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self._sizes()[0]
+
+    def problems(self) -> list[str]:
+        """All that no single value shows to be wrong, where the controller runs.
+
+        Follows: startNodeIpamController in Kubernetes' cmd/cloud-controller-manager/nodeipamcontroller.go, and
+        NewNodeIpamController in pkg/controller/nodeipam.
+        """
+        if self.cidr_allocator_type not in _ALLOCATORS:
+            return [f"--cidr-allocator-type={self.cidr_allocator_type}: must be {' or '.join(_ALLOCATORS)}"]
+        if self.cloud_chooses:
+            return []
+        if not self.cluster_cidrs:
+            return [
+                "--cluster-cidr: must be given for node-ipam-controller: the range from which nodes get their pod "
+                "CIDRs, such as 10.244.0.0/16"
+            ]
+        sizes, wrong = self._sizes()
+        for net in self.cluster_cidrs:
+            size = sizes[net.version]
+            if net.version == 6 and size - net.prefixlen > _MOST_BITS:
+                wrong.append(
+                    f"--cluster-cidr={net}: a node's pod CIDR of mask size {size} is too small for it: at most "
+                    f"{_MOST_BITS} bits can be between them, as in Go. Fix: a smaller cluster CIDR, or "
+                    f"--node-cidr-mask-size-ipv6={net.prefixlen + _MOST_BITS}"
+                )
+            covering = [one for one in self.service_cidrs if one.version == net.version and _covers(one, net)]
+            wrong += [f"--service-cluster-ip-range={one}: no range of {net} is left for pods" for one in covering]
+        return wrong
+
+    def _sizes(self) -> tuple[Mapping[int, int], list[str]]:
+        given, wrong = given_mask_sizes(
+            self.cluster_cidrs, self.node_cidr_mask_size, self.node_cidr_mask_size_ipv4, self.node_cidr_mask_size_ipv6
+        )
+        sizes: dict[int, int] = {
+            net.version: given.get(net.version, DEFAULT_MASK_SIZES[net.version]) for net in self.cluster_cidrs
+        }
+        wrong += [
+            f"--cluster-cidr={net}: is smaller than a node's pod CIDR, whose mask size is {sizes[net.version]} if no "
+            f"flag says otherwise. Fix: --node-cidr-mask-size of {net.prefixlen} to {net.max_prefixlen}"
+            for net in self.cluster_cidrs
+            if net.version not in given and net.prefixlen > sizes[net.version]
+        ]
+        return sizes, wrong
+
+
+def _covers(one: IPNetwork, net: IPNetwork) -> bool:
+    return one.prefixlen <= net.prefixlen and net.network_address in one

@@ -1,0 +1,131 @@
+"""The cluster's ranges of pod addresses, and the nodes' parts of them: options of the controllers for IPAM and routes.
+
+Stage: before the first one, no I/O. Each field is declared here, so that it has one flag, one default and one text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from controllers.options.declare import between, option
+from controllers.options.kinds import BOOL, INT, Kind
+
+if TYPE_CHECKING:
+    from cloudprovider.helpers.ips import IPNetwork
+
+__all__ = [
+    "CIDRS",
+    "DEFAULT_MASK_SIZES",
+    "allocate_node_cidrs_option",
+    "at_most_one_of_each_family",
+    "cluster_cidrs_option",
+    "given_mask_sizes",
+    "mask_size_option",
+    "parse_cluster_cidrs",
+]
+
+DEFAULT_MASK_SIZES: Final[Mapping[int, int]] = {4: 24, 6: 64}
+"""Prefix length of a node's pod CIDR by IP version, where nothing else is said: kube-controller-manager's too."""
+_SECTION: Final = "generic"
+_PREFIX_LENGTHS: Final = {0: between(0, 128), 4: between(0, 32), 6: between(0, 128)}
+
+
+def parse_cluster_cidrs(text: str) -> tuple[IPNetwork, ...]:
+    """One range, or two of different IP families with a comma; () for "". Raises ValueError.
+
+    Follows: processCIDRs and startRouteController in k8s.io/cloud-provider's app/core.go.
+    """
+    if not text.strip():
+        return ()
+    from cloudprovider.helpers.ips import parse_network  # not before it is needed: see lazy.py
+
+    nets = tuple(parse_network(part.strip()) for part in text.split(","))
+    wrong = at_most_one_of_each_family(nets)
+    if wrong:
+        raise ValueError(wrong)
+    return nets
+
+
+def at_most_one_of_each_family(nets: Sequence[IPNetwork]) -> str | None:
+    """A check for ranges of the cluster."""
+    if len(nets) > 2 or len({net.version for net in nets}) < len(nets):
+        return "must be one IP range, or two of different families: 10.244.0.0/16,fd00:10:244::/56"
+    return None
+
+
+CIDRS: Kind[tuple[IPNetwork, ...]] = Kind("TEXT", parse_cluster_cidrs, lambda nets: ",".join(map(str, nets)))
+
+
+def allocate_node_cidrs_option() -> Any:
+    """Whether nodes get pod CIDRs at all."""
+    return option(
+        False,
+        BOOL,
+        "allocate-node-cidrs",
+        _SECTION,
+        "Whether nodes get pod CIDRs: from kube-controller-manager, or from node-ipam-controller if --controllers "
+        "names it. node-route-controller runs only if this flag and --configure-cloud-routes are on.",
+    )
+
+
+def cluster_cidrs_option() -> Any:
+    """The ranges of all pods; `parse_cluster_cidrs` makes them from text."""
+    return option(
+        (),
+        CIDRS,
+        "cluster-cidr",
+        _SECTION,
+        "IP range of the cluster's pods, or two ranges of different families separated by a comma. Required by "
+        "node-route-controller, which deletes nothing outside it, and by node-ipam-controller, which gives each node a "
+        "part of it.",
+        check=at_most_one_of_each_family,
+    )
+
+
+def mask_size_option(version: int = 0) -> Any:
+    """The mask size of a node's pod CIDR, for one IP version or, with 0, for the only one that the cluster has."""
+    if version:
+        text = f"As --node-cidr-mask-size, for IPv{version}."
+        return option(0, INT, f"node-cidr-mask-size-ipv{version}", _SECTION, text, check=_PREFIX_LENGTHS[version])
+    return option(
+        0,
+        INT,
+        "node-cidr-mask-size",
+        _SECTION,
+        "Mask size of nodes' pod CIDRs, as given to kube-controller-manager. A route of another size is never deleted. "
+        "0: 24 for IPv4 and 64 for IPv6; for routes, the sizes that the nodes have come first. For a cluster CIDR of "
+        "one family; with two use the flags with -ipv4 and -ipv6. If you change the size, set this flag to the "
+        "old size to have the old routes deleted.",
+        check=_PREFIX_LENGTHS[0],
+    )
+
+
+def given_mask_sizes(
+    clusters: Sequence[IPNetwork], size: int, size_ipv4: int, size_ipv6: int
+) -> tuple[Mapping[int, int], list[str]]:
+    """Prefix length of nodes' pod CIDRs by IP version, as far as the flags say it, and all that is wrong with them.
+
+    Follows: setNodeCIDRMaskSizes in Kubernetes' cmd/cloud-controller-manager/nodeipamcontroller.go.
+    """
+    problems = []
+    sizes = {version: given for version, given in ((4, size_ipv4), (6, size_ipv6)) if given}
+    if size:
+        if sizes or len(clusters) != 1:
+            problems.append(
+                "--node-cidr-mask-size: is for a --cluster-cidr of one IP family, and not together with "
+                "--node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6: give one flag for each family"
+            )
+        else:
+            sizes[clusters[0].version] = size
+    of_family: dict[int, IPNetwork] = {net.version: net for net in clusters}
+    for version, given in sizes.items():
+        cluster = of_family.get(version)
+        if cluster is None:
+            problems.append(f"--node-cidr-mask-size-ipv{version}: needs a cluster CIDR of that family (--cluster-cidr)")
+        elif not cluster.prefixlen <= given <= cluster.max_prefixlen:
+            problems.append(
+                f"--node-cidr-mask-size: a node's pod CIDR of mask size {given} does not fit into the cluster CIDR "
+                f"{cluster}: the size must be between {cluster.prefixlen} and {cluster.max_prefixlen}"
+            )
+    return sizes, problems

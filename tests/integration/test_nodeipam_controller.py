@@ -1,0 +1,255 @@
+"""The node IPAM controller over both API servers: each node gets its ranges once, and no two nodes get the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider.helpers import pod_cidrs_of, uid_of
+from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.waiting import eventually
+from controllers.app.standalone import Host
+from controllers.nodeipam import NodeIPAMController, NodeIPAMOptions
+from controllers.nodeipam.changes import SEAL
+from controllers.options import parse_cluster_cidrs
+from controllers.runtime.api import ClientBuilder
+from controllers.runtime.cache import NODES as N
+from controllers.runtime.cache import InformerFactory
+from controllers.runtime.metrics import Metrics
+from controllers.testing import ManagerRun
+from tests.integration.conftest import Cluster
+from tests.support.api import MERGE, NODES
+from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.process import MODULE, Start
+from tests.support.running import at_work
+
+BOTH = "10.244.0.0/22,fd00:10:244::/60"
+NODE_COUNT = int(os.environ.get("NODEIPAM_TAKEOVER", "60"))
+"""`NODEIPAM_TAKEOVER=200` for the long form."""
+
+
+@contextmanager
+def allocating(
+    api: Cluster, cidrs: str = BOTH, cloud: FakeCloud | None = None, *, well: bool = True, **settings: Any
+) -> Iterator[tuple[Metrics, NodeIPAMController]]:
+    options = NodeIPAMOptions(
+        allocate_node_cidrs=True, cluster_cidrs=parse_cluster_cidrs(cidrs), **{"drain_timeout": 5.0, **settings}
+    )
+    made: list[NodeIPAMController] = []
+
+    def make(host: Host) -> NodeIPAMController:
+        made.append(NodeIPAMController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics))
+        return made[0]
+
+    with at_work(make, api.kubeconfig, cloud or FakeCloud()) as metrics:
+        yield metrics, made[0]
+        assert well == all(ok for _, ok, _ in made[0].remarks()), made[0].remarks()
+
+
+def add(api: Cluster, name: str, *cidrs: str) -> dict[str, Any]:
+    node = small_node(name, taints=[])
+    if cidrs:
+        node["spec"] |= {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}
+    return api.create(NODES, node)
+
+
+def ranges(api: Cluster) -> dict[str, list[str]]:
+    return {node["metadata"]["name"]: node["spec"].get("podCIDRs", []) for node in api.items(NODES)}
+
+
+def reasons(api: Cluster, name: str) -> list[str]:
+    return [event["reason"] for event in api.events_of(name)]
+
+
+def network(api: Cluster, name: str) -> tuple[str, str]:
+    conditions = api.get(f"{NODES}/{name}")["status"].get("conditions", [])
+    found: dict[str, str] = next((one for one in conditions if one["type"] == "NetworkUnavailable"), {})
+    return found.get("status", ""), found.get("reason", "")
+
+
+def tainted(api: Cluster, name: str) -> bool:
+    return UNINITIALIZED in api.get(f"{NODES}/{name}")["spec"].get("taints", [])
+
+
+def judge(api: Cluster) -> None:
+    """No two nodes overlap."""
+    taken = [ip_network(text) for texts in ranges(api).values() for text in texts]
+    for place, one in enumerate(taken):
+        assert not any(one.version == other.version and one.overlaps(other) for other in taken[:place]), one
+
+
+def test_nodes_get_a_range_of_each_family_beside_what_others_have(api: Cluster) -> None:
+    add(api, "old", "10.244.0.0/24", "fd00:10:244::/64")
+    add(api, "wide", "10.244.2.0/23")
+    add(api, "outside", "10.9.0.0/24")
+    add(api, "early")
+    with allocating(api, service_cidrs=parse_cluster_cidrs("fd00:10:244:1::/112")) as (metrics, _):
+        eventually(lambda: len(ranges(api)["early"]) == 2, 30)
+        assert ranges(api)["early"] == ["10.244.1.0/24", "fd00:10:244:2::/64"]
+        add(api, "late")
+        eventually(lambda: "CIDRNotAvailable" in reasons(api, "late"), 30)
+        assert metrics.value("node_ipam_controller_nodes_without_cidrs") == 1
+        assert metrics.value("node_ipam_controller_cidrset_usage_cidrs", clusterCIDR="10.244.0.0/22") == 1.0
+        api.delete(f"{NODES}/old")
+        eventually(lambda: ranges(api)["late"] == ["10.244.0.0/24", "fd00:10:244:3::/64"], 30)
+        assert metrics.value("node_ipam_controller_cirdset_max_cidrs", clusterCIDR="fd00:10:244::/60") == 16.0
+        assert metrics.value("node_ipam_controller_cidrset_cidrs_releases_total", clusterCIDR="10.244.0.0/22") == 1.0
+    node = api.get(f"{NODES}/early")
+    assert node["spec"]["podCIDR"] == "10.244.1.0/24"
+    assert SEAL not in node["metadata"].get("annotations", {})
+    assert ranges(api)["wide"] == ["10.244.2.0/23"]
+    judge(api)
+    versions = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
+    with allocating(api):  # the next process writes nothing
+        add(api, "last")
+        eventually(lambda: "CIDRNotAvailable" in reasons(api, "last"), 30)
+    after = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
+    assert {name: after[name] for name in versions} == versions
+
+
+def test_a_node_recreated_under_its_name_gets_another_range_and_overlaps_are_told(api: Cluster) -> None:
+    add(api, "twin-1", "10.244.0.0/25")
+    add(api, "twin-2", "10.244.0.0/24")
+    with allocating(api, "10.244.0.0/16") as (metrics, _):
+        add(api, "again")
+        eventually(lambda: ranges(api)["again"] == ["10.244.1.0/24"], 30)
+        api.delete(f"{NODES}/again")
+        add(api, "again")
+        eventually(lambda: ranges(api)["again"] == ["10.244.2.0/24"], 30)
+        told = [event for name in ("twin-1", "twin-2") for event in api.events_of(name)]
+        assert [event["reason"] for event in told] == ["PodCIDRConflict"]
+        api.delete(f"{NODES}/twin-2")
+        eventually(
+            lambda: metrics.value("node_ipam_controller_cidrset_cidrs_releases_total", clusterCIDR="10.244.0.0/16") == 1
+        )
+        for number in range(3):
+            add(api, f"more-{number}")
+        eventually(lambda: all(ranges(api).values()), 30)
+        assert "10.244.0.0/24" not in [texts[0] for texts in ranges(api).values()], "the half of it is twin-1's still"
+
+
+def test_it_stops_beside_kube_controller_managers_allocator(api: Cluster) -> None:
+    """Neither of these servers tells who wrote (managedFields), so the third node with a foreign range is the proof."""
+    others = ClientBuilder.from_options(kubeconfig=str(api.kubeconfig), program="kube-controller-manager")
+    rest = others.rest("node-controller")
+    count = 3
+    with allocating(api, "10.244.0.0/24", well=False) as (metrics, controller):
+        add(api, "ours")
+        eventually(lambda: ranges(api)["ours"], 30)
+        for number in range(count):
+            name = f"theirs-{number}"
+            add(api, name)
+            eventually(lambda name=name: "CIDRNotAvailable" in reasons(api, name), 30)  # type: ignore[misc]
+            assert all(ok for _, ok, _ in controller.remarks())
+            theirs = [f"10.9.{number}.0/24"]
+            body = {"spec": {"podCIDR": theirs[0], "podCIDRs": theirs}}
+            rest.request("PATCH", f"{NODES}/{name}", body=body, content_type=MERGE)
+        eventually(lambda: metrics.value("node_ipam_controller_stopped") == 1, 30)
+        [detail] = [detail for name, ok, detail in controller.remarks() if name == "other-allocator" and not ok]
+        assert "--allocate-node-cidrs=false" in detail
+        eventually(lambda: "CIDRAllocationStopped" in reasons(api, f"theirs-{count - 1}"), 30)
+        api.delete(f"{NODES}/ours")
+        add(api, "late")
+        eventually(
+            lambda: metrics.value("node_ipam_controller_cidrset_usage_cidrs", clusterCIDR="10.244.0.0/24") == 0, 30
+        )
+        assert ranges(api)["late"] == []
+    others.close()
+
+
+def test_a_leader_is_killed_in_the_middle_and_no_range_is_given_twice(api: Cluster, start: Start) -> None:
+    """Some writes of the first leader are under way when it dies, and the server takes them up after the takeover."""
+    flags = (
+        "--cloud-provider=fake",
+        f"--kubeconfig={api.kubeconfig}",
+        "--controllers=nodeipam",
+        "--allocate-node-cidrs",
+        "--cluster-cidr=10.244.0.0/16,fd00:10:244::/48",
+        "--leader-elect=false",
+    )
+    names = [f"n-{number:03d}" for number in range(NODE_COUNT)]
+    for name in names[::2]:
+        add(api, name)
+    watching = api.clients()
+    informers = InformerFactory(watching.rest("judge"), metrics=Metrics())
+    seen: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+
+    def note(node: V1Node) -> None:
+        if pod_cidrs_of(node):
+            seen[uid_of(node)].add(pod_cidrs_of(node))
+
+    informers.informer(N).add_handler(lambda node, _: note(node), lambda _, node: note(node))
+    informers.start()
+    try:
+        first = start(*flags, command=MODULE)
+        eventually(lambda: seen, 60, lambda: first.log)
+        if isinstance(api.server, EmbeddedAPIServer):  # these wait in the server, and are applied all the same
+            api.server.faults.latency(1.5, method="PATCH", path=r"nodes/n-.[37]\d", count=NODE_COUNT // 10)
+        for name in names[1::2]:
+            add(api, name)
+            if name > names[NODE_COUNT * 3 // 4]:
+                first.signal(signal.SIGKILL)
+        first.ended()
+        second = start(*flags, command=MODULE)
+        eventually(lambda: len(seen) == NODE_COUNT, 60, lambda: second.log)
+    finally:
+        informers.stop()
+    assert all(len(every) == 1 for every in seen.values())
+    judge(api)
+    assert "other-allocator" not in second.log
+    assert not any(SEAL in (node["metadata"].get("annotations") or {}) for node in api.items(NODES))
+
+
+@pytest.mark.parametrize("cidrs", ["10.244.0.0/16", "10.244.0.0/16,fd00:10:244::/48"])
+def test_with_routes_a_cluster_without_overlay_works(api: Cluster, cidrs: str) -> None:
+    """Nodes join: initialised, ranges, routes, NetworkUnavailable=False."""
+    names = ["node-0000", "node-0001"]
+    with FakeCloud(FakeConfig.model_validate({"generate": [{"count": 2}]})) as cloud:
+        flags = ("--controllers=*,nodeipam", "--allocate-node-cidrs", f"--cluster-cidr={cidrs}")
+        with ManagerRun(api.kubeconfig, cloud, flags):
+            for name in names:
+                api.create(NODES, small_node(name))
+            eventually(lambda: all(network(api, name) == ("False", "RouteCreated") for name in names), 30)
+            eventually(lambda: not any(tainted(api, name) for name in names), 30)
+        found = ranges(api)
+        assert [len(found[name]) for name in names] == [cidrs.count(",") + 1] * 2
+        table = {route.destination_cidr: route.target_node for route in cloud.console.routes()}
+        assert table == {cidr: name for name in names for cidr in found[name]}
+    judge(api)
+
+
+def test_the_cloud_chooses(api: Cluster) -> None:
+    machines = [
+        {"name": "a", "pod_cidrs": ["10.8.1.0/24", "fd00::/64"]},
+        {"name": "b"},
+        {"name": "c", "pod_cidrs": ["10.8.1.128/25"]},
+    ]
+    with FakeCloud(FakeConfig.model_validate({"instances": machines})) as cloud:
+        for name in ("a", "b"):
+            add(api, name)
+        with allocating(api, cloud=cloud, cidr_allocator_type="CloudAllocator"):
+            eventually(lambda: ranges(api)["a"] == ["10.8.1.0/24", "fd00::/64"], 30)
+            eventually(lambda: "CIDRNotAvailable" in reasons(api, "b"), 30)
+            add(api, "c")
+            eventually(lambda: "PodCIDRConflict" in reasons(api, "c"), 30)
+            cloud.console.change_instance("b", pod_cidrs=["10.8.2.0/24"])
+            eventually(lambda: ranges(api)["b"] == ["10.8.2.0/24"], 30)
+        assert ranges(api)["c"] == []
+
+
+def test_a_provider_that_chooses_none_is_refused(api: Cluster) -> None:
+    with (
+        FakeCloud(FakeConfig(capabilities=("instances_v2",))) as cloud,
+        pytest.raises(ValueError, match=r"pod_cidrs\(\) returns None"),
+        allocating(api, cloud=cloud, cidr_allocator_type="CloudAllocator"),
+    ):
+        pass

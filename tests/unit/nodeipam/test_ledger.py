@@ -1,0 +1,194 @@
+"""Blocks and the ledger against a simple model: no range is given twice, whatever is taken, freed and restarted."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from ipaddress import ip_network
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from cloudprovider.helpers.ips import IPNetwork
+from controllers.nodeipam.blocks import Blocks
+from controllers.nodeipam.ledger import Ledger
+
+CLUSTER = ip_network("10.244.0.0/26")
+SIZE = 29  # eight blocks
+NAMES = [f"n{number}" for number in range(6)]
+SERVICES = ip_network("10.244.0.56/30")
+
+
+def net(text: str) -> IPNetwork:
+    return ip_network(text)
+
+
+def anything() -> st.SearchStrategy[IPNetwork]:
+    """Ranges in, around and outside of the cluster CIDR, wider and narrower than a block."""
+    return st.builds(
+        lambda prefix, place: ip_network((int(CLUSTER.network_address) + place * 2, prefix), strict=False),
+        st.sampled_from([24, 26, 27, 28, 29, 30, 32]),
+        st.integers(-16, 48),
+    )
+
+
+class Model(RuleBasedStateMachine):
+    """The cluster as it is: the nodes that exist, with UID and ranges; the ledger hears of it late or never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.uids = 0
+        self.nodes: dict[str, tuple[str, tuple[IPNetwork, ...]]] = {}
+        self.restart()
+
+    @rule()
+    def restart(self) -> None:
+        self.ledger = Ledger([Blocks(CLUSTER, SIZE)], [SERVICES])
+        for name, (uid, ranges) in self.nodes.items():
+            if ranges:
+                self.ledger.saw(name, uid, ranges)
+
+    @rule(name=st.sampled_from(NAMES), ranges=st.lists(anything(), max_size=1))
+    def create(self, name: str, ranges: list[IPNetwork]) -> None:
+        if name in self.nodes:
+            return
+        self.uids += 1
+        self.nodes[name] = (f"u{self.uids}", tuple(ranges))
+        if ranges:
+            self.ledger.saw(name, f"u{self.uids}", tuple(ranges))
+
+    @rule(name=st.sampled_from(NAMES), arrives=st.booleans(), told=st.booleans())
+    def give(self, name: str, arrives: bool, told: bool) -> None:
+        """A write may arrive or be lost, and so may its answer."""
+        uid, ranges = self.nodes.get(name, ("", ()))
+        if not uid or ranges:
+            return
+        free = self.free()
+        found = self.ledger.give(name, uid)
+        assert (found is None) == (not free and self.ledger.get(uid) is None)
+        if found is None:
+            return
+        assert found[0].prefixlen == SIZE
+        assert found[0].subnet_of(CLUSTER)  # type: ignore[arg-type]
+        assert self.ledger.give(name, uid) == found, "the same again"
+        for other, (_, theirs) in self.nodes.items():
+            assert other == name or not any(found[0].overlaps(one) for one in theirs)
+        if arrives:
+            self.nodes[name] = (uid, found)
+            if told:
+                assert self.ledger.saw(name, uid, found) == ()
+
+    @rule(name=st.sampled_from(NAMES), theirs=anything())
+    def another_writes(self, name: str, theirs: IPNetwork) -> None:
+        uid, ranges = self.nodes.get(name, ("", ()))
+        if uid and not ranges:
+            self.nodes[name] = (uid, (theirs,))
+            self.ledger.saw(name, uid, (theirs,))
+
+    @precondition(lambda self: self.nodes)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.nodes)))
+        uid, _ = self.nodes.pop(name)
+        self.ledger.release(uid)
+
+    def free(self) -> set[IPNetwork]:
+        held = [SERVICES, *(one for name in self.ledger.names() for h in self.ledger.named(name) for one in h.ranges)]
+        return {block for block in CLUSTER.subnets(new_prefix=SIZE) if not any(block.overlaps(one) for one in held)}
+
+    @invariant()
+    def counts_are_true(self) -> None:
+        [pool] = self.ledger.pools
+        assert pool.free == len(self.free())
+        assert pool.used == pool.capacity - pool.free
+
+    @invariant()
+    def what_nodes_have_is_held(self) -> None:
+        for uid, ranges in self.nodes.values():
+            held = self.ledger.get(uid)
+            assert not ranges or (held is not None and held.ranges == ranges)
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+@given(st.lists(anything(), max_size=8), st.data())
+def test_taken_and_given_back_in_any_order_is_as_new(ranges: list[IPNetwork], data: st.DataObject) -> None:
+    pool = Blocks(CLUSTER, SIZE)
+    for one in ranges:
+        pool.take(one)
+    covered = [b for b in CLUSTER.subnets(new_prefix=SIZE) if any(b.overlaps(one) for one in ranges)]
+    assert pool.used == len(covered)
+    for one in data.draw(st.permutations(ranges)):
+        pool.give_back(one)
+    assert pool.used == 0
+    assert pool.find() is not None
+
+
+def test_the_search_goes_on_where_it_ended_and_comes_back_last_to_what_was_freed() -> None:
+    ledger = Ledger([Blocks(net("10.0.0.0/24"), 26)])
+    given = [ledger.give(f"n{number}", f"u{number}") for number in range(4)]
+    assert [str(one[0]) for one in given if one] == ["10.0.0.0/26", "10.0.0.64/26", "10.0.0.128/26", "10.0.0.192/26"]
+    assert ledger.give("n4", "u4") is None
+    ledger.release("u2")
+    ledger.release("u0")
+    again = [ledger.give("n5", "u5"), ledger.give("n6", "u6")]
+    assert again == [(net("10.0.0.128/26"),), (net("10.0.0.0/26"),)]
+
+
+def test_both_families_or_none() -> None:
+    ledger = Ledger([Blocks(net("10.0.0.0/24"), 25), Blocks(net("fd00::/63"), 64)], [net("fd00::/64")])
+    assert ledger.give("a", "a") == (net("10.0.0.0/25"), net("fd00:0:0:1::/64"))
+    assert ledger.give("b", "b") is None
+    assert ledger.pools[0].free == 1, "nothing was kept of it"
+
+
+def test_overlaps_are_told_by_name_and_each_holder_keeps_the_block() -> None:
+    ledger = Ledger([Blocks(net("10.0.0.0/24"), 26)])
+    assert ledger.saw("a", "ua", (net("10.0.0.0/25"),)) == ()
+    assert ledger.saw("b", "ub", (net("10.0.0.64/26"),)) == ("a",)
+    assert ledger.saw("c", "uc", (net("10.0.0.0/24"),)) == ("a", "b")
+    assert ledger.saw("x", "ux", (net("192.168.0.0/16"),)) == ()
+    assert ledger.claim("d", "ud", (net("192.168.7.0/24"),)) == ("x",)
+    assert ledger.get("ud") is None
+    ledger.release("uc")
+    assert ledger.pools[0].free == 2
+    ledger.release("ua")
+    assert ledger.pools[0].free == 3
+
+
+def test_a_claim_replaces_what_was_never_written_and_nothing_else() -> None:
+    ledger = Ledger([])
+    assert ledger.claim("a", "ua", (net("10.0.0.0/24"),)) == ()
+    assert ledger.claim("a", "ua", (net("10.0.1.0/24"),)) == ()
+    ledger.saw("a", "ua", (net("10.0.1.0/24"),))
+    assert ledger.claim("a", "ua", (net("10.0.2.0/24"),)) == ()
+    held = ledger.get("ua")
+    assert held is not None
+    assert held.ranges == (net("10.0.1.0/24"),)
+    assert not ledger.release("never")
+
+
+def test_memory_and_time_grow_with_nodes_and_not_with_addresses() -> None:
+    """A /64 of IPv6, with a range of 2 to the power of 48 blocks, and 5,000 nodes."""
+    tracemalloc.start()
+    began = time.perf_counter()
+    ledger = Ledger([Blocks(net("fd00::/64"), 112)], [net("fd00::/80")])
+    for number in range(5000):
+        assert ledger.give(f"node-{number}", f"uid-{number}") is not None
+    spent = time.perf_counter() - began
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert ledger.pools[0].capacity == 2**48
+    assert ledger.pools[0].used == 2**32 + 5000
+    assert size < 20e6
+    assert spent < 10
+
+
+@pytest.mark.parametrize("size", [15, 33])
+def test_a_mask_size_that_does_not_fit_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match="does not fit"):
+        Blocks(net("10.244.0.0/16"), size)
