@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.cache import NODES
+from controllers.runtime.cleaning import conceal
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Backoff, FailureHandling, Worker, WorkQueue
@@ -74,7 +75,7 @@ class SSHKeyController:
                 f"--ssh-keyfile={options.ssh_keyfile} cannot be used: {problems}. Fix: name a file of public keys"
             ) from None
         self._metrics = SSHKeyMetrics(metrics, clock)
-        self._metrics.file_read(self._file.keys)
+        self._taken()
         self._informer = informers.informer(NODES)
         self._recorder = EventRecorder(clients.rest(IDENTITY), COMPONENT, clock=clock, metrics=metrics)
         queue: WorkQueue[str] = WorkQueue("SSHKeys", clock=clock, metrics=metrics, backoff=_BACKOFF)
@@ -127,8 +128,13 @@ class SSHKeyController:
         log.info("%s has changed: %d keys", self._file.path, len(self._file.keys))
         if gone:
             log.warning("no longer in %s, and not removed from any machine: %s", self._file.path, ", ".join(gone))
-        self._metrics.file_read(self._file.keys)
+        self._taken()
         self._triggers.install_all()
+
+    def _taken(self) -> None:
+        """The file's keys are those to install now. All at once: each call of `conceal` costs what all values cost."""
+        conceal(key.blob for key in self._file.keys.values())
+        self._metrics.file_read(self._file.keys)
 
     def health(self) -> list[tuple[str, bool, str]]:
         """(name, healthy, detail) of the worker; see `Worker.health`. Thread-safe."""
