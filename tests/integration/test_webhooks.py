@@ -13,6 +13,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,7 @@ from controllers.app import CATALOG, WEBHOOKS, WebhookEntry
 from controllers.app.entry import enabled
 from controllers.app.permissions.own import common_rules
 from controllers.app.rbac import manifest
+from controllers.app.serving import selfsigned
 from controllers.app.webhooks.rights import NAME, NAMESPACE, WEBHOOK_RULES
 from controllers.testing.managerrun import ManagerRun
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
@@ -154,6 +156,10 @@ class Hooked:
     def bundle(self, kind: str = "mutatingwebhook") -> str:
         [webhook] = self.api.get(f"{CONFIGURATIONS}/{kind}configurations/{NAME}")["webhooks"]
         return base64.b64decode(webhook["clientConfig"].get("caBundle", "")).decode()
+
+    def served(self) -> str:
+        """The Secret's certificate."""
+        return base64.b64decode(self.api.get(SECRET)["data"]["tls.crt"]).decode()
 
     def tried(self, name: str) -> dict[str, Any]:
         """A volume as it would be stored; nothing is."""
@@ -299,8 +305,12 @@ def _the_controller_does_it_while_the_webhook_is_down(hooked: Hooked) -> None:
         assert manager.manager.webhook_address is None
 
 
-def test_a_vendors_own_webhook_refuses_and_a_cloud_that_cannot_answer_is_what_the_policy_says(hooked: Hooked) -> None:
+def test_a_vendors_own_webhook_refuses_and_a_cloud_that_cannot_answer_is_what_the_policy_says(
+    hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     api = hooked.api
+    old = ending_pair(monkeypatch)
+    api.create(SECRET.rpartition("/")[0], secret(old))  # so that it is renewed before it is first used
     disks = Disks({"lost": DiskNotFound("no disk lost"), "ill": CloudProviderError("the cloud is ill")})
     hooked.configure("validatingwebhook", PEANUTS.webhook, hooked.ports[0], policy="Fail")
     hooked.configure("mutatingwebhook", WEBHOOKS[0].webhook, hooked.ports[0])
@@ -317,10 +327,37 @@ def test_a_vendors_own_webhook_refuses_and_a_cloud_that_cannot_answer_is_what_th
         api.delete(f"{SERVICES}/butter")
 
         eventually(lambda: is_labelled(hooked.tried("probe")), 60, lambda: manager.log)
+        assert certificate_in(old) not in hooked.served()
+        for kind in ("mutatingwebhook", "validatingwebhook"):
+            assert hooked.bundle(kind).count("BEGIN CERTIFICATE") == 2, "the old one is trusted beside the new one"
+            assert certificate_in(old) in hooked.bundle(kind)
         for name, code, text in (("lost", 422, "no disk lost"), ("ill", 503, "the cloud is ill")):
             status, told = api.request("POST", VOLUMES, volume(name))
             assert (status, text in told["message"]) == (code, True), told
             assert api.find(f"{VOLUMES}/{name}") is None
+
+
+def ending_pair(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A self-signed certificate that ends in ten days, with its key."""
+    with monkeypatch.context() as patch:
+        patch.setattr(selfsigned, "LIFETIME", timedelta(days=10))
+        return selfsigned._make(SERVER_NAME, [SERVER_NAME]).decode()
+
+
+def certificate_in(pair: str) -> str:
+    return pair.partition("-----BEGIN PRIVATE KEY-----")[0].strip()
+
+
+def secret(pair: str) -> dict[str, Any]:
+    certificate, begin, key = pair.partition("-----BEGIN PRIVATE KEY-----")
+    data = {"tls.crt": certificate, "tls.key": begin + key}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "data": {name: base64.b64encode(text.encode()).decode() for name, text in data.items()},
+    }
 
 
 def served_certificate(port: int) -> bytes:
