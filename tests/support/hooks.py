@@ -69,7 +69,7 @@ ANSWERS: Final[dict[str, JSON]] = {
     "/patch-only": {"allowed": True, "patch": "W10="},
     "/type-only": {"allowed": True, "patchType": "JSONPatch"},
 }  # fmt: skip
-"""Answers by path; /slow, /status/NUMBER and /text have their own."""
+"""Answers by path; /slow, /drip, /status/NUMBER and /text have their own."""
 
 
 class Hooks:
@@ -130,7 +130,10 @@ class Hooks:
                 self.send_header("Content-Length", str(len(body)))
                 with contextlib.suppress(OSError):  # who asked did not wait
                     self.end_headers()
-                    self.wfile.write(body)
+                    if path == "/drip":
+                        _drip(self.wfile.write, body)
+                    else:
+                        self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
                 """Nothing is logged."""
@@ -138,9 +141,17 @@ class Hooks:
         return Handler
 
 
+def _drip(write: Callable[[bytes], Any], body: bytes) -> None:
+    """Always a little more, and never soon enough."""
+    for at in range(len(body)):
+        write(body[at : at + 1])
+        time.sleep(SLOW_SECONDS / 10)
+
+
 def _answer(path: str, review: JSON) -> tuple[int, bytes]:
     if path == "/slow":
         time.sleep(SLOW_SECONDS)
+    if path in ("/slow", "/drip"):
         path = "/allow"
     if path.startswith("/status/"):
         return int(path.rpartition("/")[2]), b"it broke"

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import http.client
 import json
 import math
 import socket
 import ssl
+import threading
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any, Final
@@ -28,7 +31,6 @@ from cloudprovider.testing.apiserver.store import encode
 
 _KIND: Final = "AdmissionReview"
 _GROUP: Final = "admission.k8s.io"
-_PATCH_LIMIT: Final = 3 * 1024 * 1024
 _NOBODYS: Final = (18, 19, 20, 21)
 """OpenSSL's codes for certificates that lead to nobody who is trusted."""
 _MESSAGES: Final = {
@@ -185,18 +187,36 @@ def _target(config: JSON, address_of: AddressOf) -> tuple[str, tuple[str, int], 
 def _exchange(
     address: tuple[str, int], server_name: str, path: str, body: bytes, timeout: float, context: ssl.SSLContext
 ) -> tuple[int, str, bytes]:
-    """(status, content type, body) of the answer. Raises OSError, HTTPException."""
-    connection = http.client.HTTPConnection(*address, timeout=timeout)
+    """(status, content type, body) of the answer. Raises OSError, HTTPException; TimeoutError when the whole takes
+    too long, however the webhook divides it.
+    """
+    deadline = time.monotonic() + timeout
     headers = {"Accept": "application/json, */*", "Content-Type": "application/json"}
     headers["User-Agent"] = "kube-apiserver-admission"
+    connection = http.client.HTTPConnection(*address, timeout=timeout)
+    connection.connect()
+    wrapped = context.wrap_socket(connection.sock, server_hostname=server_name, do_handshake_on_connect=False)
+    connection.sock = wrapped
+    watchdog = threading.Timer(max(0.0, deadline - time.monotonic()), _cut, [wrapped])
+    watchdog.start()
     try:
-        connection.connect()
-        connection.sock = context.wrap_socket(connection.sock, server_hostname=server_name)
+        wrapped.do_handshake()
         connection.request("POST", path, body, headers)
         response = connection.getresponse()
-        return response.status, response.headers.get_content_type(), response.read(2 * _PATCH_LIMIT)
+        return response.status, response.headers.get_content_type(), response.read()
+    except (OSError, http.client.HTTPException) as error:
+        if time.monotonic() >= deadline:
+            raise TimeoutError from error
+        raise
     finally:
+        watchdog.cancel()
         connection.close()
+
+
+def _cut(connection: ssl.SSLSocket) -> None:
+    """End both directions under whoever waits for them."""
+    with contextlib.suppress(OSError):  # it has ended by itself
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _network_problem(error: OSError, address: tuple[str, int]) -> str:

@@ -4,6 +4,7 @@ and asks as the real server does is compared by the parity table."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -221,3 +222,11 @@ def test_a_dry_run_is_not_sent_to_a_webhook_with_side_effects(server: EmbeddedAP
     assert hooks.take() == []
     assert Client(server).post("/api/v1/nodes", {"metadata": {"name": "n"}}).code == 201
     assert len(hooks.take()) == 1
+
+
+def test_the_time_limit_is_for_the_whole_answer(server: EmbeddedAPIServer, hooks: Hooks) -> None:
+    server.create(configuration("Mutating", "nodes", client(hooks, "/drip"), timeoutSeconds=1))
+    began = time.monotonic()
+    with pytest.raises(StatusError, match="context deadline exceeded"):
+        server.create({"kind": "Node", "metadata": {"name": "n"}})
+    assert time.monotonic() - began < 10  # the answer would take a minute
