@@ -13,7 +13,8 @@ import re
 import ssl
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +51,27 @@ class Runner:
         """The normalised answers, one for each step."""
         self._hooks.take()
         try:
-            return [self._step(step) for step in scenario.steps]
+            return [seen for steps in _at_once(scenario.steps) for seen in self._steps(steps)]
         finally:
             for path in scenario.cleanup:
                 self._remove(path)
 
-    def _step(self, step: Step) -> JSON:
-        if step.method == "ASKED":
-            return {"status": "asked", "answer": self._normalise(self._hooks.take())}
-        if step.until is not None:
-            return self._await(step, step.until)
-        status, headers, body = self.send(step)
+    def _steps(self, steps: Sequence[Step]) -> Iterator[JSON]:
+        """What is seen of steps that may be sent at once."""
+        first = steps[0]
+        if first.method == "ASKED":
+            yield {"status": "asked", "answer": self._normalise(self._hooks.take())}
+        elif first.until is not None:
+            yield self._await(first, first.until)
+        elif len(steps) == 1:
+            yield self._seen(first, *self.send(first))
+        else:
+            with ThreadPoolExecutor(len(steps)) as pool:
+                answers = list(pool.map(self.send, steps))
+            for step, answer in zip(steps, answers, strict=True):
+                yield self._seen(step, *answer)
+
+    def _seen(self, step: Step, status: int, headers: Mapping[str, str], body: bytes) -> JSON:
         lines = [json.loads(line) for line in body.splitlines()] if _is_watch(step) and status == 200 else None
         if lines is not None:
             answer: Any = lines
@@ -198,6 +209,24 @@ class Runner:
             value = re.sub(r'"10\.\d+\.\d+\.\d+"', lambda match: self._named("address", match[0].strip('"')), value)
             value = re.sub(r"(record|precondition|meta:|version:|current:) ?\(?(\d+)\)?", r"\1 <number>", value)
         return value
+
+
+def _at_once(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """The steps in order; those that only read, one after the other, together, as some of them wait for seconds."""
+    held: list[Step] = []
+    for step in steps:
+        if step.method != "GET" or step.until is not None:
+            if held:
+                yield held
+            held = []
+            yield [step]
+            continue
+        held.append(step)
+        if step.save:
+            yield held
+            held = []
+    if held:
+        yield held
 
 
 def _is_watch(step: Step) -> bool:
