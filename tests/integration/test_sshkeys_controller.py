@@ -59,6 +59,7 @@ def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_cha
     assert leaks(caplog.text, *events(api).values()) == []
 
 
+@pytest.mark.parametrize("api", ["embedded"], indirect=True)
 def test_the_manager_shows_no_key_even_if_the_provider_does(api: Cluster, start: Start, tmp_path: Path) -> None:
     (tmp_path / "cloud.yaml").write_text(CLOUD.replace("@KEY@", PUBLIC))
     keys = tmp_path / "keys.pub"
