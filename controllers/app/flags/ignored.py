@@ -35,7 +35,7 @@ T = TypeVar("T")
 _HTTP2 = "HTTP/1.1 is served, and no HTTP/2"
 _CURVES = "the TLS library chooses the curves, from those without known weaknesses"
 _ONE_CERTIFICATE = "one certificate is served to all clients"
-_PORT = "the address and port are not shared with other processes"
+_ADDRESS = "SO_REUSEADDR is always set"
 _HEADERS = "no user is believed from request headers; give clients certificates or tokens of their own"
 _RESYNC = (
     "caches are never replayed: what a watch missed is listed again, and the cloud is compared every "
@@ -86,8 +86,7 @@ IGNORED: tuple[Ignored, ...] = (
     _ignored("http2-max-streams-per-connection", INT, 0, _HTTP2, not_negative),
     _ignored("tls-curve-preferences", INTEGERS, (), _CURVES),
     _ignored("tls-sni-cert-key", STRING, "", _ONE_CERTIFICATE, _NAMED_PAIR),
-    _ignored("permit-address-sharing", BOOL, False, _PORT),
-    _ignored("permit-port-sharing", BOOL, False, _PORT),
+    _ignored("permit-address-sharing", BOOL, True, _ADDRESS),
     _ignored("requestheader-allowed-names", LIST, (), _HEADERS),
     _ignored("requestheader-client-ca-file", PATH, "", _HEADERS),
     _ignored("requestheader-extra-headers-prefix", LIST, (), _HEADERS),

@@ -88,6 +88,14 @@ class ServingOptions:
         "Folder of cloud-controller-manager.crt and .key. If they are missing, a self-signed certificate is made and "
         "written there. Empty: it is kept in memory. Not used with --tls-cert-file.",
     )
+    permit_port_sharing: bool = option(
+        False,
+        BOOL,
+        "permit-port-sharing",
+        _SERVING,
+        "Let another process listen on the same address and port (SO_REUSEPORT), if it permits that too: during an "
+        "update, two managers of one machine.",
+    )
     tls_cert_file: str = option(
         "",
         PATH,

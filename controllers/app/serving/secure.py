@@ -40,12 +40,15 @@ class SecureServer:
         authorization: Authorization,
         *,
         load: bool = False,
+        share_port: bool = False,
     ) -> None:
         self._endpoints = endpoints
         self._authentication = authentication
         self._authorization = authorization
         prepare = tls.load if load else _nothing
-        self._server = Server(address, self._answer, name="https", tls=tls.context, prepare=prepare)
+        self._server = Server(
+            address, self._answer, name="https", tls=tls.context, prepare=prepare, share_port=share_port
+        )
 
     @property
     def address(self) -> tuple[str, int]:

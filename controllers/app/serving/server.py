@@ -71,8 +71,9 @@ class Server:
         tls: ContextSource | None = None,
         prepare: Callable[[], None] = lambda: None,
         limits: Limits | None = None,
+        share_port: bool = False,
     ) -> None:
-        self._asked = address
+        self._asked, self._share = address, share_port
         self._answer = answer
         self._name = name
         self._tls = tls
@@ -91,7 +92,9 @@ class Server:
         host, port = self._asked
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         both = host == "::" and socket.has_dualstack_ipv6()
-        listener = socket.create_server((host or "0.0.0.0", port), family=family, backlog=1024, dualstack_ipv6=both)
+        listener = socket.create_server(
+            (host or "0.0.0.0", port), family=family, backlog=1024, reuse_port=self._share, dualstack_ipv6=both
+        )
         desk = _Desk(listener, self._answer, self._name, self._tls, self._limits)
         thread = threading.Thread(target=self._run, args=(desk,), name=self._name, daemon=True)
         try:

@@ -141,7 +141,10 @@ class Serving:
             served["/flagz"] = pages.text_page(flagz)
         endpoints = Endpoints(self._checks, served)
         address = (options.bind_address, options.secure_port)
-        return SecureServer(address, endpoints, self._tls, authentication, authorization, load=lazily)
+        shared = options.permit_port_sharing
+        return SecureServer(
+            address, endpoints, self._tls, authentication, authorization, load=lazily, share_port=shared
+        )
 
     def _pair(self) -> tuple[PairSource, bool]:
         """Where the certificate comes from, and whether the first one is made in the background: that takes a while."""

@@ -262,3 +262,16 @@ def test_repeated_headers_are_joined() -> None:
     request = http1.parse(b"GET / HTTP/1.1\r\nA: 1\r\na:  2 \r\n\r\n", "10.0.0.1")
     assert request.headers == {"a": "1, 2"}
     assert request.keep_alive
+
+
+def test_a_port_is_shared_only_if_both_permit_it() -> None:
+    first = Server(("127.0.0.1", 0), answer, share_port=True)
+    first.start()
+    second = Server(first.address, answer, share_port=True)
+    second.start()
+    alone = Server(first.address, answer)
+    with pytest.raises(OSError, match="in use"):
+        alone.start()
+    assert first.stop(LIMIT)
+    assert probe(second)[0] == 200, "the other one goes on serving the address"
+    assert second.stop(LIMIT)
