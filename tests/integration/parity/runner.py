@@ -46,6 +46,8 @@ class Runner:
         self._hooks = hooks
         self._saved: dict[str, str] = {"hooks": hooks.url, "ca": hooks.ca, "other_ca": hooks.other_ca}
         self._names: dict[tuple[str, str], str] = {}
+        self._idle: list[http.client.HTTPConnection] = []
+        """Connections for the next steps; one is in the hands of one thread."""
 
     def run(self, scenario: Scenario) -> list[JSON]:
         """The normalised answers, one for each step."""
@@ -55,6 +57,8 @@ class Runner:
         finally:
             for path in scenario.cleanup:
                 self._remove(path)
+            for connection in self._idle:
+                connection.close()
 
     def _steps(self, steps: Sequence[Step]) -> Iterator[JSON]:
         """What is seen of steps that may be sent at once."""
@@ -116,16 +120,25 @@ class Runner:
             headers["Authorization"] = f"Bearer {self._server.tokens.get(step.token, step.token)}"
         if body is None:
             del headers["Content-Type"]
-        connection = self._connect()
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
         try:
             connection.request(step.method, path, body, headers)
             response = connection.getresponse()
             answered: dict[str, str] = {}
             for name, value in response.getheaders():
                 answered[name.lower()] = f"{answered[name.lower()]}, {value}" if name.lower() in answered else value
-            return response.status, answered, response.read()
-        finally:
+            status, found = response.status, response.read()
+        except BaseException:
             connection.close()
+            raise
+        if response.will_close or status >= 400 or _is_watch(step):
+            connection.close()  # the server may close it too, a moment later
+        else:
+            self._idle.append(connection)
+        return status, answered, found
 
     def _connect(self) -> http.client.HTTPConnection:
         parsed = urllib.parse.urlsplit(self._server.url)
