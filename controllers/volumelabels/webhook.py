@@ -43,7 +43,10 @@ class VolumeLabelHandler(Handler):
         self._refuse = refuse
 
     def handle(self, request: AdmissionRequest) -> Answer:
-        volume = V1PersistentVolume.from_dict(request.object)
+        try:
+            volume = V1PersistentVolume.from_dict(request.object)
+        except ValueError as error:
+            return self._unlabelled(request, f"it cannot be read: {text_of(error)}", code=422, reason="Invalid")
         # Without a name: the API server has not made it yet, and it is what the cloud is asked about.
         if volume is None or not request.name or not needs_labels(volume):
             return allow()

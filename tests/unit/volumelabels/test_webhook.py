@@ -132,6 +132,16 @@ def test_or_the_volume_is_refused_where_the_operator_says_so(answer: Any, text: 
     assert text in got.message
 
 
+def test_an_object_that_is_no_volume_is_no_failure_of_the_webhook() -> None:
+    """Whoever reaches the port may send it: it must not write a stack into the log."""
+    junk = {"metadata": 5, "spec": []}
+    got = ask(CLOUD, junk)
+    assert (got.allowed, got.patch) == (True, ())
+    assert "it cannot be read" in got.warnings[0]
+    refused = ask(CLOUD, junk, refuse=True)
+    assert (refused.allowed, refused.code) == (False, 422)
+
+
 def test_late_is_as_a_cloud_that_cannot_answer() -> None:
     request = parse(json.dumps(review(object=volume())).encode())
     assert handler({})[0].late(request).allowed
