@@ -154,6 +154,8 @@ def parse(body: bytes) -> AdmissionRequest:
     )
     problems = [*fields.problems, *resource.problems, *user.problems]
     problems += [f"{name} is missing" for name in ("uid", "operation", "resource") if not getattr(found, name)]
+    if found.operation in ("CREATE", "UPDATE") and request.get("object") is None:
+        problems.append("object is missing")
     if problems:
         raise BadReview(f"the review's request is wrong: {'; '.join(problems)}", known)
     return found

@@ -41,6 +41,11 @@ def test_what_a_handler_does_to_the_object_is_in_the_patch_and_nowhere_else() ->
     }
 
 
+def test_a_deletion_has_the_old_object_alone() -> None:
+    found = read(operation="DELETE", object=None, oldObject=VOLUME)
+    assert (found.object, found.old_object) == ({}, VOLUME)
+
+
 def test_a_change_that_changes_nothing_carries_no_patch() -> None:
     assert response(encode("u", change(read(), read().object))) == {"uid": "u", "allowed": True}
 
@@ -75,6 +80,8 @@ def test_warnings_are_bounded() -> None:
         ({"operation": None}, "operation is missing"),
         ({"resource": {"resource": ["x"]}}, "resource.resource must be a text"),
         ({"object": "text"}, "object must be an object"),
+        ({"object": None}, "object is missing"),
+        ({"object": None, "operation": "UPDATE"}, "object is missing"),
         ({"dryRun": "yes"}, "dryRun must be true or false"),
         ({"userInfo": {"groups": [1]}}, "userInfo.groups must hold texts"),
     ],
