@@ -41,5 +41,5 @@ class PodCIDRs(ABC):
         means unknown. A value that is an error concerns only its node, `InstanceNotFound` for a machine that does not
         exist; a raised exception concerns all nodes of the call, and the host then asks about fewer at once.
 
-        No two machines may have ranges that overlap: the host writes none of them then.
+        No two machines may have ranges that overlap: the second node that is answered so gets none, and is told why.
         """

@@ -70,10 +70,10 @@ class Assigner:
         """List all nodes by quorum read, and take what they have. `seals`: those that lack ranges are to be sealed."""
         listed = quorum_list(self._rest, NODES, facts_of_raw)
         self._seals = seals
-        lacking = {node.uid: node.name for node in listed if not node.ranges and not node.problem}
-        self._lacked |= {name: uid for uid, name in lacking.items()}
+        lacking = [node for node in listed if not node.ranges and not node.problem]
+        self._lacked |= {node.name: node.uid for node in lacking}
         overlaps = {node.name: self._ledger.saw(node.name, node.uid, node.ranges) for node in listed if node.ranges}
-        self._takeover.begin(lacking if seals else {})
+        self._takeover.begin(lacking if seals else ())
         for name, others in overlaps.items():
             if others:
                 self._tell_overlap(name, others)
@@ -152,7 +152,7 @@ class Assigner:
                     resource_version=node.version,
                 )
             except (Conflict, Invalid, NotFound, ObjectReplaced) as error:
-                node = self._again(facts)
+                node = self.again(facts)
                 if node is not None and (isinstance(error, Invalid) or attempt + 1 == _ATTEMPTS):
                     raise
             else:
@@ -172,7 +172,7 @@ class Assigner:
 
     def gone(self, uid: str, name: str) -> None:
         """The node with this UID is proved gone: what it had is free."""
-        self._takeover.settle(uid)
+        self._takeover.settle(name, uid)
         held = self._ledger.get(uid)
         if self._ledger.release(uid) and held is not None:
             log.info("node %s is gone: %s can be given again", name, _text(held.ranges))
@@ -187,7 +187,7 @@ class Assigner:
         elif facts.ranges:
             self.saw(facts, raw)
 
-    def _again(self, facts: NodeFacts) -> NodeFacts | None:
+    def again(self, facts: NodeFacts) -> NodeFacts | None:
         """The node as it is now, by quorum read; None when this one is gone, or has ranges."""
         raw = self.read(facts.name)
         found = None if raw is None else facts_of_raw(raw)

@@ -7,11 +7,14 @@ waits, is told so, and gets the first one that returns.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from controllers.nodeipam.changes import facts_of_raw, seal, unsealed
+from attrs import evolve
+
+from controllers.nodeipam.changes import NodeFacts, facts_of_raw, seal, unsealed
 from controllers.nodeipam.triggers import START
-from controllers.runtime.api import MERGE_PATCH, NotFound
+from controllers.runtime.api import MERGE_PATCH, Conflict, NotFound
 from controllers.runtime.cache import NODES
 from controllers.runtime.queue import DONE, Result
 from controllers.runtime.write import ObjectReplaced, patch
@@ -68,8 +71,9 @@ class RangeReconciler:
         if not self._takeover.begun:
             self._wait(name)
             return DONE
-        for uid in self._takeover.unsettled(name):
-            self._seal(name, uid)
+        listed = self._takeover.unsettled(name)
+        if listed is not None:
+            self._seal(listed)
         facts = self._assigner.look(name)
         if facts is None or self._rival.verdict:
             return DONE
@@ -92,28 +96,30 @@ class RangeReconciler:
         rest = "It gets one as soon as another node is deleted" if reason == "CIDRNotAvailable" else "It is tried again"
         self._recorder.event(node, "Warning", reason, f"{error}. {rest}")
 
-    def _seal(self, name: str, uid: str) -> None:
-        """Change a node that lacked ranges at the start, so that no older write can give it any."""
-        path = NODES.path(name=name)
+    def _seal(self, listed: NodeFacts) -> None:
+        """Have a node changed that lacked ranges at the start, so that no older write can give it any."""
+        path = NODES.path(name=listed.name)
+        body = seal(self._takeover.token)
+        found: NodeFacts | None
         try:
-            raw = patch(self._rest, path, seal(self._takeover.token), MERGE_PATCH, metadata_only=False, uid=uid)
-        except ObjectReplaced:
-            self._assigner.gone(uid, name)
-        except NotFound as error:
-            if error.details.get("name") != name:
-                raise  # a proxy's 404, say: it proves nothing about the node
-            self._assigner.gone(uid, name)
+            raw = patch(self._rest, path, body, MERGE_PATCH, uid=listed.uid, resource_version=listed.version)
+        except (Conflict, NotFound, ObjectReplaced):  # it changed since, or it is gone
+            found = self._assigner.again(listed)
         else:
             assert raw is not None  # the patch is not empty
-            facts = facts_of_raw(raw)
-            if facts.ranges:  # a write of the last leader had arrived before
-                self._assigner.saw(facts, raw)
-                patch(self._rest, path, unsealed(), MERGE_PATCH, uid=uid)
-            else:
-                self._assigner.remember(facts)
-            self._takeover.settle(uid)
+            found = evolve(listed, version=facts_of_raw(raw).version, sealed=True)
+        if found is not None:
+            self._assigner.remember(found)
+        elif listed.sealed:
+            self._unseal(listed)
+        self._takeover.settle(listed.name, listed.uid)
         if self._takeover.over:
             self._waiting.wake()
+
+    def _unseal(self, listed: NodeFacts) -> None:
+        """Take away what the last leader left on a node that has got its ranges."""
+        with suppress(NotFound, ObjectReplaced):
+            patch(self._rest, NODES.path(name=listed.name), unsealed(), MERGE_PATCH, uid=listed.uid)
 
     def _wait(self, name: str) -> None:
         """It waits for what others are about to do, which may have been done just now."""

@@ -2,16 +2,20 @@
 
 A leader that was killed or cut off may have a write under way: "node A gets range X", sent before its lease ended, and
 applied by the API server after this leader listed the nodes. X looks free meanwhile, and could go to node B. Such a
-write holds only for the version of A that the last leader saw. So every node that lacks a range at the start is
-changed once (`changes.seal`): after that any older write to it is refused, or it came before and the answer shows it.
-Nodes that were created after the start cannot be known to another leader.
+write holds only for the version of A that the last leader saw. So every node that lacks a range at the start has to
+change once: after that any older write to it is refused. Where nobody else changes it this leader does
+(`changes.seal`). Nodes that were created after the start cannot be known to another leader.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from controllers.nodeipam.changes import NodeFacts
 
 __all__ = ["Takeover"]
 
@@ -24,12 +28,12 @@ class Takeover:
         """What this leader writes on the nodes: another value than any leader before."""
         self._lock = threading.Lock()
         self._begun = False
-        self._unsettled: dict[str, str] = {}
+        self._unsettled: dict[str, NodeFacts] = {}
 
-    def begin(self, lacking: Mapping[str, str]) -> None:
-        """Name the nodes that lack ranges at the start, UID to name."""
+    def begin(self, lacking: Iterable[NodeFacts]) -> None:
+        """Name the nodes that lack ranges at the start, as they were listed."""
         with self._lock:
-            self._unsettled = dict(lacking)
+            self._unsettled = {node.name: node for node in lacking}
             self._begun = True
 
     @property
@@ -42,17 +46,18 @@ class Takeover:
         """Whether ranges can be given out."""
         return self._begun and not self._unsettled
 
-    def unsettled(self, name: str = "") -> list[str]:
-        """The UIDs of the nodes of this name, or of all, to which a write of the last leader may be under way."""
-        with self._lock:
-            return [uid for uid, other in self._unsettled.items() if not name or other == name]
+    def unsettled(self, name: str) -> NodeFacts | None:
+        """The node of this name, as it was listed, if a write of the last leader to it may be under way."""
+        return self._unsettled.get(name)
 
     def names(self) -> list[str]:
-        """Their names."""
+        """The names of all such nodes."""
         with self._lock:
-            return list(self._unsettled.values())
+            return list(self._unsettled)
 
-    def settle(self, uid: str) -> None:
+    def settle(self, name: str, uid: str) -> None:
         """No older write can reach this node."""
         with self._lock:
-            self._unsettled.pop(uid, None)
+            listed = self._unsettled.get(name)
+            if listed is not None and listed.uid == uid:
+                del self._unsettled[name]
