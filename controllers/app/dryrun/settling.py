@@ -27,18 +27,29 @@ __all__ = ["Settling"]
 _TRIES: Final = 3
 _LONGEST_RETRY: Final = 10.0  # seconds that the next try of a failing key is waited for
 _LONGEST_WAIT: Final = 60.0  # and those of one that does not fail: what is later belongs to no first pass
+_MOMENT: Final = 3.0  # seconds until a controller that does not say when it works is taken to do so
 _MOST_NAMED: Final = 5
 
 
 class _Attentive(ClockEvent):
     """The stop signal of one controller, which hears when it is in full work."""
 
-    def __init__(self, clock: Clock, begins: Callable[[], Callable[[], None]]) -> None:
+    def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
-        self._begins = begins
+        self._now = clock.monotonic
+        self._made = clock.monotonic()
+        self._announced = self._begun = False
 
     def begins(self) -> Callable[[], None]:
-        return self._begins()
+        self._announced = True
+        return self._work
+
+    def is_beginning(self) -> bool:
+        """Whether it is not in full work yet. One that does not say what it does is given a moment."""
+        return not self._begun and (self._announced or self._now() - self._made < _MOMENT)
+
+    def _work(self) -> None:
+        self._begun = True
 
 
 class Settling:
@@ -49,13 +60,14 @@ class Settling:
         self._cloud = cloud
         self._access = access
         self._metrics = metrics
-        self._lock = threading.Lock()
-        self._beginning = 0
+        self._signals: list[_Attentive] = []
         self._controllers: list[tuple[str, object]] = []
 
     def stop_signal(self, clock: Clock) -> ClockEvent:
-        """The stop signal for one controller."""
-        return _Attentive(clock, self._begin)
+        """The stop signal for one controller, which is about to be started."""
+        signal = _Attentive(clock)
+        self._signals.append(signal)
+        return signal
 
     def watch(self, built: Iterable[Built]) -> None:
         """These controllers were started."""
@@ -64,8 +76,8 @@ class Settling:
     def left(self) -> list[str]:
         """What is not done yet, for people; nothing when the first pass is over."""
         left = []
-        if self._beginning:
-            left.append(f"{self._beginning} controllers that begin")
+        if beginning := sum(signal.is_beginning() for signal in self._signals):
+            left.append(f"{beginning} controllers that begin")
         if not self._access.answered:
             left.append("questions about permissions")
         if self._informers.busy():
@@ -134,15 +146,6 @@ class Settling:
             )
             for rule in self._access.missing
         ]
-
-    def _begin(self) -> Callable[[], None]:
-        with self._lock:
-            self._beginning += 1
-        return self._begun
-
-    def _begun(self) -> None:
-        with self._lock:
-            self._beginning -= 1
 
     def _undecided(self) -> list[tuple[str, str, str, bool]]:
         return [

@@ -81,12 +81,21 @@ def test_everybody_who_is_busy_is_named(world: World) -> None:
     ]
 
 
-def test_a_controller_counts_from_its_beginning_to_the_end_of_its_first_round(world: World) -> None:
+def test_a_controller_counts_from_before_its_start_to_the_end_of_its_first_round(world: World) -> None:
     stop = world.settling.stop_signal(world.clock)
     assert isinstance(stop, Attentive)
+    assert world.settling.left() == ["1 controllers that begin"]
     begun = stop.begins()
+    world.clock.advance(3600)
     assert world.settling.left() == ["1 controllers that begin"]
     begun()
+    assert world.settling.left() == []
+
+
+def test_a_controller_that_does_not_say_when_it_works_is_given_a_moment(world: World) -> None:
+    world.settling.stop_signal(world.clock)
+    assert world.settling.left() == ["1 controllers that begin"]
+    world.clock.advance(3.0)
     assert world.settling.left() == []
 
 
