@@ -219,7 +219,9 @@ def test_the_plan_is_what_the_real_thing_does_and_then_there_is_nothing(
 
     calls = {record.sequence for record in cloud.calls.log()}
     with ManagerRun(admin, cloud, ALL) as run:
-        eventually(lambda: not kit.node("n3").exists)
+        eventually(lambda: not kit.node("n3").exists, 30, lambda: run.log)
+        left = {"10.244.1.0/24", "10.244.2.0/24", "10.244.4.0/24", "10.244.5.0/24"}
+        eventually(lambda: {one.destination_cidr for one in cloud.console.routes()} == left, 30, lambda: run.log)
         settled(api, run)
         done = changes_between(before, facets_of(api))
     planned = planned_changes(outcome)
