@@ -72,6 +72,7 @@ class SharedPair:
         self._clock = clock
         self._held: _Held | None = None
         self._own: MemoryPair | None = None  # where Secrets may not be read
+        self._successor: Pair | None = None  # made, and not stored yet
         self._next = float("-inf")
         self._told = ""
 
@@ -90,8 +91,11 @@ class SharedPair:
                 self._look()
                 self._own = None
             except Forbidden as error:
-                self._tell(f"every replica has a webhook certificate of its own: {text_of(error)}")
-                self._own = self._own or MemoryPair(DNS_NAMES, self._make, self._clock)
+                if self._held is not None:
+                    self._tell(f"{self.name} cannot be followed or renewed: {text_of(error)}")
+                else:
+                    self._tell(f"every replica has a webhook certificate of its own: {text_of(error)}")
+                    self._own = self._own or MemoryPair(DNS_NAMES, self._make, self._clock)
             except (AlreadyExists, Conflict, LeaseLost) as error:
                 log.debug("%s: somebody else writes it: %s", self.name, error)
             except (ApiError, OSError) as error:
@@ -116,9 +120,10 @@ class SharedPair:
             log.info("%s: made, with a self-signed certificate for the webhook servers of all replicas", self.name)
             return
         found = inspect(held.pair)
-        self._held, self._told = held, ""
+        self._held = held
         if found.self_signed and self._leads() and found.ends - self._clock.time() < RENEW_BEFORE:
             self._renew(held)
+        self._told = ""
 
     def _create(self) -> Any:
         text = self._made()
@@ -132,15 +137,16 @@ class SharedPair:
         return self._rest.request("POST", _COLLECTION, body=body, timeout=_TIMEOUT).json()
 
     def _renew(self, held: _Held) -> None:
-        """The new certificate is trusted first, beside the old one, and then used."""
-        new = self._made()
+        """The new certificate is trusted first, beside the old one, and then used. It stays the same one until it could
+        be stored: otherwise each try would write another caBundle."""
+        new = self._successor = self._successor or self._made()
         both = new.certificate + held.pair.certificate
         if not self._announce(both):
             return
         body = {"metadata": {"resourceVersion": held.version}, "data": _data(new, both)}
         path = f"{_COLLECTION}/{NAME}"
         done = self._rest.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout=_TIMEOUT)
-        self._held = _held(done.json())
+        self._held, self._successor = _held(done.json()), None
         log.info("%s: the webhook servers' self-signed certificate was renewed", self.name)
 
     def _made(self) -> Pair:

@@ -16,7 +16,7 @@ from controllers.app.serving.certificates import Pair
 from controllers.app.webhooks.inspection import inspect
 from controllers.app.webhooks.sharedpair import SharedPair
 from controllers.app.webhooks.trust import Trust, missing_trust
-from controllers.runtime.api import AlreadyExists, Conflict, Forbidden, NotFound, RestClient
+from controllers.runtime.api import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, RestClient
 from tests.support.clock import FakeClock
 from tests.support.pki import Authority
 
@@ -47,6 +47,7 @@ class Server:
         self.objects = objects
         self.writes: list[tuple[str, str, Any]] = []
         self.refuses: Exception | None = None
+        self.refuses_writes: Exception | None = None
 
     def get(self, path: str, *, timeout: float | None = None) -> Any:
         if self.refuses is not None:
@@ -57,6 +58,8 @@ class Server:
 
     def request(self, method: str, path: str, *, body: Any, timeout: float, content_type: str = "") -> Answer:
         self.writes.append((method, path, body))
+        if self.refuses_writes is not None:
+            raise self.refuses_writes
         if method == "POST":
             path = f"{path}/{body['metadata']['name']}"
             if path in self.objects:
@@ -258,6 +261,28 @@ def test_it_is_not_renewed_while_the_new_one_would_not_be_trusted() -> None:
     clock.advance(selfsigned.LIFETIME.total_seconds() * 3 / 4)
     assert pair.read().certificate == CERTIFICATE
     assert [method for method, _, _ in server.writes] == ["POST", "ANNOUNCE"]
+
+
+@pytest.mark.parametrize("refusal", [Forbidden("patch is not allowed"), Conflict("newer"), Invalid("it is immutable")])
+def test_a_renewal_that_cannot_be_stored_announces_one_certificate_and_is_told_once(
+    refusal: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FakeClock(unix=now())
+    server = Server({})
+    pair = shared(server, clock, PAIR, OTHER)  # a third one would be an error
+    pair.read()
+    clock.advance(selfsigned.LIFETIME.total_seconds() * 3 / 4)
+    server.refuses_writes = refusal
+    for _ in range(5):
+        assert pair.read().certificate == CERTIFICATE
+        clock.advance(61)
+    assert len({body for method, _, body in server.writes if method == "ANNOUNCE"}) == 1
+    told = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(told) == (0 if isinstance(refusal, Conflict) else 1)
+    assert not any("of its own" in text for text in told), "all replicas go on with the one that they share"
+    server.refuses_writes = None
+    renewed = pair.read()
+    assert renewed.certificate + renewed.key == OTHER
 
 
 def secret(certificate: bytes, key: bytes, **more: bytes) -> dict[str, Any]:
