@@ -40,6 +40,9 @@ def list_clusters(started: Started, *, only: str = "", timeout: float = 10.0) ->
         row = _row(started, clusters, only, timeout)
         if row.problem:
             raise Failure(Problem(row.problem, f"check the name: `clusters` lists those that {started.name} knows"))
+        if not row.master:
+            unknown = f"the cloud knows no address of cluster {only}'s control plane yet"
+            raise Failure(Problem(unknown, "ask again later"))
         return (row,)
     try:
         names: object = in_time(clusters.list_clusters, timeout)

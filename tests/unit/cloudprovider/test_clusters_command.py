@@ -56,6 +56,9 @@ def test_one_control_plane_alone(run: Run) -> None:
     code, out, err = run("master", "three")
     assert (code, out) == (1, "")
     assert "there is no cluster three" in err
+    code, out, err = run("master", "new")
+    assert (code, out) == (1, ""), "a script would go on with an empty address"
+    assert "knows no address of cluster new's control plane yet" in err
 
 
 def test_one_that_cannot_be_told_costs_its_row(run: Run) -> None:
