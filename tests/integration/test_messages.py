@@ -12,8 +12,7 @@ import pytest
 from cloudprovider.testing.apiserver import EmbeddedAPIServer, StatusError
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from controllers.app import CATALOG, ManagerError, parse
-from controllers.app import manager as manager_module
+from controllers.app import CATALOG, ManagerError, foundation, manager, parse
 from controllers.runtime.api import ClientBuilder, ClientConfigError, Unauthorized
 from controllers.testing import Cluster, ManagerRun
 
@@ -111,7 +110,8 @@ def test_a_kubeconfig_without_a_current_context(embedded_apiserver: EmbeddedAPIS
 def test_an_api_server_that_does_not_answer(
     embedded_apiserver: EmbeddedAPIServer, provider: FakeCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(manager_module, "_TELL", 0.2)
+    monkeypatch.setattr(foundation, "TELL", 0.2)
+    monkeypatch.setattr(manager, "TELL", 0.2)
     path, url = embedded_apiserver.write_kubeconfig(tmp_path / "config"), embedded_apiserver.url
     embedded_apiserver.stop()
     run = ManagerRun(path, provider)
