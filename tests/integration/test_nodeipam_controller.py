@@ -146,7 +146,7 @@ def test_a_node_recreated_under_its_name_gets_another_range_and_overlaps_are_tol
 
 
 def test_it_stops_beside_kube_controller_managers_allocator(api: Cluster) -> None:
-    """The real server tells who wrote (managedFields); the embedded one does not, so the third foreign range is proof."""
+    """The real server tells who wrote (managedFields). The embedded one does not: the third foreign range is proof."""
     others = ClientBuilder.from_options(kubeconfig=str(api.kubeconfig), program="kube-controller-manager")
     rest = others.rest("node-controller")
     count = 1 if api.is_real else 3

@@ -90,7 +90,7 @@ def failures(mutant: Mutant, scenarios: Iterable[Scenario]) -> dict[str, str]:
 
 
 def _run(mutant: Mutant, scenario: Scenario, cloud: FakeCloud) -> str:
-    lab = type("MutantLab", (ConsoleLab,), {"grace": 0.08, "secrets": (SECRET,)})(cloud)
+    lab = type("MutantLab", (ConsoleLab,), {"grace": 0.5, "secrets": (SECRET,)})(cloud)
     if missing(scenario, mutant.declared, lab) or set(scenario.hooks) & set(mutant.without):
         return ""
 
