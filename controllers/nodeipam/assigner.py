@@ -123,7 +123,7 @@ class Assigner:
         held = self._ledger.get(facts.uid)
         if held is not None and held.written and held.ranges == facts.ranges:
             return
-        foreign = held is None or held.ranges != facts.ranges
+        foreign = held is None or not set(facts.ranges) <= set(held.kept)
         before_us = not (self._seals and self._takeover.over)
         others = self._ledger.saw(facts.name, facts.uid, facts.ranges)
         lacked = self._lacked.get(facts.name) == facts.uid

@@ -2,7 +2,8 @@
 
 What is seen on nodes and what reconcilers are about to write comes in; free ranges, and who overlaps with whom, goes
 out. A range is given to one node, and belongs to it until that node is proved gone, whatever became of the write. So it
-stays the node's while nobody knows whether a write arrived, and the next try writes the same.
+stays the node's while nobody knows whether a write arrived, and the next try writes the same. Where somebody else has
+put it onto another node meanwhile, the next try writes another one; the first stays kept until the API server has one.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ class Holding:
     ranges: Ranges
     written: bool
     """Whether the API server is known to have it; else it was given to the node, and a write may be under way."""
+    doubted: Ranges = ()
+    """What it was given before that, and may still get: a write of it may be under way too."""
+
+    @property
+    def kept(self) -> Ranges:
+        """All that no other node may be given."""
+        return (*self.ranges, *self.doubted)
 
 
 class Ledger:
@@ -77,15 +85,16 @@ class Ledger:
             return list(self._by_name)
 
     def give(self, name: str, uid: str) -> Ranges | None:
-        """A free range of each pool for a node, or those that it was given before; None when a pool is exhausted."""
+        """A free range of each pool for a node, or those that it was given before, unless another node has them by now;
+        None when a pool is exhausted."""
         with self._lock:
             held = self._holdings.get(uid)
-            if held is not None:
+            if held is not None and (held.written or not self._rivals(uid, held.ranges)):
                 return held.ranges
             if not all(pool.free for pool in self.pools):
                 return None
             found = tuple(net for net in map(self._find, self.pools) if net is not None)
-            self._put(Holding(name, uid, found, written=False))
+            self._replace(held, Holding(name, uid, found, written=False))
             return found
 
     def claim(self, name: str, uid: str, ranges: Ranges) -> tuple[str, ...]:
@@ -97,8 +106,7 @@ class Ledger:
             rivals = self._rivals(uid, ranges)
             held = self._holdings.get(uid)
             if not rivals and (held is None or not held.written):
-                self._drop(uid)
-                self._put(Holding(name, uid, ranges, written=False))
+                self._replace(held, Holding(name, uid, ranges, written=False))
             return rivals
 
     def saw(self, name: str, uid: str, ranges: Ranges) -> tuple[str, ...]:
@@ -109,7 +117,7 @@ class Ledger:
         """
         with self._lock:
             held = self._holdings.get(uid)
-            if held is not None and held.ranges == ranges:
+            if held is not None and held.ranges == ranges and not held.doubted:
                 self._holdings[uid] = evolve(held, written=True)
             else:
                 self._drop(uid)
@@ -133,10 +141,17 @@ class Ledger:
         self._on_search(pool)
         return found
 
+    def _replace(self, held: Holding | None, new: Holding) -> None:
+        """Give a node something else than it was given; the write of that may still arrive."""
+        if held is not None:
+            self._drop(held.uid)
+            new = evolve(new, doubted=tuple(net for net in dict.fromkeys(held.kept) if net not in new.ranges))
+        self._put(new)
+
     def _put(self, holding: Holding) -> None:
         self._holdings[holding.uid] = holding
         self._by_name.setdefault(holding.name, {})[holding.uid] = None
-        for net in holding.ranges:
+        for net in holding.kept:
             self._ranges[net.version].add(_span(net))
             self._holders.setdefault((net.version, _span(net)), {})[holding.uid] = None
             for pool in self.pools:
@@ -147,7 +162,7 @@ class Ledger:
         if holding is None:
             return False
         _without(self._by_name, holding.name, uid)
-        for net in holding.ranges:
+        for net in holding.kept:
             self._ranges[net.version].remove(_span(net))
             _without(self._holders, (net.version, _span(net)), uid)
             for pool in self.pools:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from urllib.request import Request, urlopen
 
 import botocore.session
 import pytest
@@ -124,6 +125,8 @@ def endpoint(credentials: None) -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
+    with urlopen(Request(f"{url}/moto-api/reset", method="POST")):
+        pass  # moto's memory is the process's: tests before this one may have left something there
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", url)
         yield url

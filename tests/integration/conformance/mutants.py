@@ -15,7 +15,7 @@ from kubernetes.client.models.v1_service import V1Service
 from cloudprovider import CloudProviderError, InstanceMetadata, Route
 from cloudprovider.testing.conformance.trial import name_of
 from cloudprovider.testing.fake import FakeCloud
-from cloudprovider.testing.fake.instances import FakeInstancesV2
+from cloudprovider.testing.fake.instances import FakeKeyedInstancesV2
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
 from cloudprovider.testing.fake.routes import FakeRoutes
 
@@ -50,7 +50,7 @@ def broken(cloud: FakeCloud, part: type[Any]) -> FakeCloud:
 
 
 @breaks("E1")
-class ZoneOnTheSecondCall(FakeInstancesV2):
+class ZoneOnTheSecondCall(FakeKeyedInstancesV2):
     """The first answer about a node has no zone."""
 
     asked: set[str] = set()  # noqa: RUF012 - of all providers over one cloud
@@ -64,7 +64,7 @@ class ZoneOnTheSecondCall(FakeInstancesV2):
 
 
 @breaks("E2")
-class NothingIsEverGone(FakeInstancesV2):
+class NothingIsEverGone(FakeKeyedInstancesV2):
     """Deleted machines are said to exist."""
 
     def instance_exists(self, node: V1Node) -> bool:
@@ -75,7 +75,7 @@ class NothingIsEverGone(FakeInstancesV2):
 
 
 @breaks("E3")
-class NothingIsEverOff(FakeInstancesV2):
+class NothingIsEverOff(FakeKeyedInstancesV2):
     """Machines that are switched off are said to run."""
 
     def instance_shutdown(self, node: V1Node) -> bool:
@@ -151,7 +151,7 @@ class RoutesStay(FakeRoutes):
 
 
 @breaks("E10")
-class ErrorsStay(FakeInstancesV2):
+class ErrorsStay(FakeKeyedInstancesV2):
     """An instance about which the cloud once gave no answer is never asked about again."""
 
     memory: set[str]

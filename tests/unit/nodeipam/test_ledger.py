@@ -65,20 +65,29 @@ class Model(RuleBasedStateMachine):
         uid, ranges = self.nodes.get(name, ("", ()))
         if not uid or ranges:
             return
-        free = self.free()
+        free, before = self.free(), self.ledger.get(uid)
+        usable = before is not None and not self.overlapping(name, before.ranges)
         found = self.ledger.give(name, uid)
-        assert (found is None) == (not free and self.ledger.get(uid) is None)
+        assert (found is None) == (not free and not usable)
         if found is None:
             return
         assert found[0].prefixlen == SIZE
         assert found[0].subnet_of(CLUSTER)  # type: ignore[arg-type]
         assert self.ledger.give(name, uid) == found, "the same again"
-        for other, (_, theirs) in self.nodes.items():
-            assert other == name or not any(found[0].overlaps(one) for one in theirs)
+        assert not self.overlapping(name, found)
         if arrives:
             self.nodes[name] = (uid, found)
             if told:
                 assert self.ledger.saw(name, uid, found) == ()
+
+    @rule(name=st.sampled_from(NAMES))
+    def late_write(self, name: str) -> None:
+        """The write of something that the node was given before arrives after all."""
+        uid, ranges = self.nodes.get(name, ("", ()))
+        held = self.ledger.get(uid) if uid and not ranges else None
+        if held is not None and held.doubted:
+            self.nodes[name] = (uid, held.doubted[:1])
+            self.ledger.saw(name, uid, held.doubted[:1])
 
     @rule(name=st.sampled_from(NAMES), theirs=anything())
     def another_writes(self, name: str, theirs: IPNetwork) -> None:
@@ -94,8 +103,13 @@ class Model(RuleBasedStateMachine):
         uid, _ = self.nodes.pop(name)
         self.ledger.release(uid)
 
+    def overlapping(self, name: str, ranges: tuple[IPNetwork, ...]) -> bool:
+        """Whether another node has something of these ranges."""
+        theirs = [one for other, (_, nets) in self.nodes.items() if other != name for one in nets]
+        return any(mine.overlaps(one) for mine in ranges for one in theirs)
+
     def free(self) -> set[IPNetwork]:
-        held = [SERVICES, *(one for name in self.ledger.names() for h in self.ledger.named(name) for one in h.ranges)]
+        held = [SERVICES, *(one for name in self.ledger.names() for h in self.ledger.named(name) for one in h.kept)]
         return {block for block in CLUSTER.subnets(new_prefix=SIZE) if not any(block.overlaps(one) for one in held)}
 
     @invariant()
@@ -158,6 +172,28 @@ def test_overlaps_are_told_by_name_and_each_holder_keeps_the_block() -> None:
     assert ledger.pools[0].free == 2
     ledger.release("ua")
     assert ledger.pools[0].free == 3
+
+
+def test_a_range_that_somebody_else_put_onto_another_node_is_given_anew_and_stays_kept() -> None:
+    ledger = Ledger([Blocks(net("10.0.0.0/24"), 26)])
+    assert ledger.give("a", "ua") == (net("10.0.0.0/26"),)
+    assert ledger.saw("b", "ub", (net("10.0.0.0/26"),)) == ("a",)
+    assert ledger.give("a", "ua") == (net("10.0.0.64/26"),)
+    ledger.release("ub")
+    assert ledger.give("c", "uc") == (net("10.0.0.128/26"),)
+    assert ledger.give("d", "ud") == (net("10.0.0.192/26"),)
+    assert ledger.give("e", "ue") is None, "a's first write may still arrive"
+    ledger.saw("a", "ua", (net("10.0.0.64/26"),))
+    assert ledger.give("e", "ue") == (net("10.0.0.0/26"),)
+
+
+def test_what_a_cloud_chose_before_stays_kept_while_its_write_may_arrive() -> None:
+    ledger = Ledger([])
+    assert ledger.claim("a", "ua", (net("10.0.0.0/24"),)) == ()
+    assert ledger.claim("a", "ua", (net("10.0.1.0/24"),)) == ()
+    assert ledger.claim("b", "ub", (net("10.0.0.0/24"),)) == ("a",)
+    ledger.saw("a", "ua", (net("10.0.1.0/24"),))
+    assert ledger.claim("b", "ub", (net("10.0.0.0/24"),)) == ()
 
 
 def test_a_claim_replaces_what_was_never_written_and_nothing_else() -> None:
