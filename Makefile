@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-PYTEST_WORKERS ?= 3
+PYTEST_WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 export REQUIRE_HELM

@@ -7,6 +7,7 @@ The steps are drawn by hypothesis from a fixed seed; what a handler sees is chec
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -26,7 +27,7 @@ from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.watchtypes import Body, Lines, WatchOptions
 from controllers.runtime.metrics import Metrics
 
-EXAMPLES = 60
+EXAMPLES = int(os.environ.get("INFORMER_FUZZ", "40"))
 CONVERGE = 20.0
 NAMES = "abcdefg"
 QUICK = WatchOptions(

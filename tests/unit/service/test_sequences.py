@@ -10,6 +10,7 @@ Each run draws sequences of its own. One that fails is shown with the line that 
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -347,7 +348,7 @@ def _check_rest(world: World) -> None:
 
 
 MANY = settings(
-    max_examples=700,
+    max_examples=int(os.environ.get("SERVICE_SEQUENCES", "350")),  # 700 and more are the long form
     print_blob=True,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
