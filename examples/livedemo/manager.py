@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
@@ -43,6 +45,21 @@ class Figures:
     events: int = 0
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """SIGINT and SIGTERM that come meanwhile take effect afterwards: what was started is known, and can be stopped."""
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    old = {number: signal.signal(number, lambda number, _frame: came.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+        for late in came[:1]:
+            signal.raise_signal(late)
+
+
 class ManagerProcess:
     """The manager. `start` once, `stop` any number of times; readable from any thread."""
 
@@ -63,15 +80,16 @@ class ManagerProcess:
 
     def start(self) -> None:
         """Start it in a session of its own: Ctrl-C reaches the demo, which then stops it in order."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "controllers.app", *self._flags],
-            stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            cwd=ROOT,
-            start_new_session=True,
-        )
+        with _uninterrupted():
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "controllers.app", *self._flags],
+                stderr=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
+                text=True,
+                cwd=ROOT,
+                start_new_session=True,
+            )
         self._reader = threading.Thread(target=self._read, name="manager-log", daemon=True)
         self._reader.start()
 

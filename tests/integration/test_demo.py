@@ -5,6 +5,7 @@ The live table is drawn for a terminal that is none, at several sizes.
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import re
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -298,3 +300,28 @@ def test_an_act_fails_with_the_checks_that_do_not_come_true(
         script.Player(OneMoment(), PlainView(["An act"]), 0.0).perform(script.Act("An act", "Watch this.", steps))
     assert str(failed.value) == "after 0 s this is not so: this does not\n  manager A: the last line of its log"
     assert "   1.00 s  OK this holds" in capsys.readouterr().out
+
+
+def test_a_signal_while_a_manager_is_started_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if it came between the process's birth and the moment in which it has a name here."""
+    monkeypatch.syspath_prepend(str(DEMO.parent))
+    module = importlib.import_module("livedemo.manager")
+    born: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: Any, **more: Any) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", "input()"]
+        born.append(subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        signal.raise_signal(signal.SIGINT)
+        return born[0]
+
+    monkeypatch.setattr(module, "subprocess", SimpleNamespace(Popen=start, PIPE=subprocess.PIPE, DEVNULL=-3))
+    manager = module.ManagerProcess("manager A", [])
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            manager.start()
+        manager.kill()
+        assert born[0].wait(10) == -signal.SIGKILL
+    finally:
+        for process in born:
+            process.kill()
+            process.communicate()

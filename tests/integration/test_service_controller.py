@@ -165,17 +165,21 @@ def test_the_autoscalers_taint_alone_retargets_nothing_and_counts_at_the_next_ch
         eventually(lambda: _ingress(api, "web"))
         taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}
         api.patch(f"{NODES}/node-1", {"spec": {"taints": [taint]}})
-        api.create(SERVICES, _service("marker"))
-        eventually(lambda: len(cloud.console.load_balancers()) == 2)
-        eventually(lambda: _ingress(api, "marker"))
-        assert {one.service: len(one.backends) for one in cloud.console.load_balancers()} == {
-            "default/web": 2,
-            "default/marker": 1,
-        }
+        # Nodes and Services come by two watches: one of the first Services to come meets the taint.
+        name, backends = "", dict[str, int]()
+        for number in range(20):
+            name = f"marker-{number}"
+            api.create(SERVICES, _service(name))
+            eventually(lambda name=name: _ingress(api, name))  # type: ignore[misc]
+            backends = {one.service: len(one.backends) for one in cloud.console.load_balancers()}
+            if backends[f"default/{name}"] == 1:
+                break
+        assert backends[f"default/{name}"] == 1
+        assert backends["default/web"] == 2
         assert _count(cloud, "update_load_balancer") == 0
         _add_node(api, "node-2")
         without = ["fake://node-0", "fake://node-2"]
-        eventually(lambda: [sorted(one.backends) for one in cloud.console.load_balancers()] == [without, without])
+        eventually(lambda: all(sorted(one.backends) == without for one in cloud.console.load_balancers()))
 
 
 @pytest.mark.row("S2")

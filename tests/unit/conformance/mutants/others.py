@@ -481,4 +481,4 @@ class ThreadsWithoutEnd(FakeCloud):
 
     def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
         super().initialize(client_builder, stop)
-        threading.Thread(target=time.sleep, args=(0.2,), name="refresh-token").start()
+        threading.Thread(target=time.sleep, args=(1.0,), name="refresh-token").start()
