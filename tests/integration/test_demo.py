@@ -316,12 +316,14 @@ def test_a_signal_while_a_manager_is_started_leaves_none_behind(monkeypatch: pyt
 
     monkeypatch.setattr(module, "subprocess", SimpleNamespace(Popen=start, PIPE=subprocess.PIPE, DEVNULL=-3))
     manager = module.ManagerProcess("manager A", [])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
             manager.start()
         manager.kill()
         assert born[0].wait(10) == -signal.SIGKILL
     finally:
+        signal.signal(signal.SIGINT, before)
         for process in born:
             process.kill()
             process.communicate()
