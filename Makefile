@@ -7,6 +7,8 @@ PYTEST_WORKERS ?= 4
 
 .DEFAULT_GOAL := help
 export REQUIRE_HELM
+# Where a container's image sets it, each of the many processes that a test run starts would compile all sources anew.
+export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help run test coverage lint docs format bench mutants envtest generate lock image clean
 
 help:  ## this list
@@ -16,7 +18,8 @@ help:  ## this list
 run: $(READY)  ## show the controllers at work in a small local cluster; KUBECONFIG=... initialises the nodes of a real one
 	@$(BIN)/python examples/demo.py $(if $(filter command line,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)")
 
-test: $(READY) envtest  ## all tests; the real kube-apiserver needs Go or KUBEBUILDER_ASSETS, the real kubelet root and containerd too
+# Builds Go programs only where a variable asks for their tests; otherwise the last line says what was left out.
+test: $(READY) $(if $(REQUIRE_REAL_API_SERVER)$(REQUIRE_REAL_KUBELET)$(REQUIRE_HELM),envtest)  ## all tests, over the real kube-apiserver and kubelet where `make envtest` has built them
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 coverage: $(READY)  ## unit tests; fails if they execute less than the limit in pyproject.toml
@@ -31,6 +34,7 @@ lint: $(READY)  ## check style, types and import rules
 
 docs: $(READY)  ## build the documentation site into build/docs; a warning is an error
 	$(BIN)/python -m sphinx -q -W --keep-going $(SPHINX_ARGS) docs build/docs
+	@echo "The site: $(CURDIR)/build/docs/index.html"
 
 format: $(READY)  ## repair the style
 	$(BIN)/ruff check --fix .

@@ -1,69 +1,79 @@
 """The contract between Kubernetes and a cloud: what a vendor imports, under flat public names.
 
-A vendor subclasses `Interface` and the capabilities that its cloud has (`InstancesV2`, `InstancesBatch`,
-`LoadBalancer`, `Routes` ...), says what went wrong with the classes of `errors`, and exposes a factory
-through the entry-point group `cloudprovider.providers`. `helpers` and `wellknown` are for use on both sides.
+A vendor subclasses `Interface` and the capabilities that its cloud has (`InstancesV2`,
+`InstancesBatch`, `LoadBalancer`, `Routes` ...), says what went wrong with the classes of `errors`,
+and exposes a factory through the entry-point group `cloudprovider.providers`. `helpers` and
+`wellknown` are for use on both sides.
 
 Importing this package registers nothing, starts nothing, and leaves the official Kubernetes client
-unimported. It fails when another package named `controllers` or `cloudprovider` stands in the way (`importnames.py`).
+unimported. It fails when another package named `controllers` or `cloudprovider` stands in the way
+(`importnames.py`).
 """
 
 from __future__ import annotations
 
-from cloudprovider import helpers, importnames, wellknown
-from cloudprovider.call import Call, call_scope, current_call
-from cloudprovider.cloudconfig import CloudConfig
-from cloudprovider.errors import (
-    CallCancelled,
-    CallDeadlineExceeded,
-    CallInterrupted,
-    CloudProviderError,
-    ConfigError,
-    ConfigMissing,
-    ConfigUnreadable,
-    DiskNotFound,
-    DuplicateProvider,
-    ImplementedElsewhere,
-    InstanceNotFound,
-    InvalidAnnotations,
-    InvalidConfig,
-    InvalidProviderName,
-    InvalidService,
-    NotImplementedByProvider,
-    ProviderFactoryError,
-    ProviderLoadError,
-    ProviderTypeError,
-    RegistryError,
-    RetryError,
-    Throttled,
-    UnknownProvider,
-)
-from cloudprovider.host import ClientBuilder, InformerUser, Lister, Listers, StopSignal
-from cloudprovider.instances import (
-    InstanceMetadata,
-    Instances,
-    InstancesBatch,
-    InstanceState,
-    InstancesV2,
-)
-from cloudprovider.interface import Clusters, Interface
-from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
-from cloudprovider.localinstance import LocalInstance
-from cloudprovider.podcidrs import PodCIDRs
-from cloudprovider.registry import (
-    ENTRY_POINT_GROUP,
-    Factory,
-    cloud_providers,
-    get_cloud_provider,
-    init_cloud_provider,
-    is_cloud_provider,
-    is_external,
-    register_cloud_provider,
-)
-from cloudprovider.routes import Route, Routes
-from cloudprovider.sshkeys import SSHKeys
-from cloudprovider.volumes import PVLabeler
-from cloudprovider.zones import Zone, Zones
+from typing import TYPE_CHECKING
+
+from cloudprovider.internal.lazy import lazy
+from cloudprovider.loading import importnames
+
+if TYPE_CHECKING:
+    from cloudprovider import helpers, wellknown
+    from cloudprovider.call import Call, call_scope, current_call
+    from cloudprovider.cloudconfig import CloudConfig
+    from cloudprovider.errors import (
+        CallCancelled,
+        CallDeadlineExceeded,
+        CallInterrupted,
+        CloudProviderError,
+        ConfigError,
+        ConfigMissing,
+        ConfigUnreadable,
+        DiskNotFound,
+        DuplicateProvider,
+        ImplementedElsewhere,
+        InstanceNotFound,
+        InvalidAnnotations,
+        InvalidConfig,
+        InvalidProviderName,
+        InvalidService,
+        NotImplementedByProvider,
+        ProviderFactoryError,
+        ProviderLoadError,
+        ProviderTypeError,
+        RegistryError,
+        RetryError,
+        Throttled,
+        UnknownProvider,
+    )
+    from cloudprovider.host import ClientBuilder, InformerUser, Lister, Listers, StopSignal
+    from cloudprovider.instances import (
+        InstanceMetadata,
+        Instances,
+        InstancesBatch,
+        InstanceState,
+        InstancesV2,
+    )
+    from cloudprovider.interface import Clusters, Interface
+    from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
+    from cloudprovider.loading.registry import (
+        ENTRY_POINT_GROUP,
+        Factory,
+        cloud_providers,
+        get_cloud_provider,
+        init_cloud_provider,
+        is_cloud_provider,
+        is_external,
+        register_cloud_provider,
+    )
+    from cloudprovider.localinstance import LocalInstance
+    from cloudprovider.podcidrs import PodCIDRs
+    from cloudprovider.routes import Route, Routes
+    from cloudprovider.sshkeys import SSHKeys
+    from cloudprovider.volumes import PVLabeler
+    from cloudprovider.zones import Zone, Zones
+else:
+    __getattr__, __dir__ = lazy(__name__)
 
 __all__ = [
     # what a vendor writes

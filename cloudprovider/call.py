@@ -1,14 +1,14 @@
 """current_call(): deadline and cancellation of the provider call under way (stage 5, cloud call).
 
-The gateway wraps each vendor call in `call_scope`; vendor code asks `current_call()` in the same thread and
-passes the rest of the time on to its HTTP client, or gives up between two steps::
+The gateway wraps each vendor call in `call_scope`; vendor code asks `current_call()` in the same
+thread and passes the rest of the time on to its HTTP client, or gives up between two steps::
 
     call = current_call()
     session.get(url, timeout=call.remaining() or 30)
     call.check()
 
-It is a context variable: threads that the provider starts itself see "no deadline" unless they run in a
-copied context.
+It is a context variable: threads that the provider starts itself see "no deadline" unless they run
+in a copied context.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from attrs import field, frozen
 
 from cloudprovider.errors import CallCancelled, CallDeadlineExceeded
-from cloudprovider.fielddocs import documented
+from cloudprovider.internal.fielddocs import documented
 
 if TYPE_CHECKING:
     from cloudprovider.host import StopSignal
@@ -44,7 +44,8 @@ class _Never:
 @documented
 @frozen
 class Call:
-    """How long the host still waits for the call under way. Immutable; may be read from any thread."""
+    """How long the host still waits for the call under way. Immutable; may be read from any
+    thread."""
 
     deadline: float | None = None
     """In seconds of time.monotonic; None for no deadline."""
@@ -62,14 +63,15 @@ class Call:
         return max(0.0, self.deadline - self.monotonic())
 
     def is_cancelled(self) -> bool:
-        """Whether the host cancelled the call. A passed deadline is not a cancellation; see `check`."""
+        """Whether the host cancelled the call. A passed deadline is not a cancellation; see
+        `check`."""
         return self.cancelled.is_set()
 
     def check(self) -> None:
         """Return while the answer is still wanted.
 
-        Raises `CallCancelled` or `CallDeadlineExceeded` otherwise. To be called between steps, above all
-        before a step that changes something.
+        Raises `CallCancelled` or `CallDeadlineExceeded` otherwise. To be called between steps,
+        above all before a step that changes something.
         """
         if self.cancelled.is_set():
             raise CallCancelled("the host cancelled this call")
@@ -79,8 +81,8 @@ class Call:
     def pause(self, seconds: float) -> None:
         """Sleep that ends early: for polling the cloud inside a call.
 
-        Raises as `check` does, as soon as the call is cancelled or its deadline passes, which may be before
-        `seconds`.
+        Raises as `check` does, as soon as the call is cancelled or its deadline passes, which may
+        be before `seconds`.
         """
         remaining = self.remaining()
         self.cancelled.wait(seconds if remaining is None else min(seconds, remaining))
@@ -99,7 +101,8 @@ def current_call() -> Call:
 
 @contextmanager
 def call_scope(call: Call) -> Iterator[Call]:
-    """Make `call` the current one for the body of a with statement, in this thread only. For hosts and tests.
+    """Make `call` the current one for the body of a with statement, in this thread only. For hosts
+    and tests.
 
     Scopes nest: the outer one is back after the inner one ends, also by an exception.
     """

@@ -1,4 +1,5 @@
-"""CloudConfig: the file given by --cloud-config, and the program's own flags, as a provider's factory gets them.
+"""CloudConfig: the file given by --cloud-config, and the program's own flags, as a provider's
+factory gets them.
 
 Read here and never shown. What the bytes mean is the provider's own affair.
 """
@@ -11,9 +12,9 @@ from typing import TypeVar
 
 from attrs import Attribute, evolve, field, frozen
 
-from cloudprovider import fieldchecks
 from cloudprovider.errors import ConfigMissing, ConfigUnreadable
-from cloudprovider.fielddocs import documented
+from cloudprovider.internal import fieldchecks
+from cloudprovider.internal.fielddocs import documented
 
 __all__ = ["CloudConfig"]
 
@@ -28,11 +29,12 @@ def _is_bytes(_: object, __: Attribute[bytes], value: object) -> None:
 @documented
 @frozen
 class CloudConfig:
-    """The file given by --cloud-config: its path and what it held when it was read. Its repr shows only the
-    path.
+    """The file given by --cloud-config: its path and what it held when it was read. Its repr shows
+    only the path.
 
-    What the bytes mean is the provider's own affair. `path` and `data` are empty where there is no file, for a
-    program with flags of its own (`main(flags=...)`); `path` alone for a config that was never a file (in tests).
+    What the bytes mean is the provider's own affair. `path` and `data` are empty where there is no
+    file, for a program with flags of its own (`main(flags=...)`); `path` alone for a config that
+    was never a file (in tests).
     """
 
     path: str = field(validator=fieldchecks.text)
@@ -48,8 +50,8 @@ class CloudConfig:
     def read(cls, path: str | os.PathLike[str]) -> CloudConfig:
         """Read a config file; an empty file is fine.
 
-        Raises `ConfigMissing` when there is none, `ConfigUnreadable` when it is a directory, forbidden, or
-        broken.
+        Raises `ConfigMissing` when there is none, `ConfigUnreadable` when it is a directory,
+        forbidden, or broken.
         """
         shown = os.fspath(path)
         try:
@@ -67,21 +69,23 @@ class CloudConfig:
             ) from exc
 
     def read_again(self) -> CloudConfig:
-        """The same file as it is now, for credentials that rotate, with the same options. Raises as `read` does."""
+        """The same file as it is now, for credentials that rotate, with the same options. Raises as
+        `read` does."""
         if not self.path:
             raise ConfigMissing("this cloud config has no path to read again: it was made in memory.")
         return evolve(type(self).read(self.path), options=self.options)
 
     def of(self, kind: type[T]) -> T:
-        """The program's options of this class; its defaults where the program declares none, as another vendor's."""
+        """The program's options of this class; its defaults where the program declares none, as
+        another vendor's."""
         for one in self.options:
             if isinstance(one, kind):
                 return one
         return kind()
 
     def text(self) -> str:
-        """The bytes as UTF-8, a byte-order mark dropped. Raises `ConfigUnreadable` when they are something
-        else."""
+        """The bytes as UTF-8, a byte-order mark dropped. Raises `ConfigUnreadable` when they are
+        something else."""
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as exc:

@@ -28,10 +28,12 @@ decision. Always matched with `isinstance`, so that subclasses and chained error
                 ├── ConfigMissing
                 └── ConfigUnreadable
 
-Only `InstanceNotFound` (or `instance_exists` answering False) says that an instance is gone. Everything
-else, exceptions from outside this tree included, means "unknown": nothing is deleted because of it.
+Only `InstanceNotFound` (or `instance_exists` answering False) says that an instance is gone.
+Everything else, exceptions from outside this tree included, means "unknown": nothing is deleted
+because of it.
 
-A message may end up in a log or in an Event that every user of the cluster can read: leave secrets out.
+A message may end up in a log or in an Event that every user of the cluster can read: leave secrets
+out.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from cloudprovider.problem import Problem, sentences
+from cloudprovider.internal.problem import Problem, sentences
 
 __all__ = [
     "CloudProviderError",
@@ -70,7 +72,8 @@ __all__ = [
 
 
 class CloudProviderError(Exception):
-    """Base of every error that this package defines. Raised as such, it means "failed, retry with backoff".
+    """Base of every error that this package defines. Raised as such, it means "failed, retry with
+    backoff".
 
     Follows: the error variables at the end of k8s.io/cloud-provider cloud.go.
     """
@@ -79,8 +82,9 @@ class CloudProviderError(Exception):
 class InstanceNotFound(CloudProviderError):
     """The cloud answered, and the instance does not exist.
 
-    Never for an instance that exists but is stopped or asleep, and never for a question that could not be
-    answered (a timeout, a refused login, a truncated page): nodes are deleted on the strength of this class.
+    Never for an instance that exists but is stopped or asleep, and never for a question that could
+    not be answered (a timeout, a refused login, a truncated page): nodes are deleted on the
+    strength of this class.
     """
 
 
@@ -98,17 +102,19 @@ class NotImplementedByProvider(CloudProviderError):
 class ImplementedElsewhere(CloudProviderError):
     """Another controller looks after this object, so ours leaves it alone.
 
-    Only for `ensure_load_balancer` and `update_load_balancer`; never for `ensure_load_balancer_deleted`.
+    Only for `ensure_load_balancer` and `update_load_balancer`; never for
+    `ensure_load_balancer_deleted`.
     """
 
 
 class InvalidService(CloudProviderError):
-    """The Service asks for something that cannot be done, and asking the cloud again does not help: its owner must
-    change it. For `ensure_load_balancer` and `update_load_balancer`.
+    """The Service asks for something that cannot be done, and asking the cloud again does not help:
+    its owner must change it. For `ensure_load_balancer` and `update_load_balancer`.
 
-    `problems` are all that is wrong, each a clause for the Service's owner. The host tells them in one Warning Event.
-    It calls again as soon as the Service changes, otherwise after `retry_after` seconds: an hour. A deletion never
-    depends on what the Service asks for: raised from `ensure_load_balancer_deleted` this is an ordinary failure.
+    `problems` are all that is wrong, each a clause for the Service's owner. The host tells them in
+    one Warning Event. It calls again as soon as the Service changes, otherwise after `retry_after`
+    seconds: an hour. A deletion never depends on what the Service asks for: raised from
+    `ensure_load_balancer_deleted` this is an ordinary failure.
     """
 
     retry_after: Final = 3600.0
@@ -122,12 +128,14 @@ class InvalidService(CloudProviderError):
 
 
 class InvalidAnnotations(InvalidService):
-    """Annotations of the Service cannot be used. Raised by `cloudprovider.helpers.ServiceAnnotations`."""
+    """Annotations of the Service cannot be used. Raised by
+    `cloudprovider.helpers.ServiceAnnotations`."""
 
 
 class InvalidConfig(CloudProviderError):
-    """The provider's configuration cannot be used. `problems` are all that is wrong, each a line for the operator, with
-    file and line or variable; none quotes a value. Raised by `cloudprovider.config.ProviderConfig.load`."""
+    """The provider's configuration cannot be used. `problems` are all that is wrong, each a line
+    for the operator, with file and line or variable; none quotes a value. Raised by
+    `cloudprovider.config.ProviderConfig.load`."""
 
     def __init__(self, *problems: str) -> None:
         self.problems = tuple(problems)
@@ -147,9 +155,9 @@ def _checked_delay(retry_after: float) -> float:
 class RetryError(CloudProviderError):
     """Not ready yet: ask again after a fixed time instead of backing off.
 
-    `retry_after` is in seconds. For work that is on its way, such as a load balancer still being built;
-    the host waits exactly that long and does not count it as a failure. Raises ValueError when the delay is
-    negative or not finite.
+    `retry_after` is in seconds. For work that is on its way, such as a load balancer still being
+    built; the host waits exactly that long and does not count it as a failure. Raises ValueError
+    when the delay is negative or not finite.
 
     Follows: k8s.io/cloud-provider api/retry_error.go.
     """
@@ -165,9 +173,9 @@ class RetryError(CloudProviderError):
 class Throttled(CloudProviderError):
     """The cloud refused because it was asked too often.
 
-    `retry_after` is in seconds, None when the cloud named no time. The gateway slows down calls of this kind
-    (about nodes, load balancers, routes ...), or with `whole_account` all calls to the provider, and repeats this
-    one. Raises ValueError when the delay is negative or not finite.
+    `retry_after` is in seconds, None when the cloud named no time. The gateway slows down calls of
+    this kind (about nodes, load balancers, routes ...), or with `whole_account` all calls to the
+    provider, and repeats this one. Raises ValueError when the delay is negative or not finite.
     """
 
     def __init__(self, message: str = "", retry_after: float | None = None, *, whole_account: bool = False) -> None:
@@ -181,7 +189,8 @@ class Throttled(CloudProviderError):
 
 
 class CallInterrupted(CloudProviderError):
-    """The host no longer wants the answer of the call under way; see `cloudprovider.current_call`."""
+    """The host no longer wants the answer of the call under way; see
+    `cloudprovider.current_call`."""
 
 
 class CallCancelled(CallInterrupted):
@@ -193,11 +202,13 @@ class CallDeadlineExceeded(CallInterrupted):
 
 
 class RegistryError(CloudProviderError):
-    """A provider could not be registered, found or started. The message names the culprit and the fix.
+    """A provider could not be registered, found or started. The message names the culprit and the
+    fix.
 
-    `provider` is the name asked for, `distribution` the installed distribution to blame ("name version",
-    empty when there is none), `known` the names that exist, sorted, where the name is what is wrong; the message
-    ends with them. `what`, `details` and `fix` are the parts of the message, which has a line for each detail.
+    `provider` is the name asked for, `distribution` the installed distribution to blame ("name
+    version", empty when there is none), `known` the names that exist, sorted, where the name is
+    what is wrong; the message ends with them. `what`, `details` and `fix` are the parts of the
+    message, which has a line for each detail.
     """
 
     def __init__(
@@ -244,12 +255,14 @@ class ProviderLoadError(RegistryError):
 class ProviderFactoryError(RegistryError):
     """The plugin's factory raised. Values of the cloud config are masked in the message.
 
-    An exception of several lines is told line by line: raise one with a line for each mistake of a config file.
+    An exception of several lines is shown line by line: raise one with a line for each mistake of a
+    config file.
     """
 
 
 class ProviderTypeError(RegistryError):
-    """The plugin's factory takes no cloud config, or returned something other than a `cloudprovider.Interface`."""
+    """The plugin's factory takes no cloud config, or returned something other than a
+    `cloudprovider.Interface`."""
 
 
 class ConfigError(RegistryError):

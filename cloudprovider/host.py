@@ -1,8 +1,8 @@
 """What the host hands to a provider: Protocols, so that any object of the right shape will do.
 
-`Interface.initialize` gets a `ClientBuilder` and a `StopSignal`; a provider with `set_informers` gets
-`Listers`. The manager implements them over its own clients and caches; a test may pass a threading.Event and
-a ten-line class.
+`Interface.initialize` gets a `ClientBuilder` and a `StopSignal`; a provider with `set_informers`
+gets `Listers`. The manager implements them over its own clients and caches; a test may pass a
+threading.Event and a ten-line class.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ class StopSignal(Protocol):
         ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is time to stop, or `timeout` seconds; returns `is_set()`. Use it in place of
-        sleep."""
+        """Wait until it is time to stop, or `timeout` seconds; returns `is_set()`. Use it in place
+        of sleep."""
         ...
 
 
 class ClientBuilder(Protocol):
-    """Makes API clients that name their user, obey the host's limits, and refuse to write once the lease is
-    lost.
+    """Makes API clients that name their user, obey the host's limits, and refuse to write once the
+    lease is lost.
 
-    Thread-safe. `name` becomes part of the user agent: choose one a part of the provider ("acme-routes").
+    Thread-safe. `name` becomes part of the user agent: choose one a part of the provider
+    ("acme-routes").
 
     Follows: ControllerClientBuilder in k8s.io/cloud-provider cloud.go.
     """
@@ -49,12 +50,13 @@ class ClientBuilder(Protocol):
         ...
 
     def client(self, name: str) -> ApiClient:
-        """An API client of the official library, to be wrapped as in `CoreV1Api(builder.client("acme"))`."""
+        """An API client of the official library, to be wrapped as in
+        `CoreV1Api(builder.client("acme"))`."""
         ...
 
     def cluster_identity(self) -> str | None:
-        """The UID of the namespace kube-system: the same for the cluster's whole life, and different for each
-        cluster.
+        """The UID of the namespace kube-system: the same for the cluster's whole life, and
+        different for each cluster.
 
         None when it may not be read. Mark cloud objects with it beside the cluster's name, which is
         "kubernetes" in many clusters at once.
@@ -102,12 +104,13 @@ class Listers(Protocol):
 
 @runtime_checkable
 class InformerUser(Protocol):
-    """Optional, for a provider that reads the cluster's objects: define `set_informers` on the `Interface`.
+    """Optional, for a provider that reads the cluster's objects: define `set_informers` on the
+    `Interface`.
 
     Follows: InformerUser in k8s.io/cloud-provider cloud.go.
     """
 
     def set_informers(self, informers: Listers) -> None:
-        """Called once, after `initialize` and before the caches are filled. Keep the argument and return at
-        once."""
+        """Called once, after `initialize` and before the caches are filled. Keep the argument and
+        return at once."""
         ...

@@ -1,13 +1,13 @@
 """Instances: what a vendor says about the machines behind the nodes (stage 5, cloud call).
 
-Asked by the node controllers through the gateway; the answers become a node's addresses, provider ID,
-labels, or its deletion. A provider offers `InstancesV2`, and `InstancesBatch` beside it where its cloud can
-list; the older `Instances` (together with `Zones`) serves where neither exists.
+Asked by the node controllers through the gateway; the answers become a node's addresses, provider
+ID, labels, or its deletion. A provider offers `InstancesV2`, and `InstancesBatch` beside it where
+its cloud can list; the older `Instances` (together with `Zones`) serves where neither exists.
 
-Holds for every method here. It may be called from many threads at once, and again at any time: nothing is
-remembered between calls by the host, and no method changes anything in the cloud (except
-`add_ssh_key_to_all_instances`). Node arguments are read-only snapshots. `InstanceNotFound` means that the
-cloud answered and the instance is gone; any other exception means unknown and is retried.
+Holds for every method here. It may be called from many threads at once, and again at any time:
+nothing is remembered between calls by the host, and no method changes anything in the cloud (except
+`add_ssh_key_to_all_instances`). Node arguments are read-only snapshots. `InstanceNotFound` means
+that the cloud answered and the instance is gone; any other exception means unknown and is retried.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
+from typing_extensions import deprecated
 
-from cloudprovider import fieldchecks
 from cloudprovider.errors import CloudProviderError
-from cloudprovider.fielddocs import documented
+from cloudprovider.internal import fieldchecks
+from cloudprovider.internal.fielddocs import documented
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -33,40 +34,43 @@ __all__ = ["InstanceMetadata", "InstanceState", "Instances", "InstancesBatch", "
 @documented
 @frozen
 class InstanceMetadata:
-    """One instance as the cloud knows it. Empty fields mean "nothing to say": they erase nothing on the node.
+    """One instance as the cloud knows it. Empty fields mean "nothing to say": they erase nothing on
+    the node.
 
-    Raises TypeError for a value of another type than its field's, None among them.
-    The host checks every field before it writes (label syntax, address types and values); a bad value costs
-    that node's initialisation, with an Event, until it is mended.
+    Raises TypeError for a value of another type than its field's, None among them. The host checks
+    every field before it writes (label syntax, address types and values); a bad value costs that
+    node's initialisation, with an Event, until it is mended.
 
     Follows: InstanceMetadata in k8s.io/cloud-provider cloud.go.
     """
 
     provider_id: str = field(default="", validator=fieldchecks.text)
-    """Becomes `spec.providerID`, by convention "<provider>://<instance-id>". Its form must never change: the
-    field is immutable once set."""
+    """Becomes `spec.providerID`, by convention "<provider>://<instance-id>". Its form must never
+    change: the field is immutable once set."""
 
     instance_type: str = field(default="", validator=fieldchecks.text)
-    """Becomes the label node.kubernetes.io/instance-type and its deprecated beta twin. A valid label
-    value."""
+    """Becomes the label node.kubernetes.io/instance-type and its deprecated beta label. A valid
+    label value."""
 
     node_addresses: tuple[V1NodeAddress, ...] = field(
         default=(), converter=fieldchecks.as_tuple, validator=fieldchecks.node_addresses
     )
-    """Becomes `status.addresses`, most preferred first. Types: InternalIP, ExternalIP, Hostname, InternalDNS,
-    ExternalDNS."""
+    """Becomes `status.addresses`, most preferred first. Types: InternalIP, ExternalIP, Hostname,
+    InternalDNS, ExternalDNS."""
 
     zone: str = field(default="", validator=fieldchecks.text)
-    """Becomes the label topology.kubernetes.io/zone and its deprecated beta twin. A valid label value."""
+    """Becomes the label topology.kubernetes.io/zone and its deprecated beta label. A valid label
+    value."""
 
     region: str = field(default="", validator=fieldchecks.text)
-    """Becomes the label topology.kubernetes.io/region and its deprecated beta twin. A valid label value."""
+    """Becomes the label topology.kubernetes.io/region and its deprecated beta label. A valid label
+    value."""
 
     additional_labels: Mapping[str, str] = field(
         factory=dict, converter=fieldchecks.own_copy, validator=fieldchecks.labels
     )
-    """Further labels. Keys under kubernetes.io and k8s.io are refused, and a label that the node already
-    carries from someone else is left alone."""
+    """Further labels. Keys under kubernetes.io and k8s.io are refused, and a label that the node
+    already carries from someone else is left alone."""
 
 
 class InstanceState(enum.Enum):
@@ -85,8 +89,8 @@ class InstanceState(enum.Enum):
 class InstancesV2(ABC):
     """Existence, power state and metadata of one node's instance.
 
-    Find the instance by `node.spec.provider_id` first; only when that is empty by other properties such as
-    the name, labels or annotations.
+    Find the instance by `node.spec.provider_id` first; only when that is empty by other properties
+    such as the name, labels or annotations.
 
     Follows: InstancesV2 in k8s.io/cloud-provider cloud.go.
     """
@@ -95,8 +99,8 @@ class InstancesV2(ABC):
     def instance_exists(self, node: V1Node) -> bool:
         """Does the node's instance exist in the cloud?
 
-        True also for one that is stopped or asleep. False, or raising `InstanceNotFound`, only when the cloud
-        answered that there is none: after two such answers the node is deleted.
+        True also for one that is stopped or asleep. False, or raising `InstanceNotFound`, only when
+        the cloud answered that there is none: after two such answers the node is deleted.
         """
 
     @abstractmethod
@@ -105,10 +109,12 @@ class InstancesV2(ABC):
 
     @abstractmethod
     def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        """What should be written on the node. Raises `InstanceNotFound` when the instance does not exist.
+        """What should be written on the node. Raises `InstanceNotFound` when the instance does not
+        exist.
 
-        `provider_id` must be filled unless the node already carries one. Called when the node joins and at
-        every refresh: answer from one listing where the cloud allows it, or offer `InstancesBatch`.
+        `provider_id` must be filled unless the node already carries one. Called when the node joins
+        and at every refresh: answer from one listing where the cloud allows it, or offer
+        `InstancesBatch`.
         """
 
 
@@ -116,17 +122,18 @@ class InstancesBatch(ABC):
     """The same questions for many nodes in one call. Optional; ours, without a Go counterpart.
 
     Both methods get up to `max_batch` nodes with distinct names, and return a mapping by node name
-    (`node.metadata.name`). A value that is an error concerns only its node: `InstanceNotFound` means gone,
-    and other errors mean what they mean when raised. **A missing name means unknown, never gone.** Names that
-    were not asked for are ignored. A raised exception concerns the whole batch; the host then halves it until
-    the node to blame stands alone. Read-only arguments, many threads, repeatable: as in the module's
-    docstring.
+    (`node.metadata.name`). A value that is an error concerns only its node: `InstanceNotFound`
+    means gone, and other errors mean what they mean when raised. **A missing name means unknown,
+    never gone.** Names that were not asked for are ignored. A raised exception concerns the whole
+    batch; the host then halves it until the node to blame stands alone. Read-only arguments, many
+    threads, repeatable: as in the module's docstring.
     """
 
     max_batch: Any = 100
-    """The largest number of nodes that one call may carry, an int of at least 1: the cloud's page size is a good value.
-    Set it in the class (`max_batch = 250`), in `__init__`, or write a property; the host reads it once. Typed as Any,
-    because type checkers allow no other type to be overridden in all of these ways."""
+    """The largest number of nodes that one call may carry, an int of at least 1: the cloud's page
+    size is a good value. Set it in the class (`max_batch = 250`), in `__init__`, or write a
+    property; the host reads it once. Typed as Any, because type checkers allow no other type to be
+    overridden in all of these ways."""
 
     @abstractmethod
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
@@ -134,18 +141,21 @@ class InstancesBatch(ABC):
 
     @abstractmethod
     def instances_state(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceState | CloudProviderError]:
-        """The state of each node's instance. `InstanceState.GONE` and an `InstanceNotFound` value are the
-        same."""
+        """The state of each node's instance. `InstanceState.GONE` and an `InstanceNotFound` value
+        are the same."""
 
 
+@deprecated("use InstancesV2, or InstancesBatch where the cloud can list instances", category=None)
 class Instances(ABC):
-    """The older form: one question a method, asked by provider ID, or by name while a node has none.
+    """The older form: one question a method, asked by provider ID, or by name while a node has
+    none.
 
     Write `InstancesV2` for a new provider. A method that the cloud cannot serve raises
     `NotImplementedByProvider`. `name` and `node_name` are node names, `provider_id` is a node's
     `spec.providerID`.
 
-    Follows: Instances in k8s.io/cloud-provider cloud.go, and `external_id` of its releases before 1.11.
+    Follows: Instances in k8s.io/cloud-provider cloud.go, and `external_id` of its releases before
+    1.11.
     """
 
     @abstractmethod
@@ -156,7 +166,8 @@ class Instances(ABC):
     def node_addresses_by_provider_id(self, provider_id: str) -> Sequence[V1NodeAddress]:
         """The instance's addresses, most preferred first. Raises `InstanceNotFound`.
 
-        Never called on the machine that is asked about, so a metadata service of the machine cannot answer.
+        Never called on the machine that is asked about, so a metadata service of the machine cannot
+        answer.
         """
 
     @abstractmethod
@@ -168,8 +179,8 @@ class Instances(ABC):
         """
 
     def external_id(self, node_name: str) -> str:
-        """Legacy: the ID that nodes once carried in `spec.externalID`. The host never asks; default:
-        `instance_id`."""
+        """Legacy: the ID that nodes once carried in `spec.externalID`. The host never asks;
+        default: `instance_id`."""
         return self.instance_id(node_name)
 
     @abstractmethod
@@ -182,8 +193,8 @@ class Instances(ABC):
 
     @abstractmethod
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
-        """As `cloudprovider.SSHKeys.add_ssh_key_to_all_instances`. Raise `NotImplementedByProvider` where it makes no
-        sense."""
+        """As `cloudprovider.SSHKeys.add_ssh_key_to_all_instances`. Raise `NotImplementedByProvider`
+        where it makes no sense."""
 
     @abstractmethod
     def current_node_name(self, hostname: str) -> str:
@@ -193,8 +204,8 @@ class Instances(ABC):
 
     @abstractmethod
     def instance_exists_by_provider_id(self, provider_id: str) -> bool:
-        """As `InstancesV2.instance_exists`: False, or raising `InstanceNotFound`, only with the cloud's word
-        for it."""
+        """As `InstancesV2.instance_exists`: False, or raising `InstanceNotFound`, only with the
+        cloud's word for it."""
 
     @abstractmethod
     def instance_shutdown_by_provider_id(self, provider_id: str) -> bool:

@@ -1,12 +1,12 @@
 """LoadBalancer: the way into the cluster from outside (stage 5, cloud call).
 
-Called by the service controller through the gateway, for one Service never twice at a time; the status
-returned becomes the Service's `status.loadBalancer`.
+Called by the service controller through the gateway, for one Service never twice at a time; the
+status returned becomes the Service's `status.loadBalancer`.
 
-Holds for every method here. Service and node arguments are read-only snapshots. Calls for different Services
-come from many threads at once. All of them are idempotent: after a restart or a doubtful answer the host
-calls again, so whatever was half built must be found and completed, never doubled. `cluster_name` is the
---cluster-name flag and keeps clusters that share one cloud account apart.
+Holds for every method here. Service and node arguments are read-only snapshots. Calls for different
+Services come from many threads at once. All of them are idempotent: after a restart or a doubtful
+answer the host calls again, so whatever was half built must be found and completed, never doubled.
+`cluster_name` is the --cluster-name flag and keeps clusters that share one cloud account apart.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from cloudprovider import fieldchecks
-from cloudprovider.fielddocs import documented
 from cloudprovider.helpers.service import default_load_balancer_name
+from cloudprovider.internal import fieldchecks
+from cloudprovider.internal.fielddocs import documented
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -32,36 +32,43 @@ __all__ = ["LoadBalancer", "OwnedLoadBalancer", "OwnedLoadBalancers"]
 class LoadBalancer(ABC):
     """Load balancers for Services of type LoadBalancer without a loadBalancerClass.
 
-    A provider may leave the building of some Services' load balancers to a controller of its own: it then
-    raises `ImplementedElsewhere` from `ensure_load_balancer` and `update_load_balancer`, and answers
-    `get_load_balancer` with a status only for what the service controller itself built. The host keeps adding
-    and removing its finalizer either way; further finalizers are that other controller's own affair.
+    A provider may leave the building of some Services' load balancers to a controller of its own:
+    it then raises `ImplementedElsewhere` from `ensure_load_balancer` and `update_load_balancer`,
+    and answers `get_load_balancer` with a status only for what the service controller itself built.
+    The host keeps adding and removing its finalizer either way; further finalizers are that other
+    controller's own affair.
 
-    `RetryError` from any method repeats it after exactly that delay; other errors are retried with backoff
-    and shown as Events on the Service.
+    `RetryError` from any method repeats it after exactly that delay; other errors are retried with
+    backoff and shown as Events on the Service.
 
     Follows: LoadBalancer in k8s.io/cloud-provider cloud.go.
     """
 
     @abstractmethod
     def get_load_balancer(self, cluster_name: str, service: V1Service) -> V1LoadBalancerStatus | None:
-        """The load balancer's status, None when the cloud answered that there is none. Changes nothing.
+        """The load balancer's status, None when the cloud answered that there is none. Changes
+        nothing.
 
         A half-built one counts as existing: return its status so far.
         """
 
     def get_load_balancer_name(self, cluster_name: str, service: V1Service) -> str:
-        """The load balancer's name in the cloud. Pure: the same Service gives the same name for ever.
+        """The load balancer's name in the cloud. Pure: the same Service gives the same name for
+        ever.
 
-        Default: "a" and the Service's UID, as `cloudprovider.helpers.default_load_balancer_name` builds it.
+        At most 255 letters, digits, "-", "_", "." and ":", beginning with a letter, a digit or "_";
+        the host refuses any other. Default: "a" and the Service's UID, by
+        `cloudprovider.helpers.default_load_balancer_name`.
         """
         return default_load_balancer_name(service)
 
     def load_balancer_revision(self) -> str:
-        """A word that you change when this version would build the same Service's load balancer differently.
+        """A word that you change when this version would build the same Service's load balancer
+        differently.
 
-        The host remembers with each Service for which revision its load balancer was built, and ensures all of them
-        anew when the word is another. Default: "". Pure: the same in every process of one version.
+        The host remembers with each Service for which revision its load balancer was built, and
+        ensures all of them anew when the word is another. Default: "". Pure: the same in every
+        process of one version.
         """
         return ""
 
@@ -69,31 +76,37 @@ class LoadBalancer(ABC):
     def ensure_load_balancer(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
     ) -> V1LoadBalancerStatus:
-        """Create the load balancer, or bring the existing one in line with the Service and the nodes.
+        """Create the load balancer, or bring the existing one in line with the Service and the
+        nodes.
 
-        Returns its status. Raise `RetryError` while the cloud is still building it. Also called when
-        something was changed by hand in the cloud, so it must repair, not just create.
+        Returns its status. Raise `RetryError` while the cloud is still building it. Also called
+        when something was changed by hand in the cloud, so it must repair, not just create.
         """
 
     @abstractmethod
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
-        """Make `nodes` the targets of the existing load balancer; nothing else about it changes."""
+        """Make `nodes` the targets of the existing load balancer; nothing else about it changes.
+
+        Raise what you like if that is not possible, `RetryError` if it is not yet: after any other
+        error `ensure_load_balancer` follows at once, to repair what may be missing.
+        """
 
     @abstractmethod
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         """Delete the load balancer and every part of it. Absent already is success.
 
-        Returning normally means that the cloud confirmed: the host then drops its finalizer and nobody will
-        look again. So check for leftovers even when the main part is gone, and never raise
-        `ImplementedElsewhere`: what the service controller once built is cleaned up here, whoever is
-        responsible today.
+        Returning normally means that the cloud confirmed: the host then drops its finalizer and the
+        host does not look again. So check for leftovers even when the main part is gone, and never
+        raise `ImplementedElsewhere`: what the service controller once built is cleaned up here,
+        whichever controller is responsible today.
         """
 
 
 @documented
 @frozen
 class OwnedLoadBalancer:
-    """A load balancer in the cloud that a cluster's service controller made. Anything but texts: TypeError."""
+    """A load balancer in the cloud that a cluster's service controller made. Anything but texts:
+    TypeError."""
 
     name: str = field(validator=fieldchecks.text)
     """The load balancer's name in the cloud, as `get_load_balancer_name` gives it."""
@@ -104,12 +117,14 @@ class OwnedLoadBalancer:
 
 
 class OwnedLoadBalancers(ABC):
-    """Optional, implemented by the class of the LoadBalancer: what is in the cloud for a cluster can be listed.
+    """Optional, implemented by the class of the LoadBalancer: what is in the cloud for a cluster
+    can be listed.
 
-    The service controller then reports load balancers whose Service is gone. It never deletes them: another cluster of
-    the same name may own them.
+    The service controller then reports load balancers whose Service is gone. It never deletes them:
+    another cluster of the same name may own them.
     """
 
     @abstractmethod
     def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
-        """Every load balancer of this cluster, half-built ones included. Complete: raise when a page of it failed."""
+        """Every load balancer of this cluster, half-built ones included. Complete: raise when a
+        page of it failed."""

@@ -1,7 +1,7 @@
 """Routes: how pods on other machines are reached (stage 5, cloud call).
 
-Asked by the route controller through the gateway: it lists what exists, compares with the nodes' pod CIDRs,
-and creates or deletes the difference.
+Asked by the route controller through the gateway: it lists what exists, compares with the nodes'
+pod CIDRs, and creates or deletes the difference.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
-from cloudprovider import fieldchecks
-from cloudprovider.fielddocs import documented
+from cloudprovider.internal import fieldchecks
+from cloudprovider.internal.fielddocs import documented
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node_address import V1NodeAddress
@@ -24,24 +24,26 @@ __all__ = ["Route", "Routes"]
 @documented
 @frozen
 class Route:
-    """One routing rule: traffic for `destination_cidr` goes to `target_node`. Raises TypeError for a value of another
-    type than its field's.
+    """One routing rule: traffic for `destination_cidr` goes to `target_node`. Raises TypeError for
+    a value of another type than its field's.
 
     Follows: Route in k8s.io/cloud-provider cloud.go.
     """
 
     name: str = field(validator=fieldchecks.text)
-    """The rule's name in the cloud. Ignored by `create_route`, which may build one from its hint."""
+    """The rule's name in the cloud. Ignored by `create_route`, which may build one from its
+    hint."""
 
     target_node: str = field(validator=fieldchecks.text)
-    """The name of the node to go to; empty for a rule whose target the provider cannot match to a node."""
+    """The name of the node to go to; empty for a rule whose target the provider cannot match to a
+    node."""
 
     destination_cidr: str = field(validator=fieldchecks.text)
-    """The addresses that the rule is for, for example "10.244.3.0/24"."""
+    """The addresses that the rule is for, for example "10.244.3.0/24", without host bits."""
 
     enable_node_addresses: bool = field(default=False, validator=fieldchecks.flag)
-    """Whether `target_node_addresses` counts. A provider that does not know the addresses leaves it False, so
-    that the comparison does not delete and recreate its rules for ever."""
+    """Whether `target_node_addresses` counts. A provider that does not know the addresses leaves it
+    False, so that the comparison does not delete and recreate its rules for ever."""
 
     target_node_addresses: tuple[V1NodeAddress, ...] = field(
         default=(), converter=fieldchecks.as_tuple, validator=fieldchecks.node_addresses
@@ -49,11 +51,13 @@ class Route:
     """The target node's addresses, where they are part of the rule."""
 
     blackhole: bool = field(default=False, validator=fieldchecks.flag)
-    """The rule leads nowhere (its instance is gone). Deleted when it lies in the cluster's range."""
+    """The rule leads nowhere (its instance is gone). Deleted when it lies in the cluster's
+    range."""
 
     owned: bool | None = field(default=None, validator=fieldchecks.flag_or_none)
-    """What the cloud's own marks (a tag, a description) say. True: `create_route` made it for this cluster. False:
-    somebody else made it; it is never touched. None: the provider cannot tell. A name is no such mark."""
+    """What the cloud's own marks (a tag, a description) say. True: `create_route` made it for this
+    cluster. False: another program made it; it is never touched. None: the provider cannot tell. A
+    name is no such mark."""
 
 
 class Routes(ABC):
@@ -66,16 +70,21 @@ class Routes(ABC):
     def list_routes(self, cluster_name: str) -> Sequence[Route]:
         """Every route that this cluster owns, complete: raise when a page of the listing failed.
 
-        Rules of others (VPNs, supernets, rules without a target made by hand) should be left out.
+        Rules of others (VPNs, supernets, rules without a target made by hand) should be left out. A
+        destination that is no IP range, or has host bits, makes the whole list unusable, unless
+        `owned` is False.
         """
 
     @abstractmethod
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
         """Create the route. `route.name` is ignored; `name_hint` may help to name it.
 
-        Idempotent: when the same rule exists already, return normally.
+        Idempotent: when the same rule exists already, return normally. Raises InstanceNotFound for
+        a node without a machine, which gets its route when it is back: a rule to nowhere would be
+        deleted and created again.
         """
 
     @abstractmethod
     def delete_route(self, cluster_name: str, route: Route) -> None:
-        """Delete the route, given as `list_routes` returned it. Idempotent: absent already is success."""
+        """Delete the route, given as `list_routes` returned it. Idempotent: absent already is
+        success."""

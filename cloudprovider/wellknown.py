@@ -1,4 +1,5 @@
-"""Strings that the cluster's components agree on. None may ever change: they are stored in users' objects.
+"""Strings that the cluster's components agree on. None may ever change: they are stored in users'
+objects.
 
 Read by the controllers, the helpers and vendors. Named as in Go, in capitals.
 """
@@ -50,7 +51,8 @@ __all__ = [
 
 # Taints. k8s.io/cloud-provider api/well_known_taints.go, k8s.io/api core/v1 well_known_taints.go.
 TAINT_EXTERNAL_CLOUD_PROVIDER: Final = "node.cloudprovider.kubernetes.io/uninitialized"
-"""Set by the kubelet (value "true", NoSchedule) until a cloud controller has initialised the node."""
+"""Set by the kubelet (value "true", NoSchedule) until a cloud controller has initialised the
+node."""
 TAINT_NODE_SHUTDOWN: Final = "node.cloudprovider.kubernetes.io/shutdown"
 """The instance is switched off (NoSchedule)."""
 TAINT_TO_BE_DELETED: Final = "ToBeDeletedByClusterAutoscaler"
@@ -64,7 +66,7 @@ TAINT_EFFECT_NO_SCHEDULE: Final = "NoSchedule"
 TAINT_EFFECT_PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 TAINT_EFFECT_NO_EXECUTE: Final = "NoExecute"
 
-# Labels. k8s.io/api core/v1 well_known_labels.go; the deprecated twins still live on old objects.
+# Labels. k8s.io/api core/v1 well_known_labels.go; the deprecated ones still live on old objects.
 LABEL_INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 LABEL_INSTANCE_TYPE_BETA: Final = "beta.kubernetes.io/instance-type"
 LABEL_TOPOLOGY_ZONE: Final = "topology.kubernetes.io/zone"
@@ -77,7 +79,8 @@ LABEL_HOSTNAME: Final = "kubernetes.io/hostname"
 LABEL_OS: Final = "kubernetes.io/os"
 LABEL_ARCH: Final = "kubernetes.io/arch"
 
-# Annotations. k8s.io/cloud-provider api/well_known_annotations.go, k8s.io/api core/v1 annotation_key_constants.go.
+# Annotations. k8s.io/cloud-provider api/well_known_annotations.go, k8s.io/api core/v1
+# annotation_key_constants.go.
 ANNOTATION_PROVIDED_NODE_IP: Final = "alpha.kubernetes.io/provided-node-ip"
 """The kubelet's --node-ip: one IP address, or one of each family with a comma between."""
 ANNOTATION_LOAD_BALANCER_SOURCE_RANGES: Final = "service.beta.kubernetes.io/load-balancer-source-ranges"
@@ -116,5 +119,5 @@ PROVISIONED_VOLUME_NAME: Final = "placeholder-for-provisioning"
 """The name of a volume that is still being made and must be ignored."""
 
 EXTERNAL_PROVIDER_NAME: Final = "external"
-"""The value of --cloud-provider that says "some other program is the provider". Cannot be a provider's
-name."""
+"""The value of --cloud-provider that says "some other program is the provider". Cannot be a
+provider's name."""

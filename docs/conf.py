@@ -1,7 +1,8 @@
 """The documentation site: `make docs` builds it into build/docs with Sphinx; it works offline.
 
-The pages are plain Markdown, to be read on a code host as well. What only the site needs is made here: the navigation,
-from the links of index.md, what becomes of a link to a file outside of docs/, and pictures that follow the theme.
+The pages are plain Markdown, to be read on a code host as well. What only the site needs is made
+here: the navigation, from the links of index.md, and what becomes of a link to a file outside of
+docs/.
 """
 
 from __future__ import annotations
@@ -9,17 +10,16 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from html import escape
 from pathlib import Path
 
-from docutils import nodes
 from sphinx.application import Sphinx
 
-FIELDS = "Fields:"  # what cloudprovider.fielddocs adds to a docstring, for help()
+FIELDS = "Fields:"  # what cloudprovider.internal.fielddocs adds to a docstring, for help()
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 SOURCE_URL = os.environ.get("DOCS_SOURCE_URL", "").rstrip("/")
-"""Where the repository's files are shown: `https://HOST/OWNER/NAME/blob/COMMIT`. Empty: see `outside`."""
+"""Where the repository's files are shown: `https://HOST/OWNER/NAME/blob/COMMIT`. Empty: see
+`outside`."""
 
 project = "kubernetes-cloud-provider"
 release = version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -31,6 +31,7 @@ default_role = "py:obj"  # a name in `backticks` in a docstring is a link where 
 add_module_names = False
 python_use_unqualified_type_names = True
 autodoc_member_order = "bysource"
+smartquotes = False  # it makes a dash of the two hyphens of a flag
 autodoc_typehints = "signature"
 
 myst_heading_anchors = 4
@@ -51,7 +52,8 @@ LINK = re.compile(r"(?<!!)\[([^]]+)\]\((\.\.?/[^)#\s]+)(#[^)\s]*)?\)")
 def outside(app: Sphinx, page: str, source: list[str]) -> None:
     """Lead links to files outside of docs/ to where the repository is shown.
 
-    Where that is not known, pages and folders become text, and MyST copies other files into the site for download.
+    Where that is not known, pages and folders become text, and MyST copies other files into the
+    site for download.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -67,7 +69,8 @@ def outside(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def navigation(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add to index.md one hidden toctree for each of its sections, of the pages that the section links to."""
+    """Add to index.md one hidden toctree for each of its sections, of the pages that the section
+    links to."""
     if page != "index":
         return
     trees = []
@@ -86,7 +89,8 @@ def navigation(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Keep what is no markup in our docstrings from being taken for it: a lone star, a name's last underscore, a bar.
+    """Keep what is no markup in our docstrings from being taken for it: a lone star, a name's last
+    underscore, a bar.
 
     They are plain text with `names`, **words in bold**, lists and indented blocks after "::".
     """
@@ -103,22 +107,8 @@ def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines
         )
 
 
-def inline(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    """Put our pictures into the page itself: only there they follow the theme that the reader chooses."""
-    for image in list(doctree.findall(nodes.image)):
-        path = DOCS / image["uri"]
-        if app.builder.format != "html" or path.parent != DOCS / "pictures":
-            continue
-        attributes = (
-            f'role="img" aria-label="{escape(image.get("alt", ""), quote=True)}" style="max-width: 100%; height: auto"'
-        )
-        text = path.read_text().replace("<svg ", f"<svg {attributes} ", 1)
-        image.replace_self(nodes.raw("", text, format="html"))
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", navigation)
     app.connect("source-read", outside)
     app.connect("autodoc-process-docstring", plain)
-    app.connect("doctree-resolved", inline)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

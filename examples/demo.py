@@ -1,9 +1,11 @@
 """`make run`: shows the real manager at work, in a story of a minute at most.
 
-An embedded API server is the cluster, a fake cloud in a file is the cloud, and managers run as processes of their own.
-With `--kubeconfig` there is no story: one manager initialises the nodes of your cluster that wait for that.
+An embedded API server is the cluster, a fake cloud that this process serves is the cloud, and
+managers run as processes of their own. With `--kubeconfig` there is no story: one manager
+initialises the nodes of your cluster that wait for that.
 
-Exit codes: 0 everything happened as told, 1 something went wrong (and what), 130 after Ctrl-C before the end.
+Exit codes: 0 everything happened as told, 1 something went wrong (and what), 130 after Ctrl-C
+before the end.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from livedemo.play import play
-from livedemo.script import Failed
+from livedemo.screen import Failed
+from livedemo.story import Story
 from livedemo.visit import Visit
 
 from controllers.runtime.api import ApiError
@@ -50,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if given.kubeconfig:
                 Visit(given.kubeconfig, Path(directory)).run()
             else:
-                play(Path(directory))
+                with Story(Path(directory)) as story:
+                    story.run()
         except (Failed, ApiError) as failure:
             print(f"\nThe demo failed: {failure}", file=sys.stderr)
             return 1

@@ -1,7 +1,9 @@
-"""The service controller alone, in a program of your own: load balancers for Services, and nothing else.
+"""The service controller alone, in a program of your own: load balancers for Services, and nothing
+else.
 
-VPC_ID and SUBNET_ID say where the load balancers are built. KUBECONFIG names the cluster; in a pod it is not needed.
-Runs until SIGTERM or SIGINT, then finishes what is under way. Exit codes: 0 after a signal, 1 for everything else.
+VPC_ID and SUBNET_ID say where the load balancers are built. KUBECONFIG names the cluster; in a pod
+it is not needed. Runs until SIGTERM or SIGINT, then finishes what is under way. Exit codes: 0 after
+a signal, 1 for everything else.
 """
 
 import logging
@@ -12,7 +14,8 @@ from samplecloud_provider.provider import SampleCloud
 
 from cloudprovider import StopSignal
 from controllers.app import hosting, run_until_signal
-from controllers.service import ServiceController, ServiceOptions
+from controllers.service.controller import ServiceController
+from controllers.service.options import ServiceOptions
 
 
 def run(stop: StopSignal) -> None:

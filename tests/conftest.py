@@ -1,27 +1,61 @@
 """At the end of a run, one line says which rows of the list of known pains its tests proved.
 
-A test names its rows by ``@pytest.mark.row("N5", "M3")``, on itself, its class or its module. A row counts as proved
-when a test of it passed and none failed. The rows travel in the reports, so the line is the same under xdist. After a
-run of the whole suite (no path, no -k, no -m) a second line names the rows that are not proved.
+A test names its rows by ``@pytest.mark.row("N5", "M3")``, on itself, its class or its module. A row
+counts as proved when a test of it passed and none failed. The rows travel in the reports, so the
+line is the same under xdist. After a run of the whole suite (no path, no -k, no -m) a second line
+names the rows that are not proved.
 
-Hypothesis does not judge by the clock: how long an example takes on a busy machine says nothing about the code.
+The last line of a run says which tiers were left out because their programs are not built yet.
+
+Hypothesis does not judge by the clock: how long an example takes on a busy machine says nothing
+about the code.
 """
 
+import logging
 import re
-from collections.abc import Generator
+import threading
+from collections import Counter
+from collections.abc import Generator, Iterator
 
 import pytest
 from _pytest.terminal import TerminalReporter
 from hypothesis import HealthCheck, settings
 
+from tests.envtest.build import NOT_BUILT
+
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
 
+_LOGGERS = ("", "cloudprovider", "controllers", "kubernetes", "urllib3")
+
+
+@pytest.fixture(autouse=True)
+def log_levels() -> Iterator[None]:
+    """Whatever a test lets the program do to the levels of the log is undone, so that the next one
+    can count lines."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    yield
+    logging.disable(logging.NOTSET)
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def threads_of_broken_providers() -> Iterator[None]:
+    """Threads without end that a broken provider has left are no reason to end a later test's
+    program at once, which would end the worker process too: it takes them for daemons."""
+    yield
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.main_thread():
+            setattr(thread, "_daemonic", True)  # noqa: B010 - the property refuses it while the thread runs
+
+
 _PROPERTY = "row"
 _ROW = re.compile(r"([A-Z]+)(\d+)")
-_LAST = {"N": 25, "S": 21, "R": 6, "M": 7, "K": 17, "X": 8, "O": 6}
-"""The list of known pains: N is about nodes, S about Services, R routes, M the manager, K the runtime, X security, O
-operation. The number is the last row of each."""
+_LAST = {"N": 29, "S": 25, "R": 11, "M": 12, "K": 25, "X": 15, "O": 11}
+"""The list of known pains: N is about nodes, S about Services, R routes, M the manager, K the
+runtime, X security, O operation. The number is the last row of each."""
 
 
 def _rows_of(item: pytest.Item) -> list[str]:
@@ -70,3 +104,20 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
         missing = sorted(every - proved, key=order)
         told = " ".join(missing)
         terminalreporter.write_line(f"rows not proved: {told or 'none'}")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+    """Wraps the terminal's own hook, which prints the figures: this line comes after them."""
+    yield
+    terminal: TerminalReporter | None = session.config.pluginmanager.get_plugin("terminalreporter")
+    reasons = [report.longrepr for report in terminal.getreports("skipped")] if terminal is not None else []
+    tiers = Counter(
+        reason[2].removeprefix("Skipped: ").partition(":")[0]
+        for reason in reasons
+        if isinstance(reason, tuple) and NOT_BUILT in reason[2]
+    )
+    if terminal is not None and tiers:
+        left_out = ", ".join(f"{tier} ({count} tests)" for tier, count in tiers.items())
+        helm = " (helm with REQUIRE_HELM=1)" if "helm" in tiers else ""
+        terminal.write_line(f"left out: {left_out}; `make envtest` builds what they need, once, in minutes{helm}")

@@ -1,34 +1,39 @@
-"""``python -m tests.generate``: write every generated file of the repository again (`make generate`).
+"""``python -m tests.generate``: write every generated file of the repository again (`make
+generate`).
 
-Data comes from the code (flags, rights, conformance scenarios, the sample provider's annotations), from the chart in
-examples/deploy and its alert rules; the tests compare what is in the repository with the same functions. What needs
-helm is left as it is where helm cannot be had, with a message.
+Data comes from the code (flags, rights, conformance scenarios, the sample provider's annotations),
+from the chart in examples/deploy and its alert rules; the tests compare what is in the repository
+with the same functions. What needs helm is left as it is where helm cannot be had, with a message.
 """
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import yaml
 
-from controllers.app import rbac
-from controllers.app.catalog import CATALOG
-from controllers.app.entry import enabled
-from controllers.app.pages import gomanager, reference
-from tests import pictures
+from controllers.catalog import CATALOG
+from controllers.cli import rbac, reference
+from controllers.registration.entry import enabled
+from controllers.webhooks.rbac_rules import policy_for
 from tests.envtest.build import AssetsMissing, tool
+from tests.support import gomanager, signatures
 from tests.unit.conformance import page as scenarios
-from tests.unit.docs import callers
+from tests.unit.nodelifecycle import simulation
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
+DIFFERENCES = ROOT / "docs" / "explanation" / "differences-from-go.md"
 DEPLOY = ROOT / "examples" / "deploy"
 SAMPLECLOUD = ROOT / "examples" / "samplecloud"
 CHART = DEPLOY / "chart"
 BASE = DEPLOY / "kustomize" / "base"
+DEPLOYMENT = DEPLOY / "kustomize" / "overlays" / "deployment"
 MONITORING = DEPLOY / "kustomize" / "components" / "monitoring"
 WEBHOOKS = DEPLOY / "kustomize" / "components" / "webhooks"
 ALERTS = CHART / "files" / "alerts.yaml"
@@ -67,7 +72,8 @@ def alerts_page(rules: str) -> str:
 
 
 def samplecloud_readme() -> str:
-    """examples/samplecloud/README.md as it is, with the tables of settings and annotations made anew."""
+    """examples/samplecloud/README.md as it is, with the tables of settings and annotations made
+    anew."""
     if str(SAMPLECLOUD) not in sys.path:
         sys.path.append(str(SAMPLECLOUD))  # a distribution of its own
     from samplecloud_provider.annotations import SampleAnnotations
@@ -81,26 +87,44 @@ def samplecloud_readme() -> str:
     return text
 
 
+def differences() -> str:
+    """docs/explanation/differences-from-go.md as it is, with the table of simulated deletions made
+    anew."""
+    text = DIFFERENCES.read_text()
+    before, begin, rest = text.partition("<!-- simulated deletions: begin -->\n")
+    _, end, after = rest.partition("<!-- simulated deletions: end -->\n")
+    return before + begin + simulation.table() + end + after
+
+
 def written_files() -> dict[Path, Callable[[], str]]:
     """Every generated file that needs no tool, and what makes its content."""
     return {
+        **{path: partial(_listed, path) for path in (REFERENCE / f"{name}.md" for name in signatures.PAGES)},
         REFERENCE / "flags.md": lambda: reference.page(CATALOG),
         REFERENCE / "go-flags.md": lambda: gomanager.page(CATALOG),
         REFERENCE / "scenarios.md": scenarios.page,
-        REFERENCE / "callers.md": callers.page,
         REFERENCE / "alerts.md": lambda: alerts_page(ALERTS.read_text()),
+        DIFFERENCES: differences,
         SAMPLECLOUD / "README.md": samplecloud_readme,
         BASE / "rbac.yaml": lambda: rbac.manifest(enabled(("*",), CATALOG)),
         CHART / "files" / "permissions.yaml": lambda: rbac.chart_permissions(CATALOG),
+        CHART / "files" / "webhookpolicy.yaml": lambda: policy_for("USER"),
     }
 
 
+def _listed(path: Path) -> str:
+    return signatures.page(path.read_text())
+
+
 def rendered_files() -> dict[Path, Callable[[], str]]:
-    """The same of those that helm renders. Raises AssetsMissing when one of them is asked for without helm."""
+    """The same of those that helm renders. Raises AssetsMissing when one of them is asked for
+    without helm."""
     monitored = (BASE / "values.yaml", MONITORING / "values.yaml")
     return {
         BASE / "workload.yaml": lambda: helm("workload", BASE / "values.yaml"),
-        BASE / "disruptionbudget.yaml": lambda: helm("disruptionbudget", BASE / "values.yaml"),
+        DEPLOYMENT / "disruptionbudget.yaml": lambda: helm(
+            "disruptionbudget", BASE / "values.yaml", DEPLOYMENT / "values.yaml"
+        ),
         MONITORING / "monitoring.yaml": lambda: helm("monitoring", *monitored),
         WEBHOOKS / "webhooks.yaml": lambda: helm("webhooks", BASE / "values.yaml", WEBHOOKS / "values.yaml"),
     }
@@ -119,6 +143,7 @@ def helm(template: str, *values: Path) -> str:
 
 
 def main() -> int:
+    logging.disable()  # the simulated clouds raise alarms
     for path, content in (written_files() | rendered_files()).items():
         try:
             new = content()
@@ -128,8 +153,6 @@ def main() -> int:
         if not path.is_file() or path.read_text() != new:
             path.write_text(new)
             print(f"{path.relative_to(ROOT)}: written")
-    for name in pictures.outdated():
-        print(f"{pictures.write(name).relative_to(ROOT)}: drawn")
     return 0
 
 

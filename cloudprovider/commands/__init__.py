@@ -1,6 +1,8 @@
-"""The command line of the contract, `python -m cloudprovider`: what a vendor runs without a cluster.
+"""The command line of the contract, `python -m cloudprovider`: what a vendor runs without a
+cluster.
 
-`cli.py` reads the arguments and prints; a module for each command returns what it found: `providers.py` (what is
-installed), `check.py` with `questions.py` (one provider, from its entry point to its cloud's answers), `new.py` (a new
-package, from the files in `template/`). Nothing here is imported by the rest of `cloudprovider`.
+`cli.py` reads the arguments and prints; a module for each command returns what it found:
+`providers.py` (what is installed), `check.py` with `questions.py` (one provider, from its entry
+point to its cloud's answers), `new.py` (a new package, from the files in `template/`). Nothing here
+is imported by the rest of `cloudprovider`.
 """

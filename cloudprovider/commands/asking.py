@@ -1,21 +1,20 @@
-"""A provider without a cluster: started, initialised and asked, each call in a thread of its own with a deadline.
+"""A provider without a cluster: started, initialised and asked, each call in a thread of its own
+with a deadline.
 
-A name and a config file come in; answers of the provider go out. Used by the commands that are no check: what is wrong
-is raised, as a `Failure` where another try cannot mend it, else as it was raised. Values of the config are masked in
-what people see.
+A name and a config file come in; answers of the provider go out. Used by the commands that are no
+check: what is wrong is raised, as a `Failure` where another try cannot mend it, else as it was
+raised. Values of the config are masked in what people see.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from cloudprovider.call import Call, call_scope
+from cloudprovider.checks.provider import interface_problems
 from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.commands.failure import PROBLEMS, WRONG_USAGE, Failure, UnusableAnswer
-from cloudprovider.diagnostics import told_of
 from cloudprovider.errors import (
     CallDeadlineExceeded,
     CloudProviderError,
@@ -24,17 +23,18 @@ from cloudprovider.errors import (
     RegistryError,
 )
 from cloudprovider.interface import Interface
-from cloudprovider.loading import load_factory, start_provider
-from cloudprovider.plugins import Plugin
-from cloudprovider.problem import Problem
-from cloudprovider.providerchecks import interface_problems
-from cloudprovider.registry import Registry
+from cloudprovider.internal.problem import Problem
+from cloudprovider.loading.diagnostics import home_of, raised_at, told_of
+from cloudprovider.loading.loader import load_factory, start_provider
+from cloudprovider.loading.plugins import Plugin
+from cloudprovider.loading.registry import Registry
+from cloudprovider.threads import TooLate, within
 
 if TYPE_CHECKING:
     from kubernetes.client.api_client import ApiClient
     from kubernetes.client.configuration import Configuration
 
-__all__ = ["NoAnswer", "NoClients", "NoCluster", "Started", "in_time"]
+__all__ = ["NoClients", "NoCluster", "Started", "in_time"]
 
 T = TypeVar("T")
 
@@ -64,42 +64,18 @@ class NoClients:
         raise NoCluster(f"there is no cluster: {self._why}")
 
 
-class NoAnswer(Exception):
-    """A call did not return in time."""
-
-
 def in_time(call: Callable[[], T], seconds: float) -> T:
-    """The call's answer, asked for in a thread with a deadline, as the manager does. Raises what it raised.
-
-    Raises `NoAnswer` when it has not returned; its thread is left behind, and does not keep the process.
-    """
-    answers: list[T] = []
-    errors: list[BaseException] = []
-    cancelled = threading.Event()
-
-    def work() -> None:
-        with call_scope(Call(deadline=time.monotonic() + seconds, cancelled=cancelled)):
-            try:
-                answers.append(call())
-            except BaseException as error:  # noqa: BLE001 - a thread's top: raised again in the caller's
-                errors.append(error)
-
-    thread = threading.Thread(target=work, name="provider-call", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        cancelled.set()
-        raise NoAnswer
-    if errors:
-        raise errors[0]
-    return answers[0]
+    """The call's answer, as `cloudprovider.threads.within`. Threads that the provider starts keep
+    the process, as they would if the command had called it itself."""
+    return within(seconds, call, name="provider-call", as_main=True)
 
 
 class Started:
-    """A provider that a command asks. A context manager: its end sets the stop signal that `initialize` got.
+    """A provider that a command asks. A context manager: its end sets the stop signal that
+    `initialize` got.
 
-    Making it loads the factory. Raises `Failure` for an unknown name, a config file that cannot be read, and a package
-    that cannot be imported.
+    Making it loads the factory. Raises `Failure` for an unknown name, a config file that cannot be
+    read, and a package that cannot be imported.
     """
 
     def __init__(self, name: str, config_path: str, registry: Registry | None = None) -> None:
@@ -129,7 +105,8 @@ class Started:
     def provider(self, seconds: float) -> Interface:
         """The provider, from its factory alone. The factory is called again where it raised before.
 
-        Raises `Failure` for a config that it refuses and a provider that is none; `ProviderFactoryError`, `NoAnswer`.
+        Raises `Failure` for a config that it refuses and a provider that is none;
+        `ProviderFactoryError`, `TooLate`.
         """
         if self._provider is None:
             made = self._made(seconds)
@@ -140,10 +117,11 @@ class Started:
         return self._provider
 
     def initialized(self, seconds: float, why: str) -> Interface:
-        """The provider, once its `initialize` has returned. Where that raised, the next try makes a new provider.
+        """The provider, once its `initialize` has returned. Where that raised, the next try makes a
+        new provider.
 
-        `why` there is no cluster, for a provider that asks for a client of it: then raises `Failure`. Raises what
-        `initialize` raises, and `NoAnswer`.
+        `why` there is no cluster, for a provider that asks for a client of it: then raises
+        `Failure`. Raises what `initialize` raises, and `TooLate`.
         """
         provider = self.provider(seconds)
         if not self._initialized:
@@ -168,7 +146,7 @@ class Started:
 
     def told(self, error: BaseException) -> str:
         """What an exception says, in one line, with the values of the config masked."""
-        if isinstance(error, NoAnswer | CallDeadlineExceeded):
+        if isinstance(error, TooLate | CallDeadlineExceeded):
             return "no answer in time"
         if isinstance(error, UnusableAnswer):
             return str(error)
@@ -176,6 +154,12 @@ class Started:
             return str(error.problem.what)
         text, details = told_of(error, self._config.data if self._config else None)
         return "; ".join((text, *details))
+
+    def where(self, error: BaseException) -> str:
+        """ "file:line, in function" of the provider's code that raised it; "" where that is not
+        known."""
+        module = getattr(self._factory, "__module__", None) or ""
+        return raised_at(error, home_of(module))
 
     def _made(self, seconds: float) -> Interface:
         def start() -> Interface:

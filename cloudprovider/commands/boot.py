@@ -1,6 +1,8 @@
-"""The command `node-info`: its arguments, and what it prints or writes, for the scripts that boot a machine.
+"""The command `node-info`: its arguments, and what it prints or writes, for the scripts that boot a
+machine.
 
-Standard output and the file of --write hold a complete result or nothing; all else goes to standard error.
+Standard output and the file of --write hold a complete result or nothing; all else goes to standard
+error.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ import os
 import socket
 import sys
 import tempfile
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,8 @@ from cloudprovider.commands.asking import Started, in_time
 from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.commands.kubelet import FORMATS, is_here, node_ips, rendered
 from cloudprovider.helpers.kubelet import kubelet_hostname, kubelet_may_set
-from cloudprovider.problem import Problem
+from cloudprovider.internal.problem import Problem
+from cloudprovider.internal.standardoutput import results_only
 from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def _node_info(given: argparse.Namespace) -> int:
         _tell("--output and --resolv-conf exclude each other")
         return WRONG_USAGE
     try:
-        with redirect_stdout(sys.stderr):
+        with results_only():
             text = _result(given)
         if given.write:
             _write(Path(given.write), text)
@@ -106,21 +108,22 @@ def _node_info(given: argparse.Namespace) -> int:
 
 
 def _result(given: argparse.Namespace) -> str:
-    # Only here, as the other commands need not wait for them: the client's models take a second to import.
-    from cloudprovider.commands.nodeinfo import Patience, node_info
+    # Only here, as the other commands need not wait for them: the client's models take a second to
+    # import.
+    from cloudprovider.commands.nodeinfo import TimeLimit, node_info
     from cloudprovider.commands.resolvconf import adapted
 
     resolver = _read(Path(given.resolv_conf)) if given.resolv_conf else ""
-    patience = Patience(given.timeout, given.retry_period, tell=_tell)
+    limit = TimeLimit(given.timeout, given.retry_period, tell=_tell)
     with Started(given.cloud_provider, given.cloud_config) as started:
         if given.resolv_conf:
 
             def scrubbed() -> str:
-                provider = started.provider(patience.for_a_call)
-                return in_time(lambda: adapted(resolver, provider.scrub_dns), patience.for_a_call)
+                provider = started.provider(limit.for_a_call)
+                return in_time(lambda: adapted(resolver, provider.scrub_dns), limit.for_a_call)
 
-            return patience.until_answered(scrubbed, started.told)
-        info = node_info(started, kubelet_hostname(given.hostname or socket.gethostname()), patience)
+            return limit.until_answered(scrubbed, started.told, started.where)
+        info = node_info(started, kubelet_hostname(given.hostname or socket.gethostname()), limit)
     if given.without_additional_labels:
         info = evolve(info, metadata=evolve(info.metadata, additional_labels={}))
     ips = node_ips(info, is_here)
@@ -151,7 +154,8 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new file and put it in the place of the old one, so that a reader finds one of them, whole."""
+    """Write a new file and put it in the place of the old one, so that a reader finds one of them,
+    whole."""
     try:
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:

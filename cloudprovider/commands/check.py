@@ -1,9 +1,11 @@
-"""Check one provider without a cluster: from its entry point to its cloud's answers, all problems together.
+"""Check one provider without a cluster: from its entry point to its cloud's answers, all problems
+together.
 
-A name and a config file come in; out goes a `Report` of steps, in the order in which a manager takes them: entry point,
-config, factory, start, methods, cluster ID, initialize, capabilities, cloud. A step that cannot be tried is skipped by
-name, with the reason. Errors are those that the manager tells (`loading`, `providerchecks`); values of the config are
-masked in all of them. Nothing in the cloud is changed.
+A name and a config file come in; out goes a `Report` of steps, in the order in which a manager
+takes them: entry point, config, factory, start, methods, cluster ID, initialize, capabilities,
+cloud. A step that cannot be tried is skipped by name, with the reason. Errors are those that the
+manager tells (`loading`, `providerchecks`); values of the config are masked in all of them. Nothing
+in the cloud is changed.
 """
 
 from __future__ import annotations
@@ -11,22 +13,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field, frozen
 
+from cloudprovider.checks.provider import capabilities_of, capability_problems, interface_problems
 from cloudprovider.cloudconfig import CloudConfig
-from cloudprovider.commands.asking import NoAnswer, NoClients, in_time
-from cloudprovider.commands.questions import NOT_ASKED, Question, questions_for
-from cloudprovider.diagnostics import code_place, home_of, raised_at, signature_problem, told_of
+from cloudprovider.commands.asking import NoClients, in_time
 from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
-from cloudprovider.loading import Factory, load_factory, start_provider
-from cloudprovider.masking import safe_cause
-from cloudprovider.plugins import Plugin
-from cloudprovider.problem import Problem
-from cloudprovider.providerchecks import capabilities_of, capability_problems, interface_problems
-from cloudprovider.registry import Registry
+from cloudprovider.internal.masking import safe_cause
+from cloudprovider.internal.problem import Problem
+from cloudprovider.loading.diagnostics import code_place, home_of, raised_at, signature_problem, told_of
+from cloudprovider.loading.loader import Factory, load_factory, start_provider
+from cloudprovider.loading.plugins import Plugin, intruders
+from cloudprovider.loading.registry import Registry
+from cloudprovider.threads import TooLate
+
+if TYPE_CHECKING:
+    from cloudprovider.commands.questions import Question
 
 __all__ = ["Report", "Step", "check"]
 
@@ -91,11 +96,19 @@ class Report:
 
 
 def check(
-    name: str, config_path: str = "", *, offline: bool = False, timeout: float = 10.0, registry: Registry | None = None
+    name: str,
+    config_path: str = "",
+    *,
+    node: str = "",
+    offline: bool = False,
+    timeout: float = 10.0,
+    registry: Registry | None = None,
 ) -> Report:
-    """Check the provider of that name. With `offline` neither initialize is called nor the cloud asked.
+    """Check the provider of that name. With `offline` neither initialize is called nor the cloud
+    asked.
 
-    `timeout`: seconds for each call. Raises nothing for what is wrong with the provider: it is in the report.
+    `node` names a Node whose machine runs: what would be written on it is checked too. `timeout`:
+    seconds for each call. Raises nothing for what is wrong with the provider: it is in the report.
     """
     report = Report(name)
     before = set(threading.enumerate())
@@ -110,7 +123,7 @@ def check(
     try:
         provider = _start(report, plugin, factory, config)
         if provider is not None:
-            _Checked(report, provider, plugin, config, timeout, stop).run(offline=offline)
+            _Checked(report, provider, plugin, config, timeout, stop, node).run(offline=offline)
     finally:
         stop.set()
     _threads(report, before)
@@ -128,6 +141,8 @@ def _entry_point(report: Report, registry: Registry, name: str) -> Plugin | None
         report.skipped("entry point", "registered by this program, not installed")
         return None
     report.distribution = source.distribution
+    for problem in intruders():
+        report.problem("packages", problem)
     report.ok("entry point", f"{source.line} ({source.metadata_file})")
     return source
 
@@ -194,6 +209,7 @@ class _Checked:
     config: CloudConfig | None
     timeout: float
     stop: threading.Event
+    node: str = ""
 
     def run(self, *, offline: bool) -> None:
         problems = interface_problems(self.provider, self.plugin.name)
@@ -212,7 +228,14 @@ class _Checked:
             elif any(problem.fatal for problem in problems):
                 self.report.skipped("cloud", "not asked before the capabilities are right")
             else:
+                # only now, as it imports the client's models
+                from cloudprovider.commands.questions import NOT_ASKED, questions_about, questions_for
+
                 self._ask(questions_for(found))
+                if self.node:
+                    prefixes = tuple(self.provider.provider_id_prefixes())
+                    self._ask(questions_about(self.node, found, prefixes))
+                self.report.skipped("cloud", f"not tried: {NOT_ASKED}")
 
     def _note(self, name: str, problems: Sequence[Problem], text: str) -> None:
         for problem in problems:
@@ -262,14 +285,13 @@ class _Checked:
             answer = self._called("cloud", question.ask, answers=question.answers, about=question.call)
             if isinstance(answer, _Failed):
                 continue
-            shown = question.shown(answer)
+            shown = question.read(answer)
             if isinstance(shown, Problem):
                 self.report.problem("cloud", shown)
             else:
                 self.report.ok("cloud", f"{question.call}: {shown}")
         if not asked:
             self.report.skipped("cloud", "there is no question that changes nothing for what the provider offers")
-        self.report.skipped("cloud", f"not tried: {NOT_ASKED}")
 
     def _called(
         self,
@@ -280,17 +302,18 @@ class _Checked:
         about: str = "",
         quiet: Callable[[], bool] = lambda: False,
     ) -> T | BaseException | _Failed | None:
-        """The answer, or the exception among `answers`. What else it raises becomes a problem, unless `quiet`."""
+        """The answer, or the exception among `answers`. What else it raises becomes a problem,
+        unless `quiet`."""
         what = about or step
         try:
             return in_time(call, self.timeout)
         except answers as answer:
             return answer
-        except NoAnswer:
+        except TooLate:
             problem = Problem(
                 f"{what} has not answered after {self.timeout:g} s",
-                "give every request a time limit, such as current_call().remaining(); or check that the cloud can be "
-                "reached from here",
+                "give every request a time limit, cloudprovider.helpers.time_limit(), and turn off the retries of your "
+                "HTTP client, which multiply it; or check that the cloud can be reached from here",
             )
             self.report.problem(step, problem)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: it becomes a problem

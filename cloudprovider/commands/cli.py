@@ -1,6 +1,7 @@
-"""Arguments in, text or JSON and an exit code out: 0 all is well, 1 problems were found, 2 wrong usage; see `failure`.
+"""Arguments in, text or JSON and an exit code out: 0 all is well, 1 problems were found, 2 wrong
+usage; see `failure`.
 
-Results go to standard output, and nothing else does: what a plugin prints while it is loaded goes to standard error.
+Results go to standard output, and nothing else does: what a plugin prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from cloudprovider.commands.clusters import ClusterRow, list_clusters
 from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.commands.new import Names, naming_problem, write
 from cloudprovider.commands.providers import Listed, list_providers
-from cloudprovider.registry import Registry
+from cloudprovider.internal.standardoutput import results_only
+from cloudprovider.loading.registry import Registry
 
 __all__ = ["FINE", "PROBLEMS", "WRONG_USAGE", "main", "parser", "run"]
 
@@ -36,12 +37,13 @@ def run() -> None:
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)  # `check` has told of them; waiting would be for ever
+        os._exit(code)  # `check` has reported them; waiting would be for ever
     sys.exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. `argv` without the program's name (default: this process's)."""
+    """Run one command; returns the exit code. `argv` without the program's name (default: this
+    process's)."""
     try:
         given = parser().parse_args(argv)
     except SystemExit as ended:  # argparse has printed the help, or what is wrong
@@ -89,6 +91,12 @@ def parser() -> argparse.ArgumentParser:
     )
     checking.add_argument("name", metavar="NAME", help="as in --cloud-provider")
     checking.add_argument("--cloud-config", default="", metavar="FILE", help="as for the manager")
+    checking.add_argument(
+        "--node",
+        default="",
+        metavar="NAME",
+        help="a node whose machine runs: also ask what the manager would write on it, and check that",
+    )
     checking.add_argument("--offline", action="store_true", help="neither call initialize nor ask the cloud")
     checking.add_argument(
         "--timeout", type=_seconds, default=10.0, metavar="SECONDS", help="for each call of the provider (default 10)"
@@ -149,7 +157,7 @@ def _providers(given: argparse.Namespace) -> int:
     if unknown:
         print(f"--cloud-config: no provider is called {', '.join(sorted(unknown))}", file=sys.stderr)
         return WRONG_USAGE
-    with redirect_stdout(sys.stderr):
+    with results_only():
         listed, unreadable = list_providers(start=given.start, configs=configs)
     if given.output == "json":
         _print_json({"providers": [one.as_json() for one in listed], "unreadable": list(unreadable)})
@@ -161,8 +169,8 @@ def _providers(given: argparse.Namespace) -> int:
 
 
 def _check(given: argparse.Namespace) -> int:
-    with redirect_stdout(sys.stderr):
-        report = check(given.name, given.cloud_config, offline=given.offline, timeout=given.timeout)
+    with results_only():
+        report = check(given.name, given.cloud_config, node=given.node, offline=given.offline, timeout=given.timeout)
     if given.output == "json":
         _print_json(report.as_json())
     else:
@@ -191,7 +199,10 @@ def _new(given: argparse.Namespace) -> int:
     print(f"wrote {len(written)} files into {folder}:")
     for path in written:
         print(f"  {path}")
-    print(f"Next: cd {folder}; pip install -e '.[test]'; pytest. Your cloud's client goes into {names.seam}.")
+    print(
+        f"Next: cd {folder}; pip install --find-links=wheels/ -e '.[test]'; pytest. Your cloud's client goes into "
+        f"{names.seam}; the SDK's wheel into wheels/, where no index has it."
+    )
     return FINE
 
 
@@ -200,7 +211,7 @@ def _clusters(given: argparse.Namespace) -> int:
         print("master needs the name of a cluster: clusters ... master NAME", file=sys.stderr)
         return WRONG_USAGE
     try:
-        with redirect_stdout(sys.stderr), Started(given.cloud_provider, given.cloud_config) as started:
+        with results_only(), Started(given.cloud_provider, given.cloud_config) as started:
             rows = list_clusters(started, only=given.cluster, timeout=given.timeout)
     except Failure as failure:
         print(failure, file=sys.stderr)

@@ -1,7 +1,8 @@
-"""The clusters of a cloud account and their control planes, as the provider's `Clusters` tells them.
+"""The clusters of a cloud account and their control planes, as the provider's `Clusters` tells
+them.
 
-A provider's name and config come in; out go rows for the command line. A control plane that cannot be told costs its
-row alone.
+A provider's name and config come in; out go rows for the command line. A control plane that cannot
+be told costs its row alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from attrs import frozen
 from cloudprovider.commands.asking import Started, in_time
 from cloudprovider.commands.failure import Failure
 from cloudprovider.interface import Clusters
-from cloudprovider.problem import Problem
+from cloudprovider.internal.problem import Problem
 
 __all__ = ["ClusterRow", "list_clusters"]
 
@@ -25,7 +26,8 @@ class ClusterRow:
 
     name: str
     master: str = ""
-    """The address of its control plane; "" where the cloud knows none yet, or `problem` says why it is not known."""
+    """The address of its control plane; "" where the cloud knows none yet, or `problem` says why it
+    is not known."""
     problem: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -34,7 +36,8 @@ class ClusterRow:
 
 
 def list_clusters(started: Started, *, only: str = "", timeout: float = 10.0) -> tuple[ClusterRow, ...]:
-    """The clusters by name, or the one of that name. `timeout`: seconds for each call. Raises `Failure`."""
+    """The clusters by name, or the one of that name. `timeout`: seconds for each call. Raises
+    `Failure`."""
     clusters = _clusters(started, timeout)
     if only:
         row = _row(started, clusters, only, timeout)
@@ -85,7 +88,7 @@ def _clusters(started: Started, timeout: float) -> Clusters:
 def _row(started: Started, clusters: Clusters, name: str, timeout: float) -> ClusterRow:
     try:
         address: object = in_time(lambda: clusters.master(name), timeout)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: told in its row
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: shown in its row
         return ClusterRow(name, problem=f"master of cluster {name}: {started.told(error)}")
     if not isinstance(address, str):
         return ClusterRow(name, problem=f"master of cluster {name} answered a {type(address).__name__}, not a text")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cloudprovider.problem import Problem
+from cloudprovider.internal.problem import Problem
 
 __all__ = ["FINE", "NO_INSTANCE", "NO_TIME", "PROBLEMS", "WRONG_USAGE", "Failure", "UnusableAnswer"]
 
@@ -18,7 +18,8 @@ NO_TIME: Final = 4
 
 
 class Failure(Exception):
-    """A command cannot do what it was asked for. `problem` is for people, `code` is the exit code."""
+    """A command cannot do what it was asked for. `problem` is for people, `code` is the exit
+    code."""
 
     def __init__(self, problem: Problem, code: int = PROBLEMS) -> None:
         super().__init__(str(problem))

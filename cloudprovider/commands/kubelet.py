@@ -1,7 +1,8 @@
-"""What a kubelet is started with: from a `NodeInfo` to flags, a configuration file, JSON or an environment file. Pure.
+"""What a kubelet is started with: from a `NodeInfo` to flags, a configuration file, JSON or an
+environment file. Pure.
 
-Follows: the kubelet of Kubernetes 1.36. Of what we know, its KubeletConfiguration has the provider ID alone; name,
-address and labels of a node are flags.
+Follows: the kubelet of Kubernetes 1.36. Of what we know, its KubeletConfiguration has the provider
+ID alone; name, address and labels of a node are flags.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ _SPECIAL = str.maketrans({character: f"\\{character}" for character in '"\\`$'})
 
 
 def node_ips(info: NodeInfo, here: Callable[[str], bool]) -> tuple[str, ...]:
-    """For `--node-ip`: the first InternalIP of each family that a kubelet accepts, in the cloud's order.
+    """For `--node-ip`: the first InternalIP of each family that a kubelet accepts, in the cloud's
+    order.
 
-    A kubelet ends where an address is not one of its machine's interfaces; `here` tells whether it is.
+    A kubelet ends where an address is not one of its machine's interfaces; `here` tells whether it
+    is.
     """
     found: dict[int, str] = {}
     for address in info.metadata.node_addresses:
@@ -54,7 +57,8 @@ def is_here(address: str) -> bool:
 
 
 def node_labels(info: NodeInfo) -> dict[str, str]:
-    """For `--node-labels`: instance type, zone, region and the provider's own labels, those that a kubelet may set."""
+    """For `--node-labels`: instance type, zone, region and the provider's own labels, those that a
+    kubelet may set."""
     metadata = info.metadata
     labels = {
         LABEL_INSTANCE_TYPE: metadata.instance_type,
@@ -131,8 +135,8 @@ FORMATS: Final[Mapping[str, Callable[[NodeInfo, Sequence[str]], str]]] = {
     "json": _json,
     "env": _environment,
 }
-"""By the name that --output takes: one line of flags for a shell; a KubeletConfiguration; JSON; a file for systemd's
-EnvironmentFile."""
+"""By the name that --output takes: one line of flags for a shell; a KubeletConfiguration; JSON; a
+file for systemd's EnvironmentFile."""
 
 
 def _values(info: NodeInfo, ips: Sequence[str]) -> dict[str, str]:

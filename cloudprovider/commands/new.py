@@ -1,7 +1,8 @@
 """Write a new provider package: the files of `template/`, with the provider's name in them.
 
-A name and a folder come in. Both are checked before anything is written; the files are rendered in memory first.
-Placeholders are %%{name}: one delimiter that neither Python, TOML, YAML nor a Dockerfile uses.
+A name and a folder come in. Both are checked before anything is written; the files are rendered in
+memory first. Placeholders are %%{name}: one delimiter that neither Python, TOML, YAML nor a
+Dockerfile uses.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Final
 from attrs import frozen
 
 from cloudprovider.errors import InvalidProviderName
-from cloudprovider.problem import Problem
-from cloudprovider.registry import Registry, check_provider_name
+from cloudprovider.internal.problem import Problem
+from cloudprovider.loading.registry import Registry, check_provider_name
 
 __all__ = ["Names", "naming_problem", "render", "write"]
 
@@ -77,7 +78,8 @@ def naming_problem(name: str, folder: Path, registry: Registry | None = None) ->
 
 
 def render(names: Names) -> dict[str, str]:
-    """Every file of the package by its path. Raises KeyError for a placeholder that has no value."""
+    """Every file of the package by its path. Raises KeyError for a placeholder that has no
+    value."""
     values = names.placeholders
     rendered = {}
     for path, source in _sources(files("cloudprovider.commands") / "template", ()):
@@ -88,7 +90,8 @@ def render(names: Names) -> dict[str, str]:
 
 
 def write(names: Names, folder: Path) -> list[str]:
-    """Write the package into `folder`, which must not exist; returns the files' paths in it. Raises OSError."""
+    """Write the package into `folder`, which must not exist; returns the files' paths in it. Raises
+    OSError."""
     rendered = render(names)
     folder.mkdir()
     for path, text in rendered.items():

@@ -1,8 +1,10 @@
-"""What the node of this machine is: asked of the provider as the machine boots, again and again until time runs out.
+"""What the node of this machine is: asked of the provider as the machine boots, again and again
+until time runs out.
 
-From the provider's `LocalInstance`, which needs neither credentials nor `initialize`; else from its instances by the
-node's name, where "not found" counts when time is up: clouds list a new machine late. The answer is checked as the
-manager checks it; `kubelet.py` makes of it what a kubelet is started with.
+From the provider's `LocalInstance`, which needs neither credentials nor `initialize`; else from its
+instances by the node's name, where "not found" counts when time is up: clouds list a new machine
+late. The answer is checked as the manager checks it; `kubelet.py` makes of it what a kubelet is
+started with.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
-from cloudprovider.answerchecks import metadata_problems
+from cloudprovider.checks import answers
 from cloudprovider.commands.asking import Started, in_time
 from cloudprovider.commands.failure import NO_INSTANCE, NO_TIME, Failure, UnusableAnswer
 from cloudprovider.errors import InstanceNotFound, NotImplementedByProvider
@@ -22,14 +24,17 @@ from cloudprovider.helpers.kubelet import node_name_problems
 from cloudprovider.helpers.providerid import get_instance_provider_id
 from cloudprovider.instances import InstanceMetadata, Instances
 from cloudprovider.interface import Interface
+from cloudprovider.internal.problem import Problem
 from cloudprovider.localinstance import LocalInstance
-from cloudprovider.problem import Problem
 from cloudprovider.zones import Zone, Zones
 
-__all__ = ["NodeInfo", "Patience", "node_info"]
+__all__ = ["NodeInfo", "TimeLimit", "node_info"]
 
 T = TypeVar("T")
 _LONGEST_CALL = 10.0  # seconds for one call of the provider
+# What a mistake in the code raises, whatever the cloud does. A KeyError may come from data that are
+# not complete yet.
+_BUGS = (NameError, AttributeError, TypeError, ImportError, SyntaxError, AssertionError, NotImplementedError)
 _NO_CLUSTER = "a machine that boots has none"
 
 
@@ -45,8 +50,9 @@ class NodeInfo:
 
 
 @define
-class Patience:
-    """How long to go on asking: until `timeout` seconds have passed, with `period` seconds between two tries."""
+class TimeLimit:
+    """How long to go on asking: until `timeout` seconds have passed, with `period` seconds between
+    two tries."""
 
     timeout: float
     period: float
@@ -63,10 +69,13 @@ class Patience:
         """Seconds that the next call may take."""
         return max(0.01, min(_LONGEST_CALL, self._end - self.now()))
 
-    def until_answered(self, ask: Callable[[], T], told: Callable[[BaseException], str]) -> T:
-        """Ask until there is an answer. Raises `Failure`: at once where another try cannot help, or when time is up.
+    def until_answered(
+        self, ask: Callable[[], T], told: Callable[[BaseException], str], where: Callable[[BaseException], str]
+    ) -> T:
+        """Ask until there is an answer. Raises `Failure`: at once where another try cannot help, or
+        when time is up.
 
-        `told` makes a line of what was raised.
+        `told` makes a line of what was raised, `where` the place in the provider's code.
         """
         tries = 0
         while True:
@@ -81,7 +90,14 @@ class Patience:
                 raise Failure(
                     Problem(f"the provider cannot tell it: {told(error)}", "implement LocalInstance, or InstancesV2")
                 ) from error
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: told, and tried again
+            except _BUGS as error:
+                raise Failure(
+                    Problem(
+                        f"the provider's code fails: {told(error)} ({where(error) or 'no line is known'})",
+                        "correct that line; another try would not help, so there is none",
+                    )
+                ) from error
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - vendor boundary: reported, and tried again
                 cause = error.__cause__ if isinstance(error, _NotListed) and error.__cause__ is not None else error
                 self._wait(tries, told(cause), error)
 
@@ -103,7 +119,8 @@ class Patience:
 
 
 class _NotListed(Exception):
-    """The cloud has no instance of this name, which may be too new to be listed. The cause is what it said."""
+    """The cloud has no instance of this name, which may be too new to be listed. The cause is what
+    it said."""
 
 
 def _no_instance(what: str) -> Failure:
@@ -116,14 +133,14 @@ def _no_instance(what: str) -> Failure:
     )
 
 
-def node_info(started: Started, hostname: str, patience: Patience) -> NodeInfo:
+def node_info(started: Started, hostname: str, limit: TimeLimit) -> NodeInfo:
     """What the node of this machine is. `hostname` as a kubelet reads it. Raises `Failure`."""
-    return patience.until_answered(lambda: _asked(started, hostname, patience), started.told)
+    return limit.until_answered(lambda: _asked(started, hostname, limit), started.told, started.where)
 
 
-def _asked(started: Started, hostname: str, patience: Patience) -> NodeInfo:
-    provider = started.provider(patience.for_a_call)
-    local: object = in_time(provider.local_instance, patience.for_a_call)
+def _asked(started: Started, hostname: str, limit: TimeLimit) -> NodeInfo:
+    provider = started.provider(limit.for_a_call)
+    local: object = in_time(provider.local_instance, limit.for_a_call)
     if local is not None:
         if not isinstance(local, LocalInstance):
             raise Failure(
@@ -132,22 +149,22 @@ def _asked(started: Started, hostname: str, patience: Patience) -> NodeInfo:
                     "return an object of a class that subclasses cloudprovider.LocalInstance",
                 )
             )
-        name: object = in_time(lambda: local.local_node_name(hostname), patience.for_a_call)
-        answer: object = in_time(local.local_metadata, patience.for_a_call)
+        name: object = in_time(lambda: local.local_node_name(hostname), limit.for_a_call)
+        answer: object = in_time(local.local_metadata, limit.for_a_call)
         source = "local_instance"
     else:
-        provider = started.initialized(patience.for_a_call, _NO_CLUSTER)
+        provider = started.initialized(limit.for_a_call, _NO_CLUSTER)
         older = provider.instances()
-        name = hostname if older is None else _or(lambda: _node_name(older, hostname, patience), hostname)
+        name = hostname if older is None else _or(lambda: _node_name(older, hostname, limit), hostname)
         try:
-            source, answer = in_time(lambda: _by_name(provider, _name(name)), patience.for_a_call)
+            source, answer = in_time(lambda: _by_name(provider, _name(name)), limit.for_a_call)
         except InstanceNotFound as error:
             raise _NotListed from error
     return NodeInfo(started.name, _name(name), _metadata(answer, provider), source)
 
 
-def _node_name(instances: Instances, hostname: str, patience: Patience) -> object:
-    return in_time(lambda: instances.current_node_name(hostname), patience.for_a_call)
+def _node_name(instances: Instances, hostname: str, limit: TimeLimit) -> object:
+    return in_time(lambda: instances.current_node_name(hostname), limit.for_a_call)
 
 
 def _by_name(provider: Interface, name: str) -> tuple[str, object]:
@@ -155,8 +172,8 @@ def _by_name(provider: Interface, name: str) -> tuple[str, object]:
     if (v2 := provider.instances_v2()) is not None:
         return "instances_v2", v2.instance_metadata(_node(name))
     if (batch := provider.instances_batch()) is not None:
-        answers: object = batch.instances_metadata([_node(name)])
-        answer = answers.get(name) if isinstance(answers, Mapping) else answers
+        answer: object = batch.instances_metadata([_node(name)])
+        answer = answer.get(name) if isinstance(answer, Mapping) else answer
         if isinstance(answer, Exception):
             raise answer
         return "instances_batch", answer
@@ -216,7 +233,7 @@ def _name(answer: object) -> str:
 
 
 def _metadata(answer: object, provider: Interface) -> InstanceMetadata:
-    problems = metadata_problems(answer, list(provider.provider_id_prefixes()), strict=False)
-    if problems or not isinstance(answer, InstanceMetadata):
-        raise UnusableAnswer(f"the provider's answer cannot be used: {'; '.join(problems)}")
-    return answer
+    try:
+        return answers.metadata(answer, prefixes=tuple(provider.provider_id_prefixes()))
+    except answers.WrongAnswer as wrong:
+        raise UnusableAnswer(f"the provider's answer cannot be used: {wrong}") from None

@@ -1,7 +1,8 @@
-"""What is installed: every plugin with its distribution, whether it can be loaded, and what it offers.
+"""What is installed: every plugin with its distribution, whether it can be loaded, and what it
+offers.
 
-Data comes from the entry points and from importing each plugin's module; it goes to the command line. One that is
-broken does not keep the others from being listed.
+Data comes from the entry points and from importing each plugin's module; it goes to the command
+line. One that is broken does not keep the others from being listed.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from typing import Any
 
 from attrs import evolve, frozen
 
+from cloudprovider.checks.provider import ACCESSORS, capabilities_of
 from cloudprovider.cloudconfig import CloudConfig
-from cloudprovider.diagnostics import code_place
 from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
-from cloudprovider.loading import Factory, load_factory, start_provider
-from cloudprovider.plugins import Plugin, find_plugins
-from cloudprovider.problem import Problem
-from cloudprovider.providerchecks import ACCESSORS, capabilities_of
-from cloudprovider.registry import Registry
+from cloudprovider.internal.problem import Problem
+from cloudprovider.loading.diagnostics import code_place
+from cloudprovider.loading.loader import Factory, load_factory, start_provider
+from cloudprovider.loading.plugins import Plugin, find_plugins
+from cloudprovider.loading.registry import Registry
 
 __all__ = ["Listed", "list_providers"]
 
@@ -41,7 +42,8 @@ class Listed:
     capabilities: tuple[str, ...] | None = None
     """Accessors that return something; None where that is not known."""
     capabilities_from: str = ""
-    """How that is known: "class" (what the factory says it returns overrides them), "provider" (it was started)."""
+    """How that is known: "class" (what the factory says it returns overrides them), "provider" (it
+    was started)."""
     problem: Problem | None = None
 
     @property
@@ -74,7 +76,8 @@ def list_providers(
 ) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
     """Every installed provider by name, and the distributions whose metadata cannot be read.
 
-    With `start` each factory is called, with the file in `configs` under its name, or without a config.
+    With `start` each factory is called, with the file in `configs` under its name, or without a
+    config.
     """
     found = find_plugins()
     registry = Registry(lambda: found)
@@ -113,7 +116,8 @@ def overridden(kind: type[Interface]) -> tuple[str, ...]:
 
 
 def _returned(factory: Factory) -> type[Interface] | None:
-    """The class that a factory is, or says that it returns; None where it says no more than Interface."""
+    """The class that a factory is, or says that it returns; None where it says no more than
+    Interface."""
     kind: object = factory
     if not inspect.isclass(factory):
         kind = getattr(factory, "__annotations__", {}).get("return")

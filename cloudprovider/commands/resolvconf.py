@@ -1,10 +1,12 @@
-"""A machine's resolver file, adapted by the provider's `scrub_dns`. Pure but for the call of the provider.
+"""A machine's resolver file, adapted by the provider's `scrub_dns`. Pure but for the call of the
+provider.
 
-The file's text comes in; out goes the text for the kubelet's `resolvConf`. Lines that the provider does not change stay
-as they are, comments and options among them; a provider that changes nothing gives back the same text.
+The file's text comes in; out goes the text for the kubelet's `resolvConf`. Lines that the provider
+does not change stay as they are, comments and options among them; a provider that changes nothing
+gives back the same text.
 
-Follows: resolv.conf(5), and parseResolvConf in k8s.io/kubernetes pkg/kubelet/network/dns: of several `search` and
-`domain` lines the last one counts, and a trailing comment is part of the line.
+Follows: resolv.conf(5), and parseResolvConf in k8s.io/kubernetes pkg/kubelet/network/dns: of
+several `search` and `domain` lines the last one counts, and a trailing comment is part of the line.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ def _words(line: str) -> tuple[str, list[str]]:
 
 
 def _replaced(lines: Sequence[str], keywords: Iterable[str], new: Sequence[str]) -> list[str]:
-    """The lines with the new ones where the first of these keywords stood, or at the end, and the others left out."""
+    """The lines with the new ones where the first of these keywords stood, or at the end, and the
+    others left out."""
     of_them = [index for index, line in enumerate(lines) if _words(line)[0] in keywords]
     at = of_them[0] if of_them else len(lines)
     before = list(lines[:at])

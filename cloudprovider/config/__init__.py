@@ -1,4 +1,5 @@
-"""A provider's configuration: a class with types, read from a file, the environment and files of secrets.
+"""A provider's configuration: a class with types, read from a file, the environment and files of
+secrets.
 
 A vendor subclasses `ProviderConfig` and loads it in the factory::
 
@@ -12,11 +13,12 @@ A vendor subclasses `ProviderConfig` and loads it in the factory::
     def new_provider(config: CloudConfig | None) -> Interface:
         return Acme(AcmeConfig.load(config))
 
-Comes in: the `CloudConfig` of --cloud-config (YAML, JSON, or INI as Go's clouds read it), variables such as ACME_TOKEN,
-and ACME_TOKEN_FILE. Goes out: one frozen value, or `InvalidConfig` with every problem. `ConfigWatcher` loads it again
-when a file changes.
+Comes in: the `CloudConfig` of --cloud-config (YAML, JSON, or INI as Go's clouds read it), variables
+such as ACME_TOKEN, and ACME_TOKEN_FILE. Goes out: one frozen value, or `InvalidConfig` with every
+problem. `ConfigWatcher` loads it again when a file changes.
 
-Not imported by `import cloudprovider`: pydantic and the YAML parser are loaded by whoever needs them.
+Not imported by `import cloudprovider`: pydantic and the YAML parser are loaded by those who need
+them.
 """
 
 from __future__ import annotations

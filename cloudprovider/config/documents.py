@@ -1,8 +1,9 @@
-"""From the text of a config file to values, with their lines: YAML, JSON, or INI in the dialect of Go's clouds. Pure.
+"""From the text of a config file to values, with their lines: YAML, JSON, or INI in the dialect of
+Go's clouds. Pure.
 
-INI is what `cloud.conf` of the Go providers is written in (gcfg): sections, sections with a name in quotes, comments
-with "#" or ";", values in quotes, a name alone for true, a name given again for a list. What stands before the first
-section, or in [Global], is at the top.
+INI is what `cloud.conf` of the Go providers is written in (gcfg): sections, sections with a name in
+quotes, comments with "#" or ";", values in quotes, a name alone for true, a name given again for a
+list. What stands before the first section, or in [Global], is at the top.
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ class Document:
 
 
 class DocumentError(Exception):
-    """The text is none of the form. `problems` are (line, what is wrong); line 0 where none is known. They quote no
-    value of the file."""
+    """The text is none of the form. `problems` are (line, what is wrong); line 0 where none is
+    known. They quote no value of the file."""
 
     def __init__(self, *problems: tuple[int, str]) -> None:
-        super().__init__("; ".join(told for _, told in problems))
+        super().__init__("; ".join(text for _, text in problems))
         self.problems = problems
 
 
 def parse(text: str, path: str = "") -> Document:
-    """The document in a text. The form follows from the path's suffix, or else from the text. Raises DocumentError."""
+    """The document in a text. The form follows from the path's suffix, or else from the text.
+    Raises DocumentError."""
     return _FORMS.get(PurePath(path).suffix.lower(), _guess(text))(text)
 
 
@@ -82,7 +84,8 @@ def _yaml(text: str) -> Document:
 
 
 def _walk(node: Node, place: Place, lines: dict[Place, int], met: set[int]) -> Iterator[tuple[int, str]]:
-    """Notes the line of every value; yields the keys that are given twice, of which YAML would keep the last."""
+    """Notes the line of every value; yields the keys that are given twice, of which YAML would keep
+    the last."""
     lines.setdefault(place, node.start_mark.line + 1)
     if id(node) in met:
         return  # by an alias: what is in it has the lines of its first place

@@ -1,13 +1,12 @@
 """ProviderConfig: the class that a vendor's configuration derives from, and how it is loaded.
 
-The file's values come from `documents.py`; variables of the environment go over them; pydantic checks the whole, and
-its errors become lines that name file and line, or the variable. Values themselves are never quoted: they may be
-secrets.
+The file's values come from `documents.py`; variables of the environment go over them; pydantic
+checks the whole, and its errors become lines that name file and line, or the variable. Values
+themselves are never quoted: they may be secrets.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import types
@@ -23,7 +22,8 @@ from cloudprovider.cloudconfig import CloudConfig
 from cloudprovider.config.documents import Document, DocumentError, Place, parse
 from cloudprovider.config.watcher import ConfigWatcher
 from cloudprovider.errors import ConfigUnreadable, InvalidConfig
-from cloudprovider.helpers.kinds import parse_duration
+from cloudprovider.internal.suggestions import nearest
+from cloudprovider.internal.values import parse_duration
 
 __all__ = ["ProviderConfig", "Seconds"]
 
@@ -44,25 +44,29 @@ Seconds = Annotated[float, BeforeValidator(_seconds)]
 
 
 class ProviderConfig(BaseModel):
-    """A vendor's configuration: fields with types, checked as pydantic does, frozen. Unknown fields are refused.
+    """A vendor's configuration: fields with types, checked as pydantic does, frozen. Unknown fields
+    are refused.
 
-    Use `pydantic.SecretStr` for secrets: they show as asterisks in repr and logs; `get_secret_value()` gives the text.
-    Fields that are models themselves should derive from this class too.
+    Use `pydantic.SecretStr` for secrets: they show as asterisks in repr and logs;
+    `get_secret_value()` gives the text. Fields that are models themselves should derive from this
+    class too.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
 
     env_prefix: ClassVar[str] = ""
-    """How variables of the environment begin: with "ACME_", ACME_REGION is the field `region`, ACME_TOKEN_FILE names a
-    file with the field `token`, and ACME_LIMITS__BURST is the field `burst` of `limits`. Empty: none is read."""
+    """How variables of the environment begin: with "ACME_", ACME_REGION is the field `region`,
+    ACME_TOKEN_FILE names a file with the field `token`, and ACME_LIMITS__BURST is the field `burst`
+    of `limits`. Empty: none is read."""
 
     @classmethod
     def load(cls, source: CloudConfig | None = None, *, environ: Mapping[str, str] | None = None) -> Self:
-        """The configuration from the file of --cloud-config (None, or an empty one: no file) and the environment, which
-        counts more; `environ` takes the place of `os.environ`.
+        """The configuration from the file of --cloud-config (None, or an empty one: no file) and
+        the environment, which counts more; `environ` takes the place of `os.environ`.
 
-        A variable that is empty counts as not set. Lists and objects are JSON there, or in INI too, lists with commas.
-        Raises `InvalidConfig` with every problem: file and line, or variable; field; what is allowed.
+        A variable that is empty counts as not set. Lists and objects are JSON there, or in INI too,
+        lists with commas. Raises `InvalidConfig` with every problem: file and line, or variable;
+        field; what is allowed.
         """
         reader = _Reader(cls, source, os.environ if environ is None else environ)
         values = reader.read()
@@ -71,7 +75,7 @@ class ProviderConfig(BaseModel):
             made = cls.model_validate(values)
         except ValidationError as error:
             found = error.errors(include_url=False, include_input=False)
-            problems += [reader.told(one) for one in found if not reader.is_known(one)]
+            problems += [reader.line_of(one) for one in found if not reader.is_known(one)]
         else:
             if not problems:
                 return made
@@ -95,8 +99,9 @@ class ProviderConfig(BaseModel):
         environ: Mapping[str, str] | None = None,
         period: float = 5.0,
     ) -> ConfigWatcher[Self]:
-        """What loads this configuration again when a file of it changes, and calls `changed` with the new one. Start it
-        in `Interface.initialize`; see `ConfigWatcher`. `source` and `environ` are those that it was loaded from."""
+        """What loads this configuration again when a file of it changes, and calls `changed` with
+        the new one. Start it in `Interface.initialize`; see `ConfigWatcher`. `source` and `environ`
+        are those that it was loaded from."""
         files = self.config_files(source, environ=environ)
         return ConfigWatcher(self, files, partial(self._again, source, environ), changed, period=period)
 
@@ -106,14 +111,15 @@ class ProviderConfig(BaseModel):
 
     @classmethod
     def json_schema(cls) -> str:
-        """The JSON Schema of the file, for editors and for the values of a chart. Ends with a newline."""
+        """The JSON Schema of the file, for editors and for the values of a chart. Ends with a
+        newline."""
         schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **cls.model_json_schema()}
         return json.dumps(schema, indent=2) + "\n"
 
     @classmethod
     def markdown_table(cls) -> str:
-        """The fields as a table in Markdown, for the vendor's docs: name, variable, default, meaning. Ends with a
-        newline."""
+        """The fields as a table in Markdown, for the vendor's docs: name, variable, default,
+        meaning. Ends with a newline."""
         rows = ["| field | variable | default | meaning |", "|---|---|---|---|"]
         for name, place, info in _variables(cls, cls.env_prefix):
             default = "required" if info.is_required() else _shown(info)
@@ -149,7 +155,7 @@ class _Reader:
                 self._unread.add(())
             except DocumentError as error:
                 self._unread.add(())
-                self.problems += [f"{self._place(line)}: {told}" for line, told in error.problems]
+                self.problems += [f"{self._place(line)}: {text}" for line, text in error.problems]
         values = self._document.values
         if self._document.plain:
             lines: dict[Place, int] = {}
@@ -180,8 +186,8 @@ class _Reader:
     def _fitted(
         self, model: Any, values: Mapping[str, Any], was: Place, place: Place, lines: dict[Place, int]
     ) -> dict[str, Any]:
-        """INI's values under the names of the fields, whatever case and dashes they are written with, as their types
-        want them. Notes their lines under the new names."""
+        """INI's values under the names of the fields, whatever case and dashes they are written
+        with, as their types want them. Notes their lines under the new names."""
         fields: dict[str, FieldInfo] = model.model_fields if _is_model(model) else {}
         named = {_plain(name): name for name in fields}
         fitted: dict[str, Any] = {}
@@ -197,7 +203,7 @@ class _Reader:
                 fitted[name] = _meant(kind, value) if isinstance(value, str) else value
         return fitted
 
-    def told(self, error: Any) -> str:
+    def line_of(self, error: Any) -> str:
         """One of pydantic's errors as a line for people."""
         place: Place = tuple(error["loc"])
         shown = _dotted(place)
@@ -207,8 +213,8 @@ class _Reader:
             return f"{self._file()}{shown}: is required" + (f" (or {variable})" if self._model.env_prefix else "")
         if error["type"] == "extra_forbidden":
             known = self._names(place[:-1])
-            near = difflib.get_close_matches(str(place[-1]), known, n=1)
-            message = f"unknown field; did you mean {near[0]}?" if near else f"unknown field; known: {', '.join(known)}"
+            near = nearest(str(place[-1]), known)
+            message = f"unknown field; did you mean {near}?" if near else f"unknown field; known: {', '.join(known)}"
         for end in range(len(place), 0, -1):
             if place[:end] in self._from:
                 return f"{self._from[place[:end]]}: {message}"
@@ -266,7 +272,8 @@ def _is_model(kind: object) -> bool:
 
 
 def _meant(annotation: Any, text: str) -> object:
-    """What a text stands for in a field of this type: JSON or a list with commas for lists, JSON for mappings."""
+    """What a text stands for in a field of this type: JSON or a list with commas for lists, JSON
+    for mappings."""
     kind = _bare(annotation)
     origin = get_origin(kind) or kind
     if not (origin in (*_LISTS, dict, Mapping, Sequence) or _is_model(origin)):

@@ -1,9 +1,11 @@
-"""Loads a configuration again when one of its files changes: rotated credentials, a new ConfigMap or Secret.
+"""Loads a configuration again when one of its files changes: rotated credentials, a new ConfigMap
+or Secret.
 
-A thread of its own looks at the files' contents, so it sees a file that is replaced, a link that is turned to another
-folder (as the kubelet does with a volume), and one that is written in place. A change counts when two looks in a row
-show the same: a file that is half written is never read. What then cannot be used is told in the log, and the old value
-stays. The thread ends with the stop signal that `Interface.initialize` gets.
+A thread of its own looks at the files' contents, so it sees a file that is replaced, a link that is
+turned to another folder (as the kubelet does with a volume), and one that is written in place. A
+change counts when two looks in a row show the same: a file that is half written is never read. What
+then cannot be used is named in the log, and the old value stays. The thread ends with the stop
+signal that `Interface.initialize` gets.
 """
 
 from __future__ import annotations
@@ -30,9 +32,10 @@ class ConfigWatcher(Generic[T]):
 
         config.watcher(source, client.use).start(stop)  # in Interface.initialize
 
-    `value` is the present one, and the files as they are when the watcher is made are taken for its own. `load` makes
-    the next; what it raises leaves the old one in place. `changed` is called with each new value that differs from the
-    one before, in the watcher's thread; if it raises, that is logged and the value counts as taken.
+    `value` is the present one, and the files as they are when the watcher is made are taken for its
+    own. `load` makes the next; what it raises leaves the old one in place. `changed` is called with
+    each new value that differs from the one before, in the watcher's thread; if it raises, that is
+    logged and the value counts as taken.
     """
 
     def __init__(
@@ -55,7 +58,8 @@ class ConfigWatcher(Generic[T]):
         self._value = value
 
     def start(self, stop: StopSignal) -> threading.Thread:
-        """Watch in a thread until `stop` is set. To be called once. Returns the thread, a daemon."""
+        """Watch in a thread until `stop` is set. To be called once. Returns the thread, a
+        daemon."""
         thread = threading.Thread(target=self.run, args=(stop,), name="config-watcher", daemon=True)
         thread.start()
         return thread
@@ -76,8 +80,8 @@ class ConfigWatcher(Generic[T]):
         try:
             value = self._load()
         except Exception as error:  # noqa: BLE001 - the vendor's checks run in it; whatever it is, the old value stays
-            told = "; ".join(str(error).splitlines()) or type(error).__name__
-            logger.warning("%s changed and cannot be used; the old configuration stays: %s", names, told)
+            text = "; ".join(str(error).splitlines()) or type(error).__name__
+            logger.warning("%s changed and cannot be used; the old configuration stays: %s", names, text)
             return
         if value == self._value:
             return

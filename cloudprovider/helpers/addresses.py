@@ -5,8 +5,8 @@ alpha.kubernetes.io/provided-node-ip) and what the node carries already; out com
 `status.addresses`, to be compared exactly and patched when it differs. Nothing is changed in place;
 everything may be called from many threads.
 
-Follows: k8s.io/cloud-provider node/helpers/address.go, k8s.io/component-helpers node/util/ips.go, and the
-address part of controllers/node/node_controller.go; the stable order is ours.
+Follows: k8s.io/cloud-provider node/helpers/address.go, k8s.io/component-helpers node/util/ips.go,
+and the address part of controllers/node/node_controller.go; the stable order is ours.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _IP_TYPES = frozenset({NODE_ADDRESS_INTERNAL_IP, NODE_ADDRESS_EXTERNAL_IP})
 
 
 class NodeIPError(ValueError):
-    """The node IP that the kubelet asks for cannot be honoured. `provided` is the annotation's value."""
+    """The node IP that the kubelet asks for cannot be honoured. `provided` is the annotation's
+    value."""
 
     def __init__(self, message: str, provided: str) -> None:
         super().__init__(message)
@@ -57,7 +58,8 @@ class InvalidNodeIP(NodeIPError):
 
 
 class NodeIPMismatch(NodeIPError):
-    """The provider does not know a provided IP. `offered` are its addresses; the message shows both lists."""
+    """The provider does not know a provided IP. `offered` are its addresses; the message shows both
+    lists."""
 
     def __init__(self, message: str, provided: str, offered: Sequence[V1NodeAddress]) -> None:
         super().__init__(message, provided)
@@ -72,8 +74,8 @@ def provided_node_ip(node: V1Node) -> str | None:
 def parse_provided_node_ip(value: str) -> tuple[IPAddress, ...]:
     """The one or two addresses in the annotation, in the order given; two are one of each family.
 
-    Raises `InvalidNodeIP`: something is not an IP address, there are more than two or two of a family, or a
-    pair has the unspecified address (0.0.0.0 or ::).
+    Raises `InvalidNodeIP`: something is not an IP address, there are more than two or two of a
+    family, or a pair has the unspecified address (0.0.0.0 or ::).
     """
     ips: list[IPAddress] = []
     for text in value.split(","):
@@ -93,7 +95,8 @@ def parse_provided_node_ip(value: str) -> tuple[IPAddress, ...]:
 
 
 def _identity(address: V1NodeAddress) -> tuple[str, str | IPAddress]:
-    """Two addresses of one identity are duplicates: same type, and same IP however it is spelled."""
+    """Two addresses of one identity are duplicates: same type, and same IP however it is
+    spelled."""
     return address.type, parse_ip(address.address) or address.address
 
 
@@ -123,20 +126,20 @@ def preferred_addresses(
 ) -> tuple[V1NodeAddress, ...]:
     """The addresses that the node should carry.
 
-    `offered` is what the provider answered; `provided_node_ip` the annotation's value, None without one (an
-    empty value is invalid); `current` is the node's `status.addresses`. In turn:
+    `offered` is what the provider answered; `provided_node_ip` the annotation's value, None without
+    one (an empty value is invalid); `current` is the node's `status.addresses`. In turn:
 
     1. Duplicates go.
     2. Where the provider offers no Hostname, those that the node carries are kept, at the end.
-    3. With provided IPs, the addresses that match the first of them come first, then those that match the
-       second. Other addresses of the types that matched are left out; the rest follows.
-    4. Where the node carries these very addresses already, they keep their current order within the groups of
-       3, so that a cloud that shuffles its answers causes no write. Otherwise, and with `keep_order` False, the
-       provider's order counts.
+    3. With provided IPs, the addresses that match the first of them come first, then those that
+       match the second. Other addresses of the types that matched are left out; the rest follows.
+    4. Where the node carries these very addresses already, they keep their current order within the
+       groups of 3, so that a cloud that shuffles its answers causes no write. Otherwise, and with
+       `keep_order` False, the provider's order counts.
 
-    Applying it to its own result changes nothing. When the provider offers nothing and no IP is wished for,
-    the result is empty: leave the node's addresses alone. Raises `InvalidNodeIP`, and `NodeIPMismatch` when a
-    provided IP is not among those offered.
+    Applying it to its own result changes nothing. When the provider offers nothing and no IP is
+    asked for, the result is empty: leave the node's addresses alone. Raises `InvalidNodeIP`, and
+    `NodeIPMismatch` when a provided IP is not among those offered.
     """
     addresses = add_to_node_addresses(offered)
     if addresses and not any(address.type == NODE_ADDRESS_HOSTNAME for address in addresses):
@@ -176,10 +179,11 @@ def same_addresses(
     *,
     ordered: bool = True,
 ) -> bool:
-    """Whether both lists hold the same types and addresses in the same order; None is the empty list.
+    """Whether both lists hold the same types and addresses in the same order; None is the empty
+    list.
 
-    With `ordered` False only the places of provided IPs count, and the order among the others does not. Raises
-    `InvalidNodeIP` when it has to read a bad annotation.
+    With `ordered` False only the places of provided IPs count, and the order among the others does
+    not. Raises `InvalidNodeIP` when it has to read a bad annotation.
     """
     one, other = [_pair(address) for address in left or ()], [_pair(address) for address in right or ()]
     if ordered or one == other:
@@ -195,7 +199,8 @@ def describe_addresses(addresses: Iterable[V1NodeAddress]) -> str:
 
 
 def address_problems(address: V1NodeAddress) -> tuple[str, ...]:
-    """What is wrong with an address that a provider returned; empty when it may be written to a node."""
+    """What is wrong with an address that a provider returned; empty when it may be written to a
+    node."""
     kind, value = address.type, address.address
     problems = []
     if kind not in NODE_ADDRESS_TYPES:

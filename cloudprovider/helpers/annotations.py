@@ -1,4 +1,5 @@
-"""Annotations that users set on Services: declared once, read with their types, all mistakes at once (stage 5). Pure.
+"""Annotations that users set on Services: declared once, read with their types, all mistakes at
+once (stage 5). Pure.
 
 A vendor declares them in a class, and reads them at the begin of `ensure_load_balancer`::
 
@@ -10,13 +11,13 @@ A vendor declares them in a class, and reads them at the begin of `ensure_load_b
     wanted = AcmeAnnotations.read(service, defaults={"idle_timeout": self.config.idle_timeout})
     if wanted.internal: ...
 
-Mistakes raise `InvalidAnnotations`, which the service controller turns into one Warning Event on the Service. It asks
-the provider again when the Service or its nodes change. `markdown_table` is the table for the vendor's docs.
+Mistakes raise `InvalidAnnotations`, which the service controller turns into one Warning Event on
+the Service. It asks the provider again when the Service or its nodes change. `markdown_table` is
+the table for the vendor's docs.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeVar, overload
@@ -25,6 +26,7 @@ from cloudprovider.errors import InvalidAnnotations
 from cloudprovider.helpers.kinds import Kind
 from cloudprovider.helpers.labels import label_key_problems
 from cloudprovider.helpers.objects import HasMetadata, annotations_of
+from cloudprovider.internal.suggestions import nearest
 
 __all__ = ["Annotation", "OptionalAnnotation", "ServiceAnnotations", "annotation"]
 
@@ -36,7 +38,8 @@ _MISSING: Final = object()
 
 
 class Annotation(Generic[T_co]):
-    """One annotation, declared by `annotation` in the body of a class. On an instance of that class it is the value."""
+    """One annotation, declared by `annotation` in the body of a class. On an instance of that class
+    it is the value."""
 
     name: str
     """The whole key, prefix included."""
@@ -78,20 +81,23 @@ def annotation(
 ) -> Annotation[Any]:
     """Declare an annotation in a subclass of `ServiceAnnotations`.
 
-    `name` is what follows the class's prefix, `kind` how its value is written. A Service without it has `default`, or
-    None where there is no default; with `required` its absence is a mistake. `help` is for the docs' table.
+    `name` is what follows the class's prefix, `kind` how its value is written. A Service without it
+    has `default`, or None where there is no default; with `required` its absence is a mistake.
+    `help` is for the docs' table.
     """
     made = Annotation if required or default is not None else OptionalAnnotation
     return made(name, kind, default, required, help)
 
 
 class ServiceAnnotations:
-    """Base of a class that declares a vendor's annotations; an instance holds the values of one Service. Immutable.
+    """Base of a class that declares a vendor's annotations; an instance holds the values of one
+    Service. Immutable.
 
-    `prefix` is what the vendor's annotations begin with. One that begins so and is not declared is a mistake: a typo in
-    it would otherwise build another load balancer than the user asked for. `others` are patterns ("status-*", without
-    the prefix) of annotations under the prefix that other programs use. Raises ValueError where a key that the class
-    declares is none that the API server takes, or is declared twice.
+    `prefix` is what the vendor's annotations begin with. One that begins so and is not declared is
+    a mistake: a typo in it would otherwise build another load balancer than the user asked for.
+    `others` are patterns ("status-*", without the prefix) of annotations under the prefix that
+    other programs use. Raises ValueError where a key that the class declares is none that the API
+    server takes, or is declared twice.
     """
 
     prefix: ClassVar[str] = ""
@@ -118,10 +124,11 @@ class ServiceAnnotations:
 
     @classmethod
     def read(cls, service: HasMetadata, *, defaults: Mapping[str, object] | None = None) -> Self:
-        """The values of a Service. `defaults`, by the name of the attribute, take the place of those declared: what the
-        provider's configuration says.
+        """The values of a Service. `defaults`, by the name of the attribute, take the place of
+        those declared: what the provider's configuration says.
 
-        Raises `InvalidAnnotations` with every mistake, and TypeError for a default of something that is not declared.
+        Raises `InvalidAnnotations` with every mistake, and TypeError for a default of something
+        that is not declared.
         """
         given = annotations_of(service)
         for name in defaults or ():
@@ -136,7 +143,8 @@ class ServiceAnnotations:
 
     @classmethod
     def markdown_table(cls) -> str:
-        """The declared annotations as a table in Markdown, for the vendor's docs. Ends with a newline."""
+        """The declared annotations as a table in Markdown, for the vendor's docs. Ends with a
+        newline."""
         rows = ["| annotation | value | default | meaning |", "|---|---|---|---|"]
         for _, one in cls._all():
             shown = "" if one.default is None else one.kind.show(one.default)
@@ -159,8 +167,8 @@ class ServiceAnnotations:
             rest = key.removeprefix(cls.prefix)
             if rest == key or key in known or any(fnmatchcase(rest, pattern) for pattern in cls.others):
                 continue
-            near = difflib.get_close_matches(rest, [one.removeprefix(cls.prefix) for one in known], n=1)
-            hint = f"did you mean {cls.prefix}{near[0]}?" if near else f"known: {', '.join(known)}"
+            near = nearest(rest, [one.removeprefix(cls.prefix) for one in known])
+            hint = f"did you mean {cls.prefix}{near}?" if near else f"known: {', '.join(known)}"
             problems.append(f"{key}: unknown annotation; {hint}")
         return problems
 

@@ -1,7 +1,9 @@
-"""IP addresses and ranges, read as leniently as Kubernetes reads them. Pure; shared by the other helpers.
+"""IP addresses and ranges, read as leniently as Kubernetes reads them. Pure; shared by the other
+helpers.
 
-Kubernetes still accepts leading zeros in IPv4 ("010.0.0.1" is 10.0.0.1), which Python's ipaddress refuses;
-and it refuses scope IDs ("fe80::1%eth0") and netmasks ("10.0.0.0/255.0.0.0"), which ipaddress accepts.
+Kubernetes still accepts leading zeros in IPv4 ("010.0.0.1" is 10.0.0.1), which Python's ipaddress
+refuses; and it refuses scope IDs ("fe80::1%eth0") and netmasks ("10.0.0.0/255.0.0.0"), which
+ipaddress accepts.
 
 Follows: ParseIPSloppy and ParseCIDRSloppy in k8s.io/utils/net.
 """
@@ -31,7 +33,8 @@ def _without_zeros(text: str) -> str:
 
 
 def parse_ip(text: str) -> IPAddress | None:
-    """The address, None when the text is none. An IPv4 address inside IPv6 (::ffff:10.0.0.1) is the IPv4 address."""
+    """The address, None when the text is none. An IPv4 address inside IPv6 (::ffff:10.0.0.1) is the
+    IPv4 address."""
     if "%" in text:
         return None
     try:
@@ -42,7 +45,8 @@ def parse_ip(text: str) -> IPAddress | None:
 
 
 def parse_network(text: str) -> IPNetwork:
-    """The range "address/bits" with host bits cleared; one of IPv4 addresses inside IPv6 is the IPv4 range.
+    """The range "address/bits" with host bits cleared; one of IPv4 addresses inside IPv6 is the
+    IPv4 range.
 
     Raises ValueError, whose message quotes the text.
     """

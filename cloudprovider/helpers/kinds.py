@@ -1,7 +1,8 @@
-"""How the values of annotations are written: one class for each kind of value, from text to a Python value. Pure.
+"""How the values of annotations are written: one class for each kind of value, from text to a
+Python value. Pure.
 
-`ServiceAnnotations` (annotations.py) declares with them, reads with `parse`, and its table for the docs shows `allowed`
-and `show`. A vendor's own kind is a subclass of `Kind`.
+`ServiceAnnotations` (annotations.py) declares with them, reads with `parse`, and its table for the
+docs shows `allowed` and `show`. A vendor's own kind is a subclass of `Kind`.
 
 Durations are Go's (`time.ParseDuration`), true and false are those of Go's `strconv.ParseBool`.
 """
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 import enum
 import json
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import field, frozen
 
 from cloudprovider.helpers.ips import IPNetwork, parse_network
+from cloudprovider.internal.values import parse_bool, parse_duration, show_bool, show_duration
 
 __all__ = [
     "BOOL",
@@ -40,42 +41,7 @@ __all__ = [
 T = TypeVar("T")
 E = TypeVar("E", bound=enum.Enum)
 
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_DURATION = re.compile(r"[+-]?(?:0|(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)")
-_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_LONGEST = 2**63 / 1e9  # Go counts nanoseconds in 64 bits
-
-
-def parse_duration(text: str) -> float:
-    """Seconds from a duration as Go writes it: "300ms", "10s", "1m30s". Raises ValueError, which names the form."""
-    if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r} is no duration: the form is 300ms, 10s or 1m30s")
-    seconds = math.fsum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-    if seconds > _LONGEST:
-        raise ValueError(f"{text!r} is longer than 292 years")
-    return -seconds if text.startswith("-") else seconds
-
-
-def show_duration(seconds: float) -> str:
-    """Seconds as people write them: "1h", "1m30s", "1.5s", "300ms", "0s". `parse_duration` reads it back."""
-    if seconds < 0:
-        return "-" + show_duration(-seconds)
-    nanoseconds = round(seconds * 1e9)
-    if 0 < nanoseconds < 10**9:
-        return f"{_decimal(nanoseconds, 10**6)}ms"
-    minutes, rest = divmod(nanoseconds, 60 * 10**9)
-    hours, minute = divmod(minutes, 60)
-    parts = [f"{hours}h" if hours else "", f"{minute}m" if minute else "", f"{_decimal(rest, 10**9)}s" if rest else ""]
-    return "".join(parts) or "0s"
-
-
-def _decimal(number: int, unit: int) -> str:
-    """The number in units of a power of ten, exactly."""
-    whole, rest = divmod(number, unit)
-    return f"{whole}.{rest:0{len(str(unit)) - 1}}".rstrip("0") if rest else str(whole)
 
 
 class Kind(ABC, Generic[T]):
@@ -84,11 +50,13 @@ class Kind(ABC, Generic[T]):
     @property
     @abstractmethod
     def allowed(self) -> str:
-        """What may be written, as the end of the sentence "allowed: ..." and as a column of the docs' table."""
+        """What may be written, as the end of the sentence "allowed: ..." and as a column of the
+        docs' table."""
 
     @abstractmethod
     def parse(self, text: str) -> T:
-        """The value of a text without blanks around it. Raises ValueError; its message is not shown, `allowed` is."""
+        """The value of a text without blanks around it. Raises ValueError; its message is not
+        shown, `allowed` is."""
 
     def show(self, value: T) -> str:
         """How a default is shown in the docs' table. Default: `str`."""
@@ -101,12 +69,10 @@ class _Bool(Kind[bool]):
         return "true or false"
 
     def parse(self, text: str) -> bool:
-        if text not in _TRUE | _FALSE:
-            raise ValueError(self.allowed)
-        return text in _TRUE
+        return parse_bool(text)
 
     def show(self, value: bool) -> str:
-        return "true" if value else "false"
+        return show_bool(value)
 
 
 @frozen
@@ -128,7 +94,8 @@ class Integer(Kind[int]):
 
 @frozen
 class Duration(Kind[float]):
-    """A duration as Go writes it, in seconds, from `least` to `most` seconds where they are given."""
+    """A duration as Go writes it, in seconds, from `least` to `most` seconds where they are
+    given."""
 
     least: float | None = None
     most: float | None = None
@@ -146,8 +113,8 @@ class Duration(Kind[float]):
 
 @frozen
 class Text(Kind[str]):
-    """A text that is not empty. With a `pattern` (a regular expression) all of it must match; `described` says in words
-    what that means."""
+    """A text that is not empty. With a `pattern` (a regular expression) all of it must match;
+    `described` says in words what that means."""
 
     pattern: str = ""
     described: str = ""

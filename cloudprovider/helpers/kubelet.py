@@ -2,9 +2,9 @@
 
 For `node-info`, which prints a kubelet's flags, and the conformance suite.
 
-Follows: GetHostname in k8s.io/component-helpers node/util/hostname.go, ValidateNodeName (a DNS subdomain) in
-k8s.io/kubernetes, IsKubeletLabel in k8s.io/kubelet pkg/apis/well_known_labels.go, and the admission plugin
-NodeRestriction.
+Follows: GetHostname in k8s.io/component-helpers node/util/hostname.go, ValidateNodeName (a DNS
+subdomain) in k8s.io/kubernetes, IsKubeletLabel in k8s.io/kubelet pkg/apis/well_known_labels.go, and
+the admission plugin NodeRestriction.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9]
 
 
 def kubelet_hostname(hostname: str) -> str:
-    """A machine's host name as its kubelet takes it for the node's name: in lower case, without blanks around it."""
+    """A machine's host name as its kubelet takes it for the node's name: in lower case, without
+    blanks around it."""
     return hostname.strip().lower()
 
 
@@ -45,7 +46,8 @@ def node_name_problems(name: str) -> tuple[str, ...]:
 
 
 def kubelet_may_set(key: str) -> bool:
-    """Whether a kubelet starts with this label in `--node-labels`, and the API server takes it from a kubelet."""
+    """Whether a kubelet starts with this label in `--node-labels`, and the API server takes it from
+    a kubelet."""
     if not is_kubernetes_label(key):
         return True
     if _FORBIDDEN_NAMESPACE.search(key):

@@ -1,12 +1,13 @@
-"""Labels of a node: what may be a label, the pairs of stable and deprecated keys, zone and region. Pure
-(stage 4).
+"""Labels of a node: what may be a label, the pairs of stable and deprecated keys, zone and region.
+Pure (stage 4).
 
-Data comes from `InstanceMetadata` and from nodes; the dicts returned are what a patch sets. Nothing is
-changed in place.
+Data comes from `InstanceMetadata` and from nodes; the dicts returned are what a patch sets. Nothing
+is changed in place.
 
 Follows: k8s.io/apimachinery pkg/api/validate/content/kube.go (syntax), k8s.io/component-helpers
-node/topology/helpers.go and the label part of k8s.io/cloud-provider controllers/node/node_controller.go,
-except that the stable key is the source of truth here, where Go still takes the beta key.
+node/topology/helpers.go and the label part of k8s.io/cloud-provider
+controllers/node/node_controller.go, except that the stable key is the source of truth here, where
+Go still takes the beta key.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from cloudprovider.helpers.objects import labels_of
 from cloudprovider.wellknown import (
     LABEL_INSTANCE_TYPE,
     LABEL_INSTANCE_TYPE_BETA,
@@ -24,22 +24,17 @@ from cloudprovider.wellknown import (
     LABEL_TOPOLOGY_ZONE,
     LABEL_ZONE_BETA,
 )
-from cloudprovider.zones import Zone
 
 if TYPE_CHECKING:
-    from kubernetes.client.models.v1_node import V1Node
+    pass
 
 __all__ = [
     "LABEL_PAIRS",
     "instance_labels",
     "is_kubernetes_label",
     "label_key_problems",
-    "label_problems",
     "label_value_problems",
     "missing_twins",
-    "node_zone",
-    "split_additional_labels",
-    "zone_key",
 ]
 
 LABEL_PAIRS: Final[tuple[tuple[str, str], ...]] = (
@@ -47,7 +42,7 @@ LABEL_PAIRS: Final[tuple[tuple[str, str], ...]] = (
     (LABEL_TOPOLOGY_ZONE, LABEL_ZONE_BETA),
     (LABEL_TOPOLOGY_REGION, LABEL_REGION_BETA),
 )
-"""(stable key, deprecated twin) of every label that the node controller writes in two forms."""
+"""(stable key, deprecated key) of every label that the node controller writes in two forms."""
 
 _MAX_PART = 63
 _MAX_PREFIX = 253
@@ -58,7 +53,8 @@ _NAME_RULE = "must be letters, digits, '-', '_' or '.', with a letter or digit a
 
 
 def label_key_problems(key: str) -> tuple[str, ...]:
-    """What is wrong with a label key, "name" or "prefix/name"; empty when the API server would take it."""
+    """What is wrong with a label key, "name" or "prefix/name"; empty when the API server would take
+    it."""
     prefix, slash, name = key.rpartition("/")
     problems = []
     if slash and "/" in prefix:
@@ -79,7 +75,8 @@ def label_key_problems(key: str) -> tuple[str, ...]:
 
 
 def label_value_problems(value: str) -> tuple[str, ...]:
-    """What is wrong with a label value (which may be empty); empty when the API server would take it."""
+    """What is wrong with a label value (which may be empty); empty when the API server would take
+    it."""
     if len(value) > _MAX_PART:
         return (f"the value {value!r} is longer than {_MAX_PART} characters",)
     if value and not _NAME.fullmatch(value):
@@ -87,27 +84,15 @@ def label_value_problems(value: str) -> tuple[str, ...]:
     return ()
 
 
-def label_problems(labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Every problem of every key and value, in order of keys."""
-    return tuple(
-        problem
-        for key in sorted(labels)
-        for problem in (
-            *label_key_problems(key),
-            *(f"label {key}: {problem}" for problem in label_value_problems(labels[key])),
-        )
-    )
-
-
 def is_kubernetes_label(key: str) -> bool:
-    """Whether the key lies in a namespace of Kubernetes itself (kubernetes.io, k8s.io and what ends in
-    them)."""
+    """Whether the key lies in a namespace of Kubernetes itself (kubernetes.io, k8s.io and what ends
+    in them)."""
     return _KUBERNETES.search(key) is not None
 
 
 def instance_labels(instance_type: str = "", zone: str = "", region: str = "") -> dict[str, str]:
-    """The labels that an instance's type, zone and region become, each under both of its keys; empty values
-    none."""
+    """The labels that an instance's type, zone and region become, each under both of its keys;
+    empty values none."""
     values = (instance_type, zone, region)
     return {key: value for pair, value in zip(LABEL_PAIRS, values, strict=True) if value for key in pair}
 
@@ -125,40 +110,3 @@ def missing_twins(labels: Mapping[str, str]) -> dict[str, str]:
         elif beta in labels:
             changes[stable] = labels[beta]
     return changes
-
-
-def split_additional_labels(labels: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """A provider's additional labels: (those that may be written, the reason of each that may not, by key).
-
-    Refused are keys in the namespaces of Kubernetes, and what breaks the syntax of labels.
-    """
-    allowed: dict[str, str] = {}
-    refused: dict[str, str] = {}
-    for key, value in labels.items():
-        problems = (*label_key_problems(key), *label_value_problems(value))
-        if problems:
-            refused[key] = "; ".join(problems)
-        elif is_kubernetes_label(key):
-            refused[key] = f"{key!r} lies in a namespace of Kubernetes"
-        else:
-            allowed[key] = value
-    return allowed, refused
-
-
-def node_zone(node: V1Node) -> Zone:
-    """Zone and region from a node's labels, the stable key before its deprecated twin; empty where it carries
-    none."""
-    labels = labels_of(node)
-    return Zone(
-        failure_domain=labels.get(LABEL_TOPOLOGY_ZONE, labels.get(LABEL_ZONE_BETA, "")),
-        region=labels.get(LABEL_TOPOLOGY_REGION, labels.get(LABEL_REGION_BETA, "")),
-    )
-
-
-def zone_key(node: V1Node) -> str:
-    """A string that is the same for two nodes exactly when they share region and zone; empty without
-    either."""
-    zone = node_zone(node)
-    if not zone.failure_domain and not zone.region:
-        return ""
-    return f"{zone.region}:\x00:{zone.failure_domain}"

@@ -1,8 +1,10 @@
-"""What providers read of every object again and again: names, labels, addresses, ports (stage 5). Pure.
+"""What providers read of every object again and again: names, labels, addresses, ports (stage 5).
+Pure.
 
-The official client types nearly every field as optional. These readers give the plain value, empty where the object has
-none, so that code which uses them needs no `None` checks under `mypy --strict` or pyright. They return what the object
-holds, not copies: arguments of a provider's methods are read-only, and so is what comes from them.
+The official client types nearly every field as optional. These readers give the plain value, empty
+where the object has none, so that code which uses them needs no `None` checks under `mypy --strict`
+or pyright. They return what the object holds, not copies: arguments of a provider's methods are
+read-only, and so is what comes from them.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
-from cloudprovider.fielddocs import documented
+from cloudprovider.internal.fielddocs import documented
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_IP, NODE_ADDRESS_INTERNAL_IP
 
 if TYPE_CHECKING:
@@ -58,18 +60,20 @@ class ServicePort:
     """TCP, UDP or SCTP."""
 
     node_port: int = 0
-    """The port on every node to send the traffic to. 0: none is allocated (`allocateLoadBalancerNodePorts: false`)."""
+    """The port on every node to send the traffic to. 0: none is allocated
+    (`allocateLoadBalancerNodePorts: false`)."""
 
     name: str = ""
     """The port's name, empty where the Service has only this one."""
 
     app_protocol: str = ""
-    """The application's protocol (`appProtocol`), such as "http"; empty where the Service does not say."""
+    """The application's protocol (`appProtocol`), such as "http"; empty where the Service does not
+    say."""
 
 
 def node_name(node: V1Node) -> str:
-    """The node's name. Raises ValueError without one: an empty name must never be taken for an instance's that is
-    gone."""
+    """The node's name. Raises ValueError without one: an empty name must never be taken for an
+    instance's that is gone."""
     name = node.metadata.name if node.metadata is not None else None
     if not name:
         raise ValueError("a Node without metadata.name")
@@ -77,7 +81,8 @@ def node_name(node: V1Node) -> str:
 
 
 def key_of(obj: HasMetadata) -> str:
-    """The key of an object: "namespace/name", or "name" for kinds without namespaces. ValueError without a name."""
+    """The key of an object: "namespace/name", or "name" for kinds without namespaces. ValueError
+    without a name."""
     meta = obj.metadata
     if meta is None or not meta.name:
         raise ValueError(f"{type(obj).__name__} without a name has no key")
@@ -118,7 +123,8 @@ def external_ips(node: V1Node) -> tuple[str, ...]:
 
 
 def pod_cidrs_of(node: V1Node) -> tuple[str, ...]:
-    """The ranges of the node's pods, one for each IP family: `spec.podCIDRs`, else `spec.podCIDR`."""
+    """The ranges of the node's pods, one for each IP family: `spec.podCIDRs`, else
+    `spec.podCIDR`."""
     spec = node.spec
     if spec is None:
         return ()

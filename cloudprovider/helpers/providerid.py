@@ -1,7 +1,8 @@
-"""Provider IDs: the link between a node and its instance. Pure but for `get_instance_provider_id` (stages 4
-and 5).
+"""Provider IDs: the link between a node and its instance. Pure but for `get_instance_provider_id`
+(stages 4 and 5).
 
-Data comes from `node.spec.providerID` and from providers; the answers decide whether a node is ours to touch.
+Data comes from `node.spec.providerID` and from providers; the answers decide whether a node is ours
+to touch.
 
 Follows: GetInstanceProviderID in k8s.io/cloud-provider cloud.go; ownership is ours.
 """
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import frozen
 
 from cloudprovider.errors import NotImplementedByProvider
-from cloudprovider.fielddocs import documented
+from cloudprovider.internal.fielddocs import documented
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -49,7 +50,8 @@ class ProviderID:
     """What stands before "://"."""
 
     instance: str
-    """What stands after it, slashes included: "/eu-west-1a/i-0abc" in "aws:///eu-west-1a/i-0abc"."""
+    """What stands after it, slashes included: "/eu-west-1a/i-0abc" in
+    "aws:///eu-west-1a/i-0abc"."""
 
     @property
     def name(self) -> str:
@@ -67,7 +69,8 @@ class Ownership(enum.Enum):
     FOREIGN = "foreign"
     """Its ID begins as no ID of this provider does: leave it alone."""
     UNKNOWN = "unknown"
-    """It has no ID yet, while this provider has provider IDs: it may be initialised, but not deleted."""
+    """It has no ID yet, while this provider has provider IDs: it may be initialised, but not
+    deleted."""
 
 
 def provider_id_of(node: V1Node) -> str:
@@ -107,8 +110,9 @@ def format_provider_id(provider: str, instance: str) -> str:
 def ownership(provider_id: str | None, prefixes: Iterable[str]) -> Ownership:
     """Whose node this is, by its provider ID and the provider's `provider_id_prefixes()`.
 
-    A provider without prefixes has no provider IDs: nodes without one are its own. Empty prefixes, which
-    every ID would match, are not counted. Letter case counts: a deletion may follow from this.
+    A provider without prefixes has no provider IDs: nodes without one are its own. Empty prefixes,
+    which every ID would match, are not counted. Letter case counts: a deletion may follow from
+    this.
     """
     own = tuple(prefix for prefix in prefixes if prefix)
     if provider_id:
@@ -122,11 +126,12 @@ def is_owned(provider_id: str | None, prefixes: Iterable[str]) -> bool:
 
 
 def same_provider_id(one: str, other: str) -> bool:
-    """Whether two provider IDs are spellings of one: equal but for letter case, and for an authority that is empty in
-    one of them.
+    """Whether two provider IDs are spellings of one: equal but for letter case, and for an
+    authority that is empty in one of them.
 
-    So "openstack:///u-1" is "openstack://RegionOne/u-1", and "aws:///eu-west-1a/I-0AB" is "aws:///eu-west-1a/i-0ab";
-    "openstack://RegionOne/u-1" is not "openstack://RegionTwo/u-1". The default of `Interface.same_provider_id`.
+    So "openstack:///u-1" is "openstack://RegionOne/u-1", and "aws:///eu-west-1a/I-0AB" is
+    "aws:///eu-west-1a/i-0ab"; "openstack://RegionOne/u-1" is not "openstack://RegionTwo/u-1". The
+    default of `Interface.same_provider_id`.
     """
     if one == other:
         return True
@@ -137,7 +142,8 @@ def same_provider_id(one: str, other: str) -> bool:
 
 
 def _split(provider_id: str) -> tuple[str, str | None, str] | None:
-    """(provider, authority, rest) in lower case, the authority None in "x://u-1"; None for what is no provider ID."""
+    """(provider, authority, rest) in lower case, the authority None in "x://u-1"; None for what is
+    no provider ID."""
     provider, separator, instance = provider_id.casefold().partition("://")
     if not separator or not instance.strip("/"):
         return None
@@ -156,8 +162,8 @@ def get_instance_provider_id(cloud: _Cloud, node_name: str) -> str:
     """The provider ID of a node's instance, asked from a provider's older `Instances` by name.
 
     Calls the provider, so only the gateway or a provider itself uses it; changes nothing. Raises
-    `InstanceNotFound` when there is no such instance, `NotImplementedByProvider` when the provider has no
-    `Instances` or no IDs, and whatever else `Instances.instance_id` raises.
+    `InstanceNotFound` when there is no such instance, `NotImplementedByProvider` when the provider
+    has no `Instances` or no IDs, and whatever else `Instances.instance_id` raises.
     """
     instances = cloud.instances()
     if instances is None:

@@ -1,15 +1,13 @@
 """What a Service asks of its load balancer: predicates and readings, all pure (stages 3, 4 and 5).
 
-Data comes from a `V1Service` in a cache or in a vendor's hands; the answers steer the service controller and
-providers. Nothing is changed, and everything may be called from many threads.
+Data comes from a `V1Service` in a cache or in a vendor's hands; the answers steer the service
+controller and providers. Nothing is changed, and everything may be called from many threads.
 
 Follows: k8s.io/cloud-provider service/helpers/helper.go and controllers/service/controller.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from ipaddress import IPv4Network
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.ips import IPNetwork, parse_network
@@ -29,10 +27,8 @@ __all__ = [
     "default_load_balancer_name",
     "has_load_balancer_finalizer",
     "health_check_path_port",
-    "is_allow_all",
     "load_balancer_source_ranges",
     "load_balancer_status_equal",
-    "needs_cleanup",
     "needs_health_check",
     "requests_only_local_traffic",
     "wants_load_balancer",
@@ -44,10 +40,11 @@ _HEALTH_CHECK_PATH = "/healthz"
 
 
 def default_load_balancer_name(service: V1Service) -> str:
-    """The name that load balancers have by default: "a" and the UID without dashes, 32 characters at most.
+    """The name that load balancers have by default: "a" and the UID without dashes, 32 characters
+    at most.
 
-    Raises ValueError when the Service has no UID: all such Services would share one name. Never changes: load
-    balancers in users' clouds are found again by it.
+    Raises ValueError when the Service has no UID: all such Services would share one name. Never
+    changes: load balancers in users' clouds are found again by it.
 
     Follows: DefaultLoadBalancerName in k8s.io/cloud-provider cloud.go.
     """
@@ -59,24 +56,17 @@ def default_load_balancer_name(service: V1Service) -> str:
 
 def wants_load_balancer(service: V1Service) -> bool:
     """Whether the service controller should keep a load balancer: type LoadBalancer, and no
-    loadBalancerClass, which would ask for another controller. Says nothing about a Service under deletion:
-    see `needs_cleanup`."""
+    loadBalancerClass, which would ask for another controller. Says nothing about a Service under
+    deletion."""
     spec = service.spec
     return spec is not None and spec.type == SERVICE_TYPE_LOAD_BALANCER and spec.load_balancer_class is None
 
 
 def has_load_balancer_finalizer(service: V1Service) -> bool:
-    """Whether the Service carries the finalizer that stands for a load balancer, of ours or of another controller."""
+    """Whether the Service carries the finalizer that stands for a load balancer, of ours or of
+    another controller."""
     finalizers = service.metadata.finalizers if service.metadata is not None else None
     return LOAD_BALANCER_CLEANUP_FINALIZER in (finalizers or ())
-
-
-def needs_cleanup(service: V1Service) -> bool:
-    """Whether, by its finalizer, a load balancer must go: the Service is under deletion or of another type, as in
-    Go. The finalizer's name is used by other controllers too, so this is no proof that it was ours."""
-    if service.metadata is None or service.spec is None or not has_load_balancer_finalizer(service):
-        return False
-    return service.metadata.deletion_timestamp is not None or service.spec.type != SERVICE_TYPE_LOAD_BALANCER
 
 
 def requests_only_local_traffic(service: V1Service) -> bool:
@@ -88,8 +78,8 @@ def requests_only_local_traffic(service: V1Service) -> bool:
 
 
 def needs_health_check(service: V1Service) -> bool:
-    """Whether the load balancer must ask each node whether it has endpoints: type LoadBalancer with local
-    traffic."""
+    """Whether the load balancer must ask each node whether it has endpoints: type LoadBalancer with
+    local traffic."""
     return (
         service.spec is not None
         and service.spec.type == SERVICE_TYPE_LOAD_BALANCER
@@ -98,8 +88,8 @@ def needs_health_check(service: V1Service) -> bool:
 
 
 def health_check_path_port(service: V1Service) -> tuple[str, int] | None:
-    """(HTTP path, node port) for the load balancer's health check; None when it needs none, or has no port
-    yet."""
+    """(HTTP path, node port) for the load balancer's health check; None when it needs none, or has
+    no port yet."""
     if service.spec is None or not needs_health_check(service):
         return None
     port = service.spec.health_check_node_port
@@ -107,12 +97,13 @@ def health_check_path_port(service: V1Service) -> tuple[str, int] | None:
 
 
 def load_balancer_source_ranges(service: V1Service) -> tuple[IPNetwork, ...]:
-    """The ranges that may reach the load balancer, without duplicates, host bits cleared, in the order given.
+    """The ranges that may reach the load balancer, without duplicates, host bits cleared, in the
+    order given.
 
     From spec.loadBalancerSourceRanges; while that is empty, from the annotation
-    service.beta.kubernetes.io/load-balancer-source-ranges; without both, everyone (0.0.0.0/0). Raises
-    ValueError, naming the place and the offending text: opening a load balancer to everyone over a typo would
-    be worse.
+    service.beta.kubernetes.io/load-balancer-source-ranges; without both, everyone (0.0.0.0/0).
+    Raises ValueError, naming the place and the offending text: opening a load balancer to everyone
+    over a typo would be worse.
     """
     field = service.spec.load_balancer_source_ranges if service.spec is not None else None
     if field:
@@ -127,14 +118,10 @@ def load_balancer_source_ranges(service: V1Service) -> tuple[IPNetwork, ...]:
         raise ValueError(f"{place}: {exc}") from exc
 
 
-def is_allow_all(ranges: Iterable[IPNetwork]) -> bool:
-    """Whether the ranges let every IPv4 address in."""
-    return IPv4Network(_EVERYONE) in ranges
-
-
 def load_balancer_status_equal(left: V1LoadBalancerStatus | None, right: V1LoadBalancerStatus | None) -> bool:
-    """Whether both statuses list the same ingress points in the same order; None and an empty list are
-    alike, and so are no ipMode and the one that the API server puts in its place (VIP, for an IP)."""
+    """Whether both statuses list the same ingress points in the same order; None and an empty list
+    are alike, and so are no ipMode and the one that the API server puts in its place (VIP, for an
+    IP)."""
     return _ingress(left) == _ingress(right)
 
 

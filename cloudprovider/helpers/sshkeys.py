@@ -1,7 +1,8 @@
 """SSH public keys in the one-line form of OpenSSH: "ssh-ed25519 AAAA... comment". Pure.
 
-Data comes from an operator's file, or from the host; what is read goes to a provider's `add_ssh_key_to_all_instances`.
-No message of these functions contains any part of what was given: it may have been a private key.
+Data comes from an operator's file, or from the host; what is read goes to a provider's
+`add_ssh_key_to_all_instances`. No message of these functions contains any part of what was given:
+it may have been a private key.
 
 Follows: the section "AUTHORIZED_KEYS FILE FORMAT" of sshd(8), and RFC 4253, 6.6.
 """
@@ -15,7 +16,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from cloudprovider.fielddocs import documented
+from cloudprovider.internal.fielddocs import documented
 
 __all__ = ["SSHPublicKey", "parse_ssh_public_key"]
 
@@ -65,10 +66,12 @@ class SSHPublicKey:
 
 
 def parse_ssh_public_key(data: bytes | str) -> SSHPublicKey:
-    """The public key that one line holds. Everything of it is checked: type, base64, and the key itself.
+    """The public key that one line holds. Everything of it is checked: type, base64, and the key
+    itself.
 
-    Raises ValueError, with a sentence for people that shows nothing of the data: for a private key, several lines, a
-    certificate, options in front of the key, an unknown or outdated type, and a key that is damaged.
+    Raises ValueError, with a sentence for people that shows nothing of the data: for a private key,
+    several lines, a certificate, options in front of the key, an unknown or outdated type, and a
+    key that is damaged.
     """
     raw = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else bytes(data)
     if _PRIVATE.search(raw):

@@ -1,7 +1,8 @@
-"""Nodes and Services as JSON objects for tests: what a kubelet registers and what people create. Pure.
+"""Nodes and Services as JSON objects for tests: what a kubelet registers and what people create.
+Pure.
 
-A test gives what it is about, the rest is filled in; the result is what an API server takes in a POST, also
-`EmbeddedAPIServer.create`.
+A test gives what it is about, the rest is filled in; the result is what an API server takes in a
+POST, also `EmbeddedAPIServer.create`.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ def node(
 ) -> JSON:
     """A Node as a kubelet with --cloud-provider=external registers it.
 
-    `provider_id` is the kubelet's --provider-id, mostly empty; `addresses` are (type, address) pairs besides its name
-    as Hostname. With `uninitialized` it has the taint that the cloud-node-controller waits for.
+    `provider_id` is the kubelet's --provider-id, mostly empty; `addresses` are (type, address)
+    pairs besides its name as Hostname. With `uninitialized` it has the taint that the
+    cloud-node-controller waits for.
     """
     own = {LABEL_HOSTNAME: name, LABEL_OS: "linux", LABEL_ARCH: "amd64"}
     spec: JSON = {}
@@ -72,7 +74,8 @@ def node(
 
 
 def ready_condition(ready: bool) -> JSON:
-    """The condition Ready: as a kubelet reports it, or as kube-controller-manager sets it for a silent kubelet."""
+    """The condition Ready: as a kubelet reports it, or as kube-controller-manager sets it for a
+    silent kubelet."""
     if ready:
         return condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")
     return condition("Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
@@ -100,7 +103,8 @@ def service(
     labels: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> JSON:
-    """A Service of type LoadBalancer with these TCP ports; `spec` adds fields as the API names them, or replaces them.
+    """A Service of type LoadBalancer with these TCP ports; `spec` adds fields as the API names
+    them, or replaces them.
 
     For example `externalTrafficPolicy="Local"`, or `type="ClusterIP"`.
     """

@@ -1,4 +1,5 @@
-"""Waiting in a test for something that happens in another thread or process, or in a cloud, without sleeping blindly.
+"""Waiting in a test for something that happens in another thread or process, or in a cloud, without
+sleeping blindly.
 
 Where the test has a clock to move, it moves that instead.
 """
@@ -22,12 +23,14 @@ def eventually(
     *,
     changed: threading.Condition | None = None,
 ) -> T:
-    """Call `predicate` until it returns something true, and return that; AssertionError after `timeout` seconds.
+    """Call `predicate` until it returns something true, and return that; AssertionError after
+    `timeout` seconds.
 
-    A predicate may also assert: an AssertionError means "not yet", and the last one is the cause of the failure. Other
-    exceptions come through at once. `message` says what was awaited; a function is called at the end, for the state
-    then. Between two calls the thread waits on `changed`, if given, so that news is seen at once (it is held for the
-    wait only, never while the predicate runs), and at most for a pause that grows from 5 to 100 ms.
+    A predicate may also assert: an AssertionError means "not yet", and the last one is the cause of
+    the failure. Other exceptions come through at once. `message` says what was awaited; a function
+    is called at the end, for the state then. Between two calls the thread waits on `changed`, if
+    given, so that news is seen at once (it is held for the wait only, never while the predicate
+    runs), and at most for a pause that grows from 5 to 100 ms.
     """
     __tracebackhide__ = True  # pytest shows the test's own line
     deadline = time.monotonic() + timeout

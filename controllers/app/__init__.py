@@ -1,4 +1,5 @@
-"""The manager as a program and as a library: `main` for a vendor's main.py, the pieces for other programs.
+"""The manager as a program and as a library: `main` for a vendor's main.py, the pieces for other
+programs.
 
 Names are loaded when they are first used, so that `main` answers --help without importing the rest.
 """
@@ -7,37 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controllers.lazy import lazy
+from cloudprovider.internal.lazy import lazy
 
 if TYPE_CHECKING:
-    from controllers.app.catalog import CATALOG, WEBHOOKS
-    from controllers.app.cli import main
-    from controllers.app.entry import Context, Controller, ControllerEntry, Rule
-    from controllers.app.flags.parse import parse
-    from controllers.app.manager import Manager
-    from controllers.app.options import ManagerOptions, Options
-    from controllers.app.process import run_until_signal
-    from controllers.app.serving import HealthServer, ServingOptions
-    from controllers.app.standalone import Host, hosting
-    from controllers.app.startup import ManagerError, NeverLed
-    from controllers.app.webhooks.entry import WebhookEntry
+    from controllers.catalog import CATALOG, WEBHOOKS
+    from controllers.cli.main import main
+    from controllers.cli.process import run_until_signal
+    from controllers.endpoints.options import ServingOptions
+    from controllers.endpoints.servers import HealthServer
+    from controllers.flags.parse import parse
+    from controllers.manager.embedding import Host, hosting
+    from controllers.manager.manager import Manager
+    from controllers.manager.provider_host import ManagerError, NeverLed
+    from controllers.plan.run import PlanRun
+    from controllers.registration.entry import Context, Controller, ControllerEntry, Rule
+    from controllers.registration.options import ManagerOptions, Options
+    from controllers.webhooks.webhook import WebhookEntry
 else:
-    __getattr__, __dir__ = lazy(
-        __name__,
-        {
-            "catalog": ["CATALOG", "WEBHOOKS"],
-            "cli": ["main"],
-            "flags.parse": ["parse"],
-            "entry": ["Context", "Controller", "ControllerEntry", "Rule"],
-            "standalone": ["Host", "hosting"],
-            "manager": ["Manager"],
-            "options": ["ManagerOptions", "Options"],
-            "process": ["run_until_signal"],
-            "serving": ["HealthServer", "ServingOptions"],
-            "startup": ["ManagerError", "NeverLed"],
-            "webhooks.entry": ["WebhookEntry"],
-        },
-    )
+    __getattr__, __dir__ = lazy(__name__)
 
 __all__ = [
     # the program
@@ -45,6 +33,7 @@ __all__ = [
     # the manager in a program of your own
     "Manager",
     "ManagerError",
+    "PlanRun",
     "ManagerOptions",
     "Options",
     "parse",

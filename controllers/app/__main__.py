@@ -1,6 +1,7 @@
-"""`python -m controllers.app`: the console script without installing it. See cli.py."""
+"""`python -m controllers.app`: the console script without installing it. See
+`controllers/cli/main.py`."""
 
-from controllers.app.cli import run
+from controllers.cli.main import run
 
 if __name__ == "__main__":
     run()

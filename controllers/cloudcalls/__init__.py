@@ -1,16 +1,18 @@
 """The gateway to the cloud (stage 5, cloud call): the only caller of vendor code.
 
-Controllers hold a :class:`CloudCalls` (`facade`). Behind it: `gateway`, `pool`, `vendorthread` and `jobs` (deadlines,
-parked keys), `limits` (rate and priorities), `fetch`, `batching`, `answercache` and `instances` (questions about
-nodes), `validate` and `snapshots` (what passes in and out), `capabilities` (typed wrappers), `errors` (what a call can
-end in), `metrics`, `options`.
+Controllers hold a :class:`CloudCalls` (`facade`), which makes a `CloudCall` (`call`) of each
+question; typed by `capabilities`, or many nodes at once by the `Fetch` of `nodes`. The `gateway`
+runs it: `pool` (deadlines, parked keys, threads), `turns` and `limits` (who is next, and how fast),
+`answer` and `snapshots` (what passes out and in), `errors` (what a call can end in), `outage`,
+`health`, `metrics`, `options`.
 """
 
 from typing import TYPE_CHECKING
 
-from controllers.lazy import lazy
+from cloudprovider.internal.lazy import lazy
 
 if TYPE_CHECKING:
+    from controllers.cloudcalls.answer import Answer
     from controllers.cloudcalls.errors import (
         AnswerMissing,
         CallAborted,
@@ -21,37 +23,20 @@ if TYPE_CHECKING:
         InvalidAnswer,
     )
     from controllers.cloudcalls.facade import CloudCalls
-    from controllers.cloudcalls.gateway import CallHealth, OverdueCall
+    from controllers.cloudcalls.gateway import DryRunBackend
+    from controllers.cloudcalls.health import CallHealth, OverdueCall
     from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
     from controllers.cloudcalls.options import CloudCallOptions
-    from controllers.cloudcalls.standin import StandIn
 else:
-    __getattr__, __dir__ = lazy(
-        __name__,
-        {
-            "errors": [
-                "AnswerMissing",
-                "CallAborted",
-                "CallFailed",
-                "CallOverdue",
-                "CallsClosed",
-                "CloudCallError",
-                "InvalidAnswer",
-            ],
-            "facade": ["CloudCalls"],
-            "gateway": ["CallHealth", "OverdueCall"],
-            "limits": ["PRIORITY_DELETE", "PRIORITY_NEW", "PRIORITY_NORMAL", "PRIORITY_SWEEP"],
-            "options": ["CloudCallOptions"],
-            "standin": ["StandIn"],
-        },
-    )
+    __getattr__, __dir__ = lazy(__name__)
 
 __all__ = [
+    "Answer",
     "CloudCalls",
     "CloudCallOptions",
     "CallHealth",
     "OverdueCall",
-    "StandIn",
+    "DryRunBackend",
     # priorities
     "PRIORITY_DELETE",
     "PRIORITY_NEW",

@@ -1,16 +1,17 @@
-"""The vendor's capabilities as controllers call them (stage 5, cloud call): typed, and each call through the gate.
+"""The vendor's capabilities as controllers call them (stage 5, cloud call): typed, and each call
+through the gate.
 
-One small class per capability; nothing is decided here. Every method blocks until the answer or the deadline, may be
-called from many threads, and raises what the method of the contract raises, and besides: CallOverdue, InvalidAnswer,
-CallFailed (see `controllers.cloudcalls.errors`), and for methods that change the cloud, what the guard raises. A
-Service, a route destination, a volume is a key: while an overdue call for it runs, no other one is made, of no method.
+One small class per capability; nothing is decided here. Every method blocks until the answer or the
+deadline, may be called from many threads, and raises what the method of the contract raises, and
+besides: CallOverdue, InvalidAnswer, CallFailed (see `controllers.cloudcalls.errors`), and for
+methods that change the cloud, what the guard raises. A Service, a route destination, a volume is a
+key: while an overdue call for it runs, no other one is made, of no method.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -24,13 +25,15 @@ from cloudprovider import (
     OwnedLoadBalancers,
     Route,
     StopSignal,
-    Zone,
 )
+from cloudprovider.checks import answers
 from cloudprovider.helpers import load_balancer_status_equal
-from controllers.cloudcalls import validate
+from controllers.cloudcalls.answer import judged
+from controllers.cloudcalls.call import CloudCall
 from controllers.cloudcalls.errors import CallFailed
-from controllers.cloudcalls.gateway import Ask, Gateway
-from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NORMAL, PRIORITY_SWEEP
+from controllers.cloudcalls.gateway import Gateway
+from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
+from controllers.cloudcalls.outage import STRANGER
 from controllers.runtime.cache import key_of
 from controllers.runtime.cleaning import conceal, text_of
 from controllers.runtime.queue import seconds_text
@@ -41,14 +44,11 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_service import V1Service
 
 __all__ = [
-    "ClusterCalls",
-    "InstanceCalls",
     "LoadBalancerCalls",
     "PVLabelerCalls",
     "ProviderCalls",
     "RouteCalls",
     "SSHKeyCalls",
-    "ZoneCalls",
 ]
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,8 @@ class _Calls:
     def __init__(self, gateway: Gateway, capability: Any) -> None:
         self._gateway = gateway
         self._capability = capability
+        self.slow: Callable[[str, str], None] | None = None
+        """See `CloudCall.slow`; for all calls of this capability."""
 
     def _call(
         self,
@@ -72,7 +74,9 @@ class _Calls:
         fn: Callable[..., Any] | None = None,
     ) -> R:
         fn = fn or getattr(self._capability, method)
-        return self._gateway.call(Ask(method, fn, args, key, partial(check, method=method), mutating, priority))
+        call: CloudCall[R] = CloudCall(method, fn, args, key, judged(check, method), mutating, priority)
+        call.slow = self.slow
+        return self._gateway.call(call)
 
 
 class ProviderCalls(_Calls):
@@ -80,22 +84,22 @@ class ProviderCalls(_Calls):
 
     def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
         """Start the provider. To be called once, before anything else."""
-        self._call("initialize", validate.no_answer, "provider", client_builder, stop)
+        self._call("initialize", answers.nothing, "provider", client_builder, stop)
 
     def set_informers(self, informers: Listers) -> bool:
         """Give the host's caches to a provider that wants them; False when it does not."""
         if not isinstance(self._capability, InformerUser):
             return False
-        self._call("set_informers", validate.no_answer, "provider", informers)
+        self._call("set_informers", answers.nothing, "provider", informers)
         return True
 
     def has_cluster_id(self) -> bool:
         """Whether the cloud has the cluster ID that it needs."""
-        return self._call("has_cluster_id", validate.flag, "provider")
+        return self._call("has_cluster_id", answers.flag, "provider")
 
     def provider_id_prefixes(self) -> tuple[str, ...]:
         """How this provider's IDs begin; empty without provider IDs."""
-        return self._call("provider_id_prefixes", validate.prefixes, "provider")
+        return self._call("provider_id_prefixes", answers.texts, "provider")
 
 
 class LoadBalancerCalls(_Calls):
@@ -106,18 +110,24 @@ class LoadBalancerCalls(_Calls):
     ) -> V1LoadBalancerStatus | None:
         """The status; None when the cloud has none."""
         return self._call(
-            "get_load_balancer", _or_none, _service_key(service), cluster_name, service, priority=priority
+            "get_load_balancer",
+            answers.load_balancer_or_none,
+            _service_key(service),
+            cluster_name,
+            service,
+            priority=priority,
         )
 
     def name(self, cluster_name: str, service: V1Service) -> str:
         """The load balancer's name in the cloud."""
         return self._call(
-            "get_load_balancer_name", validate.load_balancer_name, _service_key(service), cluster_name, service
+            "get_load_balancer_name", answers.load_balancer_name, _service_key(service), cluster_name, service
         )
 
     def revision(self) -> str:
-        """The word that says how this version of the provider builds; see `load_balancer_revision`."""
-        return self._call("load_balancer_revision", validate.revision, "load-balancers")
+        """The word that says how this version of the provider builds; see
+        `load_balancer_revision`."""
+        return self._call("load_balancer_revision", answers.revision, "load-balancers")
 
     @property
     def can_list_owned(self) -> bool:
@@ -125,15 +135,16 @@ class LoadBalancerCalls(_Calls):
         return isinstance(self._capability, OwnedLoadBalancers)
 
     def owned(self, cluster_name: str) -> tuple[OwnedLoadBalancer, ...]:
-        """Every load balancer of the cluster, where `can_list_owned`. Never a part: a junk item fails the whole."""
-        check = validate.owned_load_balancers
+        """Every load balancer of the cluster, where `can_list_owned`. Never a part: a junk item
+        fails the whole."""
+        check = answers.owned_load_balancers
         return self._call("owned_load_balancers", check, "load-balancers", cluster_name, priority=PRIORITY_SWEEP)
 
     def ensure(
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = PRIORITY_NORMAL
     ) -> V1LoadBalancerStatus:
-        """Create or repair it. Use PRIORITY_NEW for a Service that has none yet."""
-        key, check = _service_key(service), validate.load_balancer_status
+        """Create or repair it. Use PRIORITY_NEW where there is none: it is logged as built then."""
+        key, check = _service_key(service), answers.load_balancer_status
         began = self._gateway.clock.monotonic()
         names: list[str] = []
         fn = self._and_name(self._capability.ensure_load_balancer, names)
@@ -143,7 +154,8 @@ class LoadBalancerCalls(_Calls):
         before = service.status.load_balancer if service.status is not None else None
         same = load_balancer_status_equal(before, status)
         if priority != PRIORITY_SWEEP or not same:  # a check that found all well is not worth a line
-            done = "changed" if before is not None and before.ingress else "built"
+            there = before is not None and before.ingress and priority != PRIORITY_NEW
+            done = "changed" if there else "built"
             self._tell(done, service, began, _addresses(status), names)
         return status
 
@@ -151,14 +163,14 @@ class LoadBalancerCalls(_Calls):
         self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node], *, priority: int = PRIORITY_NORMAL
     ) -> None:
         """Set its targets."""
-        key, check = _service_key(service), validate.no_answer
+        key, check = _service_key(service), answers.nothing
         began = self._gateway.clock.monotonic()
         self._call("update_load_balancer", check, key, cluster_name, service, nodes, mutating=True, priority=priority)
         self._tell("changed", service, began, f"{len(nodes)} nodes")
 
     def ensure_deleted(self, cluster_name: str, service: V1Service, *, priority: int = PRIORITY_DELETE) -> None:
         """Delete it. Returning means that the cloud confirmed."""
-        key, check = _service_key(service), validate.no_answer
+        key, check = _service_key(service), answers.nothing
         began = self._gateway.clock.monotonic()
         method = "ensure_load_balancer_deleted"
         names: list[str] = []
@@ -170,7 +182,8 @@ class LoadBalancerCalls(_Calls):
         self._tell("deleted", service, began, "", names)
 
     def _and_name(self, call: Callable[..., R], names: list[str]) -> Callable[..., R]:
-        """The call, and in the same thread of the provider, before it, the load balancer's name, for the log alone."""
+        """The call, and in the same thread of the provider, before it, the load balancer's name,
+        for the log alone."""
 
         def run(cluster_name: str, service: V1Service, *rest: Any) -> R:
             try:
@@ -200,74 +213,43 @@ class RouteCalls(_Calls):
 
     def list(self, cluster_name: str, *, priority: int = PRIORITY_NORMAL) -> tuple[Route, ...]:
         """Every route of the cluster. Never a part: a junk item fails the whole."""
-        return self._call("list_routes", validate.routes, f"routes/{cluster_name}", cluster_name, priority=priority)
+        return self._call("list_routes", answers.routes, f"routes/{cluster_name}", cluster_name, priority=priority)
 
     def create(self, cluster_name: str, name_hint: str, route: Route, *, priority: int = PRIORITY_NORMAL) -> None:
         """Create a route."""
         key = f"route/{route.destination_cidr}"
         self._call(
-            "create_route", validate.no_answer, key, cluster_name, name_hint, route, mutating=True, priority=priority
+            "create_route", answers.nothing, key, cluster_name, name_hint, route, mutating=True, priority=priority
         )
 
     def delete(self, cluster_name: str, route: Route, *, priority: int = PRIORITY_DELETE) -> None:
         """Delete a route, as `list` gave it."""
         key = f"route/{route.destination_cidr}"
-        self._call("delete_route", validate.no_answer, key, cluster_name, route, mutating=True, priority=priority)
-
-
-class ZoneCalls(_Calls):
-    """Zones by provider ID or node name (metadata asks for them by itself)."""
-
-    def here(self) -> Zone:
-        """The zone that the program runs in."""
-        return self._call("get_zone", validate.zone, "zone")
-
-    def by_provider_id(self, provider_id: str) -> Zone:
-        """The zone of an instance."""
-        return self._call("get_zone_by_provider_id", validate.zone, f"instance/{provider_id}", provider_id)
-
-    def by_node_name(self, node_name: str) -> Zone:
-        """The zone of a node's instance."""
-        return self._call("get_zone_by_node_name", validate.zone, f"node/{node_name}", node_name)
-
-
-class ClusterCalls(_Calls):
-    """The clusters in the cloud account."""
-
-    def list(self) -> tuple[str, ...]:
-        """Their names."""
-        return self._call("list_clusters", validate.texts, "clusters")
-
-    def master(self, cluster_name: str) -> str:
-        """The address of one's control plane."""
-        return self._call("master", validate.text, f"cluster/{cluster_name}", cluster_name)
+        self._call("delete_route", answers.nothing, key, cluster_name, route, mutating=True, priority=priority)
 
 
 class PVLabelerCalls(_Calls):
     """Labels of volumes. The volume is the key."""
 
-    def labels(self, pv: V1PersistentVolume, *, priority: int = PRIORITY_NORMAL) -> dict[str, str]:
-        """The labels that the volume should carry."""
-        key = f"persistentvolume/{key_of(pv)}"
-        return self._call("get_labels_for_volume", validate.labels, key, pv, priority=priority)
+    def labels(
+        self, pv: V1PersistentVolume, *, priority: int = PRIORITY_NORMAL, admission: bool = False
+    ) -> dict[str, str]:
+        """The labels that the volume should carry. `admission`: it is not stored, and may be
+        an invention."""
+        key = f"{STRANGER if admission else ''}persistentvolume/{key_of(pv)}"
+        return self._call("get_labels_for_volume", answers.labels, key, pv, priority=priority)
 
 
 class SSHKeyCalls(_Calls):
-    """Who may log in on the machines. All keys are one key of the gate: they are installed one after the other."""
+    """Who may log in on the machines. All keys are one key of the gate: they are installed one
+    after the other."""
 
     def add(self, user: str, key_data: bytes, *, priority: int = PRIORITY_NORMAL) -> None:
-        """Let a user log in on all instances. The key is kept out of everything that this process shows."""
+        """Let a user log in on all instances. The key is kept out of everything that this process
+        shows."""
         conceal([key_data.partition(b" ")[2].decode("ascii", "replace")])
         method = "add_ssh_key_to_all_instances"
-        self._call(method, validate.no_answer, "ssh-keys", user, key_data, mutating=True, priority=priority)
-
-
-class InstanceCalls(_Calls):
-    """What the older Instances can do besides answering about nodes."""
-
-    def current_node_name(self, hostname: str) -> str:
-        """The node name of the machine with this host name."""
-        return self._call("current_node_name", validate.text, "instances", hostname)
+        self._call(method, answers.nothing, "ssh-keys", user, key_data, mutating=True, priority=priority)
 
 
 def _addresses(status: V1LoadBalancerStatus) -> str:
@@ -276,7 +258,3 @@ def _addresses(status: V1LoadBalancerStatus) -> str:
 
 def _service_key(service: V1Service) -> str:
     return f"service/{key_of(service)}"
-
-
-def _or_none(answer: object, *, method: str) -> V1LoadBalancerStatus | None:
-    return None if answer is None else validate.load_balancer_status(answer, method=method)

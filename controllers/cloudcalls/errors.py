@@ -1,7 +1,8 @@
 """What a cloud call can end in, besides an answer (stage 5, cloud call).
 
-The one place where vendors' exceptions are read. The gateway passes each of them through :func:`translate`; what comes
-out goes to the controllers, and :func:`outcome_of` gives the metric's label. The gateway's own errors::
+The one place where vendors' exceptions are read. The gateway passes each of them through
+:func:`translate`; what comes out goes to the controllers, and :func:`outcome_of` gives the metric's
+label. The gateway's own errors::
 
     Exception
     ├── CloudCallError
@@ -10,13 +11,13 @@ out goes to the controllers, and :func:`outcome_of` gives the metric's label. Th
     │   ├── InvalidAnswer        the provider answered something that cannot be used
     │   ├── AnswerMissing        a batch answer left this key out: unknown, never gone
     │   └── CallsClosed          the gateway is shut; the call was not made
-    └── Parked (controllers.runtime.queue.worker)
+    └── Parked (controllers.runtime.queue.outcomes)
         └── CallOverdue          no answer in time; the key rests until the call ends
 
-Errors of `cloudprovider.errors`, subclasses included, pass as they are. "Chained errors count" means explicit chains:
-`raise MyError() from Throttled()` is a Throttled, as Go's `%w` would have it. An exception that merely happened while
-another was handled (`__context__`) says nothing: a lookup that fails with a timeout inside `except InstanceNotFound:`
-must never count as "gone".
+Errors of `cloudprovider.errors`, subclasses included, pass as they are. "Chained errors count"
+means explicit chains: `raise MyError() from Throttled()` is a Throttled, as Go's `%w` would have
+it. An exception that merely happened while another was handled (`__context__`) says nothing: a
+lookup that fails with a timeout inside `except InstanceNotFound:` must never count as "gone".
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class CallFailed(CloudCallError):
 
 
 class CallAborted(CallFailed):
-    """The provider raised SystemExit, KeyboardInterrupt or their like. It cost this call and nothing else."""
+    """The provider raised SystemExit, KeyboardInterrupt or their like. It cost this call and
+    nothing else."""
 
 
 class InvalidAnswer(CloudCallError):
@@ -105,13 +107,17 @@ class CallsClosed(CloudCallError):
 
 
 class CallOverdue(Parked):
-    """No answer within the call's timeout. The call still runs, cancelled, in a thread that is given up for lost.
+    """No answer within the call's timeout. The call still runs, cancelled, in a thread that is
+    given up for lost.
 
-    `until` ends (with None, never with an exception) when the call does; before that no other call is made for `key`.
+    `until` ends (with None, never with an exception) when the call does; before that no other call
+    is made for `key`.
     """
 
-    def __init__(self, method: str, key: str, seconds: float, until: Future[None]) -> None:
-        super().__init__(until, f"the provider's {method} has not answered for {key} after {seconds:g} s")
+    def __init__(
+        self, method: str, key: str, seconds: float, until: Future[None], flag: str = "--cloud-api-timeout"
+    ) -> None:
+        super().__init__(until, f"the provider's {method} has not answered for {key} after {seconds:g} s ({flag})")
         self.method = method
         self.key = key
 
@@ -142,7 +148,8 @@ _CHAINED = tuple(kind for kind, _ in _OUTCOMES if issubclass(kind, CloudProvider
 
 
 def outcome_of(error: BaseException) -> str:
-    """The outcome label of a call that ended in `error`. The outermost exception of a known class decides."""
+    """The outcome label of a call that ended in `error`. The outermost exception of a known class
+    decides."""
     for link in _chain(error):
         for kind, name in _OUTCOMES:
             if isinstance(link, kind):
@@ -153,9 +160,10 @@ def outcome_of(error: BaseException) -> str:
 def translate(error: BaseException, method: str) -> Exception:
     """What the controllers get to see for an exception that `method` raised.
 
-    An error of the contract stays itself. Of a foreign exception that was raised `from` one, a fresh error of the
-    contract's class is made, so that `isinstance` and `retry_after` work for the callers; anything else becomes
-    CallFailed. The original is the ``__cause__`` of what is made. Never raises, whatever the exception's own code does.
+    An error of the contract stays itself. Of a foreign exception that was raised `from` one, a
+    fresh error of the contract's class is made, so that `isinstance` and `retry_after` work for the
+    callers; anything else becomes CallFailed. The original is the ``__cause__`` of what is made.
+    Never raises, whatever the exception's own code does.
     """
     try:
         return _translate(error, method)
@@ -192,7 +200,8 @@ def _name(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception and its explicit causes, outermost first; bounded, as chains can be made to bite their tails."""
+    """The exception and its explicit causes, outermost first; bounded, as chains can be made to
+    bite their tails."""
     link: BaseException | None = error
     for _ in range(_CHAIN_LIMIT):
         if link is None:
@@ -210,7 +219,8 @@ def _well_formed(error: Exception) -> bool:
 
 
 def _twin(kind: type[BaseException], link: BaseException, text: str) -> Exception | None:
-    """A new error of the contract's class `kind` that says what `link` says; None when `link` lacks what it takes."""
+    """A new error of the contract's class `kind` that says what `link` says; None when `link` lacks
+    what it takes."""
     if kind is Throttled:
         whole = getattr(link, "whole_account", False) is True
         return Throttled(text, retry_after_of(link), whole_account=whole)

@@ -1,8 +1,8 @@
 """CloudCalls: what controllers hold of a provider (stage 5, cloud call).
 
-Made by the manager (or by a program of one controller) around a provider, and handed to every controller. Nodes and
-Services come in from the reconcilers (stage 4), validated answers go back to them. No controller calls vendor code in
-any other way.
+Made by the manager (or by a program of one controller) around a provider, and handed to every
+controller. Nodes and Services come in from the reconcilers (stage 4), validated answers go back to
+them. No controller calls vendor code in any other way.
 """
 
 from __future__ import annotations
@@ -15,28 +15,27 @@ from typing import Any, TypeVar
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import InstanceMetadata, InstanceState, Interface, NotImplementedByProvider, SSHKeys
+from cloudprovider.checks import answers
 from cloudprovider.helpers.ips import IPNetwork
-from controllers.cloudcalls import instances, podcidrs, validate
-from controllers.cloudcalls.answercache import AnswerCache
+from controllers.cloudcalls.answer import Answer, judged
+from controllers.cloudcalls.call import CloudCall
 from controllers.cloudcalls.capabilities import (
-    ClusterCalls,
-    InstanceCalls,
     LoadBalancerCalls,
     ProviderCalls,
     PVLabelerCalls,
     RouteCalls,
     SSHKeyCalls,
-    ZoneCalls,
 )
 from controllers.cloudcalls.errors import CallFailed, InvalidAnswer
-from controllers.cloudcalls.facts import Facts
-from controllers.cloudcalls.fetch import Deliver, Fetch, Way
-from controllers.cloudcalls.gateway import Ask, CallHealth, Gateway, OverdueCall
-from controllers.cloudcalls.instances import Program, Question
+from controllers.cloudcalls.gateway import DryRunBackend, Gateway
+from controllers.cloudcalls.health import CallHealth, OverdueCall, changing, health_of, parked
 from controllers.cloudcalls.limits import PRIORITY_NORMAL
+from controllers.cloudcalls.nodes import instances
+from controllers.cloudcalls.nodes.fetch import Deliver, Fetch, Way
+from controllers.cloudcalls.nodes.instances import Program, Question
+from controllers.cloudcalls.nodes.memory import AnswerCache, Facts
 from controllers.cloudcalls.options import CloudCallOptions
 from controllers.cloudcalls.outage import Outage
-from controllers.cloudcalls.standin import StandIn
 from controllers.runtime.cache import key_of
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -53,16 +52,16 @@ _LINGER = 0.02
 
 
 class CloudCalls:
-    """One provider behind the gate. Thread-safe; build one per provider and process, after the registry made the
-    provider, and `close` it at the end.
+    """One provider behind the gate. Thread-safe; build one per provider and process, after the
+    registry made the provider, and `close` it at the end.
 
-    `guard(method)` is called right before each call that changes the cloud and may raise to refuse it: fencing once the
-    lease is lost. `stand_in` answers such calls in the cloud's place: then none of them is made. `on_fatal(message)` is
-    called at most once, when more threads are lost to hung calls than `options.max_abandoned`; a manager ends the
-    process then. The library itself never does.
+    `guard(method)` is called right before each call that changes the cloud and may raise to refuse
+    it: fencing once the lease is lost. `dry_run` answers such calls in the cloud's place: then none
+    of them is made. When more threads are lost to hung calls than `options.max_abandoned`, `health`
+    turns fatal, and a manager ends the process; the library itself never does.
 
-    Capabilities are looked up once, at first use (after `initialize`, whose contract says so). Each is None where
-    the provider has none.
+    Capabilities are looked up once, at first use (after `initialize`, whose contract says so). Each
+    is None where the provider has none.
     """
 
     def __init__(
@@ -72,23 +71,14 @@ class CloudCalls:
         options: CloudCallOptions | None = None,
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        guard: Callable[[str], None] | None = None,
-        stand_in: StandIn | None = None,
-        on_fatal: Callable[[str], None] | None = None,
+        guard: Callable[[str], object] | None = None,
+        dry_run: DryRunBackend | None = None,
     ) -> None:
         self.options = options or CloudCallOptions()
-        self.provider_name = validate.text(provider.provider_name(), method="provider_name")
+        self.provider_name = judged(answers.text, "provider_name")(provider.provider_name())
         self._provider = provider
-        self._stand_in = stand_in
-        self._gateway = Gateway(
-            self.provider_name,
-            self.options,
-            metrics=metrics or Metrics(),
-            clock=clock,
-            guard=guard,
-            stand_in=stand_in,
-            on_fatal=on_fatal,
-        )
+        self._dry_run = dry_run
+        self._gateway = Gateway(self.provider_name, self.options, metrics or Metrics(), clock, guard, dry_run)
         self.provider = ProviderCalls(self._gateway, provider)
         self._lock = threading.Lock()
         self._found: dict[str, Any] = {}
@@ -110,8 +100,8 @@ class CloudCalls:
         return self._once("max_batch", self._ask_max_batch)
 
     def batching(self, fetchers: int) -> Batching:
-        """How a worker is to ask about nodes: in batches, `fetchers` at once, or one by one where the provider has no
-        InstancesBatch. Raises as `max_batch` does."""
+        """How a worker is to ask about nodes: in batches, `fetchers` at once, or one by one where
+        the provider has no InstancesBatch. Raises as `max_batch` does."""
         size = self.max_batch
         if size == 1:
             return Batching(max_batch=1, linger=0.0, fetchers=self.options.concurrency)
@@ -138,28 +128,14 @@ class CloudCalls:
         return self._calls("routes", RouteCalls)
 
     @property
-    def zones(self) -> ZoneCalls | None:
-        """Zones."""
-        return self._calls("zones", ZoneCalls)
-
-    @property
-    def clusters(self) -> ClusterCalls | None:
-        """Clusters."""
-        return self._calls("clusters", ClusterCalls)
-
-    @property
     def pv_labeler(self) -> PVLabelerCalls | None:
         """Labels of volumes."""
         return self._calls("pv_labeler", PVLabelerCalls)
 
     @property
-    def instances(self) -> InstanceCalls | None:
-        """The older Instances, apart from questions about nodes: for those, `fetch_metadata` and `fetch_state`."""
-        return self._calls("instances", InstanceCalls)
-
-    @property
     def ssh_keys(self) -> SSHKeyCalls | None:
-        """SSH keys: of the class of the instances, where it is an `SSHKeys` too, or else of the older Instances."""
+        """SSH keys: of the class of the instances, where it is an `SSHKeys` too, or else of the
+        older Instances."""
 
         def make() -> SSHKeyCalls | None:
             v2, batch, older = (self._capability(name) for name in ("instances_v2", "instances_batch", "instances"))
@@ -178,10 +154,12 @@ class CloudCalls:
         fresh: bool = False,
         priority: int = PRIORITY_NORMAL,
     ) -> None:
-        """Ask what should be written on each node; `deliver(name, answer or exception)` once per node, as answers come.
+        """Ask what should be written on each node; `deliver(name, answer)` once per node, as
+        answers come.
 
-        Blocks until every node is answered, and calls `deliver` in this thread. The nodes have distinct names. An
-        exception is one node's own: InstanceNotFound, InvalidAnswer, AnswerMissing, Throttled, CallOverdue (parked) ...
+        Blocks until every node is answered, and calls `deliver` in this thread. The nodes have
+        distinct names. What `Answer.of` raises is one node's own: InstanceNotFound, InvalidAnswer,
+        AnswerMissing, Throttled, CallOverdue ...
 
         Unless `fresh`, another fetch's answer to the same question serves too, also one of the last
         `options.cache_ttl` seconds.
@@ -196,19 +174,21 @@ class CloudCalls:
         fresh: bool = True,
         priority: int = PRIORITY_NORMAL,
     ) -> None:
-        """Ask whether each node's instance runs, is shut down, or gone; otherwise as `fetch_metadata`.
+        """Ask whether each node's instance runs, is shut down, or gone; otherwise as
+        `fetch_metadata`.
 
-        "Gone" is always InstanceState.GONE, and an exception always means unknown. No state is remembered; unless
-        `fresh`, a question that another fetch has under way is not asked twice. Deletions need fresh answers.
+        "Gone" is always InstanceState.GONE, and an error always means unknown. No state is
+        remembered; unless `fresh`, a question that another fetch has under way is not asked twice.
+        Deletions need fresh answers.
         """
-        heard = deliver
-        if (stand_in := self._stand_in) is not None and fresh:
+        answered = deliver
+        if (dry_run := self._dry_run) is not None and fresh:
 
-            def heard(name: str, state: InstanceState | Exception) -> None:
-                stand_in.stated(name, state)
-                deliver(name, state)
+            def answered(name: str, answer: Answer[InstanceState]) -> None:
+                dry_run.stated(name, answer.unbound)
+                deliver(name, answer)
 
-        self._fetch("state", self._state_way, nodes, heard, fresh, priority)
+        self._fetch("state", self._state_way, nodes, answered, fresh, priority)
 
     def fetch_pod_cidrs(
         self,
@@ -217,17 +197,19 @@ class CloudCalls:
         *,
         priority: int = PRIORITY_NORMAL,
     ) -> None:
-        """Ask for the pod CIDRs that the cloud chose, () where it has not yet; otherwise as `fetch_metadata`.
+        """Ask for the pod CIDRs that the cloud chose, () where it has not yet; otherwise as
+        `fetch_metadata`.
 
-        Where `chooses_pod_cidrs`. Every answer is fresh: one of each IP family at most, without host bits.
+        Where `chooses_pod_cidrs`. Every answer is fresh: one of each IP family at most, without
+        host bits.
         """
         self._fetch("pod cidrs", self._pod_cidrs_way, nodes, deliver, True, priority)
 
     def same_provider_id(self, one: str, other: str) -> bool:
         """Whether two provider IDs name one instance, as the provider sees it.
 
-        Answers of `fetch_metadata` need no comparison: in them the node's own spelling stands already. Raises what the
-        provider's method raised.
+        Answers of `fetch_metadata` need no comparison: in them the node's own spelling stands
+        already. Raises what the provider's method raised.
         """
         return one == other or self._quietly("same_provider_id", partial(self._same_id, one, other), _as_it_is)
 
@@ -248,46 +230,52 @@ class CloudCalls:
     ) -> R:
         """Call vendor code that has no wrapper here. The answer is passed on as it is.
 
-        `method` names it in metrics, `key` whom it is about. Objects among `args`, also in lists, are replaced by
-        copies. Raises as the wrappers do.
+        `method` names it in metrics, `key` whom it is about. Objects among `args`, also in lists,
+        are replaced by copies. Raises as the wrappers do.
         """
-        ask: Ask[R] = Ask(method, fn, args, key, _as_it_is, mutating, priority)
-        return self._gateway.call(ask)
+        call: CloudCall[R] = CloudCall(method, fn, args, key, _as_it_is, mutating, priority)
+        return self._gateway.call(call)
 
     # ---- health and end
 
     @property
     def outage(self) -> Outage:
-        """The `recall` of workers: brings the keys back that failed while the cloud answered nobody."""
+        """The `OutageListener` of workers: brings the keys back that failed while the cloud did not
+        answer."""
         return self._gateway.outage
 
     def health(self) -> CallHealth:
         """Whether calls are overdue, which ones, and whether the process should end."""
-        return self._gateway.health()
+        gateway = self._gateway
+        return health_of(gateway.pool, gateway.outage, self.options.timeout, gateway.clock.monotonic())
 
     def in_flight(self) -> int:
         """Calls under way, overdue ones not counted."""
-        return self._gateway.in_flight()
+        return len(self._gateway.pool.running())
 
     def changing(self) -> list[OverdueCall]:
         """The calls that may change the cloud and still run, those that were given up too."""
-        return self._gateway.changing()
+        return changing(self._gateway.pool, self._gateway.clock.monotonic())
 
     def parked(self) -> Mapping[str, OverdueCall]:
-        """The keys that rest until an overdue call ends: "node/<name>", "service/<namespace>/<name>" ..."""
-        return self._gateway.parked()
+        """The keys that rest until an overdue call ends: "node/<name>",
+        "service/<namespace>/<name>" ..."""
+        return parked(self._gateway.pool, self._gateway.clock.monotonic())
 
     def cancel_running(self) -> None:
-        """Set `current_call().cancelled` in every call under way: the lease is lost, or the drain took too long."""
-        self._gateway.cancel_running()
+        """Set `current_call().cancelled` in every call under way: the lease is lost, or the drain
+        took too long."""
+        self._gateway.pool.cancel_running()
 
     def close(self, timeout: float | None = 0.0) -> bool:
-        """Make no further calls: those that wait for their turn, and later ones, end with CallsClosed.
+        """Make no further calls: those that wait for their turn, and later ones, end with
+        CallsClosed.
 
-        Waits at most `timeout` seconds (None: without end) for those under way, overdue ones not counted; True when
-        they ended. May be called twice.
+        Waits at most `timeout` seconds (None: without end) for those under way, overdue ones not
+        counted; True when they ended. May be called twice.
         """
-        return self._gateway.close(timeout)
+        self._gateway.pool.close()
+        return self._gateway.pool.wait_idle(timeout)
 
     # ---- inside
 
@@ -304,7 +292,7 @@ class CloudCalls:
             way: Way[A] = self._once(kind, make)
         except Exception as error:  # noqa: BLE001 - the provider's accessors failed: that is every node's answer
             for node in nodes:
-                deliver(key_of(node), error)
+                deliver(key_of(node), Answer.about(node, error))
             return
         Fetch(self._gateway, way, deliver, fresh=fresh, priority=priority).run(nodes)
 
@@ -341,13 +329,15 @@ class CloudCalls:
         capability = self._capability("pod_cidrs")
         if capability is None:
             raise NotImplementedByProvider(f"cloud provider {self.provider_name!r} chooses no pod CIDRs")
-        return podcidrs.way(capability, self._quietly("max_batch", lambda: capability.max_batch, _batch_size))
+        together = partial(instances.pod_cidrs_batch, capability)
+        size = self._quietly("max_batch", lambda: capability.max_batch, _batch_size)
+        return Way(instances.pod_cidrs_alone, together, size, AnswerCache(0.0))
 
     def _same_id(self, one: str, other: str) -> bool:
-        """The provider's own word, in a thread of the pool. It decides nothing but this, so whatever it raises is a
-        failed call: it must not pass for "not found"."""
+        """The provider's own word, in a thread of the pool. It decides nothing but this, so
+        whatever it raises is a failed call: it must not pass for "not found"."""
         try:
-            return validate.flag(self._provider.same_provider_id(one, other), method="same_provider_id")
+            return judged(answers.flag, "same_provider_id")(self._provider.same_provider_id(one, other))
         except Exception as error:
             raise CallFailed(f"the provider's same_provider_id failed: {text_of(error)}") from error
 
@@ -373,8 +363,9 @@ class CloudCalls:
 
     def _quietly(self, method: str, fn: Callable[[], Any], check: Callable[[Any], R]) -> R:
         """Vendor code that does no work, so it is not counted; but it could hang."""
-        ask: Ask[R] = Ask(method, fn, (), "provider", check, counted=False)
-        return self._gateway.call(ask)
+        call: CloudCall[R] = CloudCall(method, fn, (), "provider", check)
+        call.counted = False
+        return self._gateway.call(call)
 
     def _once(self, name: str, make: Callable[[], R]) -> R:
         try:

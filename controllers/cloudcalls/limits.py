@@ -2,8 +2,9 @@
 
 The vendor pool asks :meth:`Limits.delay` before each call, and reports every `Throttled` answer to
 :meth:`Limits.throttled`. A kind of call that the cloud throttles is slowed down alone, unless the provider says that it
-is the whole account (`Throttled.whole_account`). Arithmetic only: time comes in as an argument, nothing waits, and the
-pool holds its lock around every method. Which call goes first is decided by `turns.py`, and by the priorities below.
+is the whole account (`Throttled.whole_account`). Arithmetic only: time comes in as an argument,
+nothing waits, and the pool holds its lock around every method. Which call goes first is decided by
+`turns.py`, and by the priorities below.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ __all__ = ["PRIORITY_DELETE", "PRIORITY_NEW", "PRIORITY_NORMAL", "PRIORITY_SWEEP
 PRIORITY_DELETE = 20
 """Somebody waits for something to be gone, and it costs money until then."""
 PRIORITY_NEW = 10
-"""An object that has never been served: a node that cannot take pods, a Service without an address."""
+"""An object that has never been served: a node that cannot take pods, a Service without an
+address."""
 PRIORITY_NORMAL = 0
 PRIORITY_SWEEP = -10
-"""Periodic checks of everything: they have time. Higher classes overtake them for as long as any are waiting."""
+"""Periodic checks of everything: they have time. Higher classes overtake them for as long as any
+are waiting."""
 
 _OBSERVED_SECONDS = 1.0
 _OBSERVED_STARTS = 1024
@@ -31,15 +34,17 @@ class Limiter:
 
     Three brakes, the strongest of which counts:
 
-    - a token bucket of `qps` calls per second and `burst` calls at once; 0 for no limit, and a burst of 0 means one
-      second's worth;
+    - a token bucket of `qps` calls per second and `burst` calls at once; 0 for no limit, and a
+      burst of 0 means one second's worth;
     - the pause that the cloud named with Throttled (Retry-After), at most `max_pause` seconds;
-    - the adaptive limit. A Throttled answer halves the rate: the one in force, or without any the one observed in the
-      second before (of a burst, over its own span). It never falls below `floor_qps`, so that the cloud's recovery is
-      noticed, and doubles every `recovery` seconds without another Throttled. At twice the rate that was too much once
-      (or at `qps`) it is lifted.
+    - the adaptive limit. A Throttled answer halves the rate: the one in force, or without any the
+      one observed in the second before (of a burst, over its own span). It never falls below
+      `floor_qps`, so that the cloud's recovery is noticed, and doubles every `recovery` seconds
+      without another Throttled. At twice the rate that was too much once (or at `qps`) it is
+      lifted.
 
-    Throttled answers of calls that had started before the last halving don't halve again: they tell of the old rate.
+    Throttled answers of calls that had started before the last halving don't halve again: they tell
+    of the old rate.
     """
 
     def __init__(
@@ -65,20 +70,14 @@ class Limiter:
         self._halved_at = -math.inf
         self._starts: deque[float] = deque(maxlen=_OBSERVED_STARTS)
 
-    def start(self, now: float) -> float:
-        """Take the right to start one call: 0.0 means go, a positive number the seconds after which to ask again."""
-        wait = self.delay(now)
-        if not wait:
-            self.take(now)
-        return wait
-
     def delay(self, now: float) -> float:
         """The seconds after which to ask again; 0.0 when a call may start."""
         if now < self._paused_until:
             return self._paused_until - now
         rate = self.rate(now)
         if rate != math.inf:
-            # While slowed down, calls are spread evenly instead of spending a second's worth at once.
+            # While slowed down, calls are spread evenly instead of spending a second's worth at
+            # once.
             capacity = self._burst if self._slow_rate == math.inf else max(1.0, min(rate / 10, self._burst))
             self._tokens = min(capacity, self._tokens + max(0.0, now - self._stamp) * rate)
             self._stamp = now
@@ -96,7 +95,8 @@ class Limiter:
             starts.popleft()
 
     def throttled(self, now: float, *, started: float, retry_after: float | None) -> bool:
-        """The cloud throttled the call that began at `started`; True when the rate was halved for it."""
+        """The cloud throttled the call that began at `started`; True when the rate was halved for
+        it."""
         if retry_after is not None:
             self._paused_until = max(self._paused_until, now + min(retry_after, self._max_pause))
         resumes = max(now, self._paused_until)
@@ -142,7 +142,8 @@ class Limiter:
             return 0.0
         if len(starts) == _OBSERVED_STARTS:
             return len(starts) / max(now - starts[0], 1e-3)
-        # A burst that began just now is judged by its own span: the quiet before it says nothing about its rate.
+        # A burst that began just now is judged by its own span: the quiet before it says nothing
+        # about its rate.
         return len(starts) / min(_OBSERVED_SECONDS, max(now - starts[0], _SHORTEST_SPAN))
 
 
@@ -170,11 +171,13 @@ class Limits:
         limiter.throttled(now, started=started, retry_after=retry_after)
 
     def rate(self, now: float, kind: str | None = None) -> float:
-        """The calls per second allowed at present; without a kind, to the one that is slowed down most."""
+        """The calls per second allowed at present; without a kind, to the one that is slowed down
+        most."""
         return min(limiter.rate(now) for limiter in self._both(kind))
 
     def pause(self, now: float, kind: str | None = None) -> float:
-        """Seconds until calls may start again; without a kind, of the one that has to wait longest."""
+        """Seconds until calls may start again; without a kind, of the one that has to wait
+        longest."""
         return max(limiter.pause(now) for limiter in self._both(kind))
 
     def _both(self, kind: str | None) -> list[Limiter]:

@@ -1,7 +1,7 @@
 """Metrics of cloud calls (stage 5): the metric families and the usual duration of each method.
 
-The gateway reports each call's end here; the metrics server reads the families at a scrape. The two named in the first
-place follow the Go CCM's conventions, which has no such metrics itself.
+The gateway reports each call's end here; the metrics server reads the families at a scrape. The two
+named in the first place follow the Go CCM's conventions, which has no such metrics itself.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections import Counter as Tally
 from collections.abc import Callable
 
 from controllers.cloudcalls.errors import OUTCOMES
+from controllers.cloudcalls.pool import CallPool
+from controllers.cloudcalls.turns import KINDS
 from controllers.runtime.metrics import Metrics
 
 __all__ = ["CallMetrics"]
@@ -50,8 +52,8 @@ class CallMetrics:
         self._timing: dict[str, Callable[[float], None]] = {}
         self._typical: dict[str, tuple[float, float, float]] = {}  # mean, last duration, time of the last
 
-    def gauge(self, name: str, doc: str, value: Callable[[], float], kind: str = "") -> None:
-        """A gauge labelled with the provider, and the kind of call if there is one, computed at each scrape."""
+    def _gauge(self, name: str, doc: str, value: Callable[[], float], kind: str = "") -> None:
+        """A gauge labelled with the provider, and the kind of call if there is one."""
         labels = {"provider": self._provider} | ({"kind": kind} if kind else {})
         self._metrics.gauge(name, doc, tuple(labels)).labels(**labels).set_function(value)
 
@@ -74,9 +76,11 @@ class CallMetrics:
         self._typical[method] = (mean, seconds, now)
 
     def usual(self, method: str) -> tuple[float, float] | None:
-        """(seconds that answers of this method take, when the last one came); None before the first.
+        """(seconds that answers of this method take, when the last one came); None before the
+        first.
 
-        No less than the last one took: when a stall ends, nothing that ends with it is slow in comparison.
+        No less than the last one took: when a stall ends, nothing that ends with it is slow in
+        comparison.
         """
         known = self._typical.get(method)
         return None if known is None else (max(known[0], known[1]), known[2])
@@ -89,3 +93,44 @@ class CallMetrics:
     def mutated(self, method: str) -> None:
         """A provider changed an argument of this method."""
         self._mutations.labels(self._provider, method).inc()
+
+    def watch(self, pool: CallPool) -> None:
+        """Gauges of the pool, computed at each scrape."""
+        gauge = self._gauge
+        gauge(
+            "cloudprovider_api_requests_in_flight",
+            "Provider calls under way, overdue ones not counted.",
+            lambda: len(pool.running()),
+        )
+        gauge(
+            "cloudprovider_api_requests_waiting",
+            "Provider calls that wait for a free slot or for the rate limit.",
+            pool.waiting,
+        )
+        gauge(
+            "cloudprovider_api_requests_overdue",
+            "Provider calls past their deadline that still hold a thread.",
+            lambda: len(pool.overdue()),
+        )
+        gauge(
+            "cloudprovider_api_requests_parked",
+            "Keys that rest until an overdue call ends.",
+            lambda: len(pool.parked()),
+        )
+        gauge(
+            "cloudprovider_api_throttle_rate",
+            "Provider calls allowed per second at present, of the kind slowed down most; +Inf without limit.",
+            lambda: pool.rate()[0],
+        )
+        for kind in KINDS:
+            gauge(
+                "cloudprovider_api_kind_throttle_rate",
+                "Provider calls of each kind allowed per second at present; +Inf without limit.",
+                lambda kind=kind: pool.rate(kind)[0],  # type: ignore[misc]  # a default argument binds the loop's value
+                kind,
+            )
+        gauge(
+            "cloudprovider_api_throttle_pause_seconds",
+            "Seconds until the next provider call, as the cloud asked for with Retry-After.",
+            lambda: pool.rate()[1],
+        )

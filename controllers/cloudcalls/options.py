@@ -1,11 +1,11 @@
-"""What can be set about cloud calls (stage 5), with its flags. Stage: before the first one, no I/O."""
+"""What can be set about cloud calls (stage 5), with its flags. Stage: before the first one, no
+I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Final
 
-from attrs import Attribute, field, frozen
+from attrs import frozen
 
 from controllers.options import (
     DURATION,
@@ -21,20 +21,16 @@ from controllers.options import (
 __all__ = ["CloudCallOptions"]
 
 _SECTION: Final = "cloud calls"
-_PATIENT = {
-    "initialize": 300.0,
-    "ensure_load_balancer": 300.0,
-    "update_load_balancer": 300.0,
-    "ensure_load_balancer_deleted": 300.0,
-    "add_ssh_key_to_all_instances": 300.0,
-}
-
-
-def _timeouts(_: object, attribute: Attribute[Any], value: Mapping[str, object]) -> None:
-    for method, seconds in value.items():
-        wrong = DURATION.mistyped(seconds) or positive(cast(float, seconds))
-        if wrong:
-            raise ValueError(f"{attribute.name}[{method!r}]={seconds!r}: {wrong}")
+_BUILDING: Final = frozenset(
+    (
+        "initialize",
+        "ensure_load_balancer",
+        "update_load_balancer",
+        "ensure_load_balancer_deleted",
+        "add_ssh_key_to_all_instances",
+    )
+)
+"""Calls that may take the longer time."""
 
 
 @frozen(kw_only=True)
@@ -51,9 +47,18 @@ class CloudCallOptions:
         check=positive,
     )
     """Time spent waiting for a turn does not count."""
-    timeouts: Mapping[str, float] = field(default=_PATIENT, converter=dict, validator=_timeouts)
-    """Seconds for single methods where more than `timeout` is usual: many clouds return from building a load balancer
-    only when it serves, and an SSH key may go to thousands of machines. The longer of the two counts."""
+    build_timeout: float = option(
+        300.0,
+        DURATION,
+        "cloud-api-build-timeout",
+        _SECTION,
+        "Deadline of a provider call that builds, changes or deletes a load balancer, starts the provider or installs "
+        "an SSH key, where it is longer than --cloud-api-timeout. A call that needs more than --cloud-api-timeout is "
+        "reported then.",
+        check=positive,
+    )
+    """Many clouds return from building a load balancer only when it serves, and an SSH key may go
+    to thousands of machines."""
 
     concurrency: int = option(
         40,
@@ -82,25 +87,32 @@ class CloudCallOptions:
         check=no_limit_at_zero,
     )
     max_abandoned: int = option(128, INT, check=not_negative)
-    """Overdue calls that still hold a thread. One more, and health turns fatal: the manager ends the process with 1,
-    because threads cannot be taken back from code that never returns."""
+    """Overdue calls that still hold a thread. One more, and health turns fatal: the manager ends
+    the process with 1, because threads cannot be taken back from code that never returns."""
 
     patience: float = option(2.0, DURATION, check=positive)
-    """Seconds after which a batch is split without waiting for its timeout, provided that the same method has answered
-    others meanwhile, and that this batch already took four times as long as they do."""
+    """Seconds after which a batch is split without waiting for its timeout, provided that the same
+    method has answered others meanwhile, and that this batch already took four times as long as
+    they do."""
 
     lone_patience: float = option(5.0, DURATION, check=positive)
-    """Seconds after which one batch is split although no other call of its method was answered meanwhile: an instance
-    that hangs must not keep the others of a lone batch waiting for the timeout."""
+    """Seconds after which one batch is split although no other call of its method was answered
+    meanwhile: an instance that hangs must not keep the others of a lone batch waiting for the
+    timeout."""
 
     cache_ttl: float = option(5.0, DURATION, check=not_negative)
-    """Seconds for which an instance's metadata may be answered from memory; 0 turns it off. One poll's answers serve
-    the next question. Never used for fresh questions, and no state is ever remembered."""
+    """Seconds for which an instance's metadata may be answered from memory; 0 turns it off. One
+    poll's answers serve the next question. Never used for fresh questions, and no state is ever
+    remembered."""
 
     snapshots: int = option(512, INT, check=positive)
-    """Objects of which a copy for the provider is kept at most, about 12 KB for a node. The longest list (a load
-    balancer's nodes, a batch) is kept besides."""
+    """Objects of which a copy for the provider is kept at most, about 12 KB for a node. The longest
+    list (a load balancer's nodes, a batch) is kept besides."""
 
     def timeout_of(self, method: str) -> float:
         """The seconds that a call of this method may take."""
-        return max(self.timeout, self.timeouts.get(method, 0.0))
+        return max(self.timeout, self.build_timeout) if method in _BUILDING else self.timeout
+
+    def flag_of(self, method: str) -> str:
+        """The flag that sets this time."""
+        return "--cloud-api-build-timeout" if self.timeout_of(method) > self.timeout else "--cloud-api-timeout"

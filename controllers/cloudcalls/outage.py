@@ -1,20 +1,14 @@
-"""Whether the cloud answers at all (stage 5, cloud call), and who comes back when it does so again.
+"""Whether the cloud answers at all (stage 5, cloud call), and which keys come back when it does.
 
-The gateway reports how its calls ended; the settlers (stage 4) report the keys that wait because a call failed. An
-outage is a run of failed calls without one answer between. While it lasts, one key at a time is a scout and comes back
-soon, although its back-off has grown; of the others so few try again each second that a thousand of them are no storm,
-and the first answer ends their wait. They come back gently: a few,
-two more for every further answer, and one more for each that is done, as not every key has a question to the cloud. So
-a cloud that has just returned is asked as fast as it answers, within the gateway's own limits. Without this, keys would
-wait for up to a minute after the cloud's return.
+An outage is a run of failed calls without one answer between. The gateway reports how its calls
+ended, the requeuers (stage 4) report the keys that wait because a call failed. While the outage
+lasts, one key at a time comes back soon as a scout, although its back-off has grown, and of the
+others only a few try again each second. The first answer brings the waiting keys back, a few at
+first and two more for every further answer: as fast as the cloud answers, within the gateway's own
+limits. Without this, keys would wait for up to a minute after the cloud's return.
 
-A failure may be heard of late: while the process is busy, the last failed answers of the outage wait for a thread when
-the first good one is there already; a cloud that returns may stumble; and a key that has its answer may fail for
-another reason (a cache that is behind, say), with the back-off that grew in the outage. So a key that fails soon after
-an outage comes back after a second, two and four, before its back-off counts again.
-
-One object of a user proves nothing: a Service that the cloud refuses, in a cluster where nothing else happens, is no
-outage. Nor is a cloud that throttles, or says "not found": it answers.
+What the cloud does answer is no outage: throttling, "not found". Nor is one Service that it
+refuses.
 """
 
 from __future__ import annotations
@@ -32,7 +26,12 @@ from controllers.cloudcalls.errors import OVERDUE, CloudCallError, outcome_of
 from controllers.runtime.clock import Clock
 from controllers.runtime.queue import Parked
 
-__all__ = ["FAILED", "Outage", "Trouble"]
+__all__ = ["FAILED", "STRANGER", "Outage", "Trouble"]
+
+STRANGER: Final = "admission/"
+"""Begins the key of a call about an object that a webhook was asked about. It is in no cluster, and
+a client of the webhook port may invent as many as it likes: such a call proves nothing, whatever
+its outcome."""
 
 FAILED: Final = frozenset(("error", "aborted", OVERDUE))
 """Outcomes after which it is open whether the cloud answers at all."""
@@ -61,7 +60,8 @@ class Trouble:
 
 
 class Outage:
-    """See the module. Thread-safe. It is the `Recall` of the workers whose keys ask the cloud."""
+    """See the module. Thread-safe. The workers whose keys ask the cloud have it as their
+    `OutageListener`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -73,7 +73,7 @@ class Outage:
         self._scout_due = 0.0
         self._waiting: OrderedDict[Hashable, Callable[[], object]] = OrderedDict()
         self._returning: OrderedDict[Hashable, Callable[[], object]] = OrderedDict()
-        self._back: set[Hashable] = set()  # brought back, and not heard of since
+        self._back: set[Hashable] = set()  # brought back, and not reported since
         self._ended = -math.inf  # the last outage
         self._late: dict[Hashable, int] = {}  # how often a key failed after it
 
@@ -93,7 +93,8 @@ class Outage:
                 if now >= self._ended + _AFTER:
                     self._late.clear()
                 self._ended = now
-            # Without an outage they have their own back-off; those that are forgotten meanwhile must not pile up here.
+            # Without an outage they have their own back-off; those that are forgotten meanwhile
+            # must not pile up here.
             self._waiting.clear()
             self._calls = 0
             self._about.clear()
@@ -117,17 +118,19 @@ class Outage:
         with self._lock:
             return Trouble(self._since, self._calls, self._last) if self._is_on() else None
 
-    # ---- by the settlers
+    # ---- by the requeuers
 
     def least_wait(self, error: Exception) -> float:
-        """Seconds that the work which failed with this waits at least: longer, the more of it waits for the cloud."""
+        """Seconds that the work which failed with this waits at least: longer, the more of it waits
+        for the cloud."""
         if not self._calls or not _is_unanswered(error):
             return 0.0
         with self._lock:
             return min(len(self._waiting) / _TRIES, _LONGEST) if self._is_on() else 0.0
 
     def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
-        """The work known as `token` failed; returns the seconds after which it is wanted back as a scout."""
+        """The work known as `token` failed; returns the seconds after which it is wanted back as a
+        scout."""
         unanswered = _is_unanswered(error)
         now = self._clock.monotonic()
         pause: float | None = None
@@ -144,6 +147,9 @@ class Outage:
                 if now >= self._scout_due:
                     pause = min(max(_SCOUT, (now - self._since) * _SCOUT_SHARE), _SCOUT_LONGEST)
                     self._scout_due = now + pause
+            # A failure soon after an outage may still be one of it: the process was busy and its
+            # last failed calls are settled late, the cloud stumbles as it returns, or a cache is
+            # behind. The back-off that grew meanwhile would make such a key wait up to a minute.
             elif now < self._ended + _AFTER and (times := self._late.get(token, 0)) < len(_AGAIN):
                 self._late[token] = times + 1
                 pause = _AGAIN[times]
@@ -168,6 +174,7 @@ class Outage:
     def _is_on(self) -> bool:
         if self._calls < _RUN:
             return False
+        # One Service that the cloud refuses, where nothing else happens, proves nothing.
         return len(self._about) > 1 or not any(key.startswith("service/") for key in self._about)
 
     def _next(self, number: int) -> list[Callable[[], object]]:
@@ -180,7 +187,8 @@ class Outage:
         return back
 
     def _reported(self, token: Hashable) -> list[Callable[[], object]]:
-        """One that was brought back has run: the next one takes its place, even if it had nothing to ask the cloud."""
+        """One that was brought back has run: the next one takes its place, even if it had nothing
+        to ask the cloud."""
         if token not in self._back:
             return []
         self._back.discard(token)

@@ -1,15 +1,20 @@
-"""Which of the waiting calls goes next (stage 5, cloud call). Pure; the vendor pool holds its lock around every method.
+"""Which of the waiting calls goes next (stage 5, cloud call). Pure; the vendor pool holds its lock
+around every method.
 
-Calls come in kinds (nodes, load balancers, routes, volumes, others), and those about a namespace's objects belong to
-that namespace. So that nobody's backlog is everybody's wait:
+Calls come in kinds (nodes, load balancers, routes, volumes, others), and those about a namespace's
+objects belong to that namespace. So that no backlog holds up all others:
 
-- Periodic checks (priority below 0) let all others pass, but every so many-th call is one of theirs.
-- Kinds take turns: the one with the fewest calls under way is next, then the one that was served longest ago. What may
-  not start now (its kind is throttled, or has its share of the slots) holds up no other kind.
+- Periodic checks (priority below 0) let all others pass, but every so many-th call is one of
+  theirs.
+- Kinds take turns: the one with the fewest calls under way is next, then the one that was served
+  longest ago. What may not start now (its kind is throttled, or has its share of the slots) holds
+  up no other kind.
 - Within a kind namespaces take turns in the same way.
-- Within a namespace the higher priority goes first, and every so many-th call is the one that has waited longest.
-- An eighth of the slots is kept free of all but calls about nodes, whose answers come fast and are waited for by every
-  pod of a new node; and an eighth of the rest is kept free of the one namespace that has all the others.
+- Within a namespace the higher priority goes first, and every so many-th call is the one that has
+  waited longest.
+- An eighth of the slots is kept free of all but calls about nodes, whose answers come fast and are
+  waited for by every pod of a new node; and an eighth of the rest is kept free of the one namespace
+  that has all the others.
 """
 
 from __future__ import annotations
@@ -18,10 +23,11 @@ import math
 from collections import Counter as Tally
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
-from controllers.cloudcalls.jobs import Flow, Job, JobState
+from controllers.cloudcalls.call import CloudCall, Flow
 from controllers.cloudcalls.limits import PRIORITY_NORMAL
+from controllers.runtime.fairness import FAIR_SHARE, Lanes
 
 __all__ = ["KINDS", "Turns", "flow_of"]
 
@@ -34,6 +40,8 @@ KINDS: Final = (NODES, LOAD_BALANCERS, ROUTES, VOLUMES, OTHERS)
 
 _SLOW: Final = frozenset((LOAD_BALANCERS, ROUTES, VOLUMES))  # kinds that leave the slots kept for nodes alone
 _SHARE: Final = 8
+
+Called = CloudCall[Any]
 
 
 def flow_of(method: str, key: str) -> Flow:
@@ -50,41 +58,6 @@ def flow_of(method: str, key: str) -> Flow:
     return Flow(OTHERS)
 
 
-class _Line:
-    """The waiting calls of one namespace: higher priorities first, and every so often the oldest."""
-
-    __slots__ = ("_jobs", "_passed")
-
-    def __init__(self) -> None:
-        self._jobs: dict[int, deque[tuple[int, Job]]] = {}
-        self._passed = 0
-
-    def push(self, order: int, job: Job) -> None:
-        self._jobs.setdefault(job.priority, deque()).append((order, job))
-
-    def is_empty(self) -> bool:
-        """Whether no call waits; those that were given up meanwhile are thrown away."""
-        for priority, jobs in list(self._jobs.items()):
-            while jobs and jobs[0][1].state is not JobState.QUEUED:
-                jobs.popleft()
-            if not jobs:
-                del self._jobs[priority]
-        return not self._jobs
-
-    def pop(self) -> Job:
-        """The next one. To be called right after `is_empty` was false."""
-        priority = max(self._jobs)
-        if len(self._jobs) > 1:
-            self._passed += 1
-            if self._passed >= _SHARE:
-                self._passed = 0
-                priority = min(self._jobs, key=lambda each: self._jobs[each][0][0])
-        return self._jobs[priority].popleft()[1]
-
-    def jobs(self) -> list[Job]:
-        return [job for jobs in self._jobs.values() for _, job in jobs if job.state is JobState.QUEUED]
-
-
 class Turns:
     """The waiting calls, and how many of each flow hold a slot."""
 
@@ -92,8 +65,8 @@ class Turns:
         kept = max(1, slots // _SHARE) if slots > 1 else 0
         self._slow_slots = slots - kept
         self._namespace_slots = self._slow_slots - (max(1, self._slow_slots // _SHARE) if self._slow_slots > 1 else 0)
-        self._free: deque[Job] = deque()  # those that never reach the cloud wait for a slot only
-        self._lines: dict[bool, dict[Flow, _Line]] = {False: {}, True: {}}  # periodic ones: True
+        self._free: deque[Called] = deque()  # those that never reach the cloud wait for a slot only
+        self._lines: dict[bool, dict[Flow, Lanes[Called]]] = {False: {}, True: {}}  # periodic ones: True
         self._order = 0
         self._turn = 0
         self._served: dict[object, int] = {}
@@ -101,29 +74,35 @@ class Turns:
         self._slow_running = 0
         self._passed = 0  # calls that went before periodic ones
 
-    def push(self, job: Job) -> None:
+    def push(self, call: Called) -> None:
         """A call waits from now on."""
-        if not job.limited:
-            self._free.append(job)
+        if not call.counted:
+            self._free.append(call)
             return
         self._order += 1
-        lines = self._lines[job.priority < PRIORITY_NORMAL]
-        line = lines.get(job.flow)
-        if line is None:
-            line = lines[job.flow] = _Line()
-        line.push(self._order, job)
+        call.added = self._order
+        self._lines[call.priority < PRIORITY_NORMAL].setdefault(call.flow, Lanes()).push(call)
 
-    def next(self, wait: Callable[[str], float]) -> tuple[Job | None, float]:
-        """Take out the call that may start now; otherwise None, and the seconds after which one may (inf: unknown).
+    def remove(self, call: Called) -> None:
+        """It waits no longer: it was given up."""
+        if not call.counted:
+            self._free.remove(call)
+            return
+        lines = self._lines[call.priority < PRIORITY_NORMAL]
+        lines[call.flow].remove(call)
+        if not lines[call.flow].size:
+            del lines[call.flow]
+
+    def next(self, wait: Callable[[str], float]) -> tuple[Called | None, float]:
+        """Take out the call that may start now; otherwise None, and the seconds after which one may
+        (inf: unknown).
 
         `wait(kind)` is how long a call of this kind has to wait for the cloud's limits.
         """
-        while self._free:
-            job = self._free.popleft()
-            if job.state is JobState.QUEUED:
-                return job, 0.0
+        if self._free:
+            return self._free.popleft(), 0.0
         soonest = math.inf
-        share = self._passed >= _SHARE - 1
+        share = self._passed >= FAIR_SHARE - 1
         for periodic in (True, False) if share else (False, True):
             found, seconds = self._next_of(self._lines[periodic], wait)
             if found is not None:
@@ -132,9 +111,7 @@ class Turns:
             soonest = min(soonest, seconds)
         return None, soonest
 
-    def _next_of(self, lines: dict[Flow, _Line], wait: Callable[[str], float]) -> tuple[Job | None, float]:
-        for flow in [flow for flow, line in lines.items() if line.is_empty()]:
-            del lines[flow]
+    def _next_of(self, lines: dict[Flow, Lanes[Called]], wait: Callable[[str], float]) -> tuple[Called | None, float]:
         soonest = math.inf
         for kind in sorted({flow.kind for flow in lines}, key=self._rank):
             if kind in _SLOW and self._slow_running >= self._slow_slots:
@@ -149,7 +126,10 @@ class Turns:
             flow = min(flows, key=self._rank)
             self._turn += 1
             self._served[kind] = self._served[flow] = self._turn
-            return lines[flow].pop(), 0.0
+            call = lines[flow].pop()
+            if not lines[flow].size:
+                del lines[flow]
+            return call, 0.0
         return None, soonest
 
     def _has_its_share(self, flow: Flow) -> bool:
@@ -158,15 +138,15 @@ class Turns:
     def _rank(self, what: object) -> tuple[int, int]:
         return self._running[what], self._served.get(what, 0)
 
-    def started(self, job: Job) -> None:
+    def started(self, call: Called) -> None:
         """The call holds a slot."""
-        self._running[job.flow] += 1
-        self._running[job.flow.kind] += 1
-        self._slow_running += job.flow.kind in _SLOW
+        self._running[call.flow] += 1
+        self._running[call.flow.kind] += 1
+        self._slow_running += call.flow.kind in _SLOW
 
-    def ended(self, job: Job) -> None:
+    def ended(self, call: Called) -> None:
         """It does so no longer."""
-        flow = job.flow
+        flow = call.flow
         self._running[flow.kind] -= 1
         self._running[flow] -= 1
         self._slow_running -= flow.kind in _SLOW
@@ -175,7 +155,7 @@ class Turns:
             if flow.namespace and flow not in self._lines[False] and flow not in self._lines[True]:
                 self._served.pop(flow, None)
 
-    def clear(self) -> list[Job]:
+    def clear(self) -> list[Called]:
         """Take out all that wait."""
         waiting = self.waiting()
         self._free.clear()
@@ -183,8 +163,7 @@ class Turns:
             lines.clear()
         return waiting
 
-    def waiting(self) -> list[Job]:
+    def waiting(self) -> list[Called]:
         """The calls that wait."""
         lines = [line for lines in self._lines.values() for line in lines.values()]
-        free = [job for job in self._free if job.state is JobState.QUEUED]
-        return [*free, *(job for line in lines for job in line.jobs())]
+        return [*self._free, *(call for line in lines for call in line.items())]

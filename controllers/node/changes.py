@@ -1,21 +1,21 @@
-"""Pure: a node and what the cloud says of it in, the patches out (between stages 4 and 6). No I/O, no clock.
+"""Stage 4: DECIDE. A node and the cloud's answer in, the patches out. Pure: no I/O, no clock.
 
-Two patches at most, in this order: one for `status.addresses`, then one for the object (labels, provider ID, our record
-of labels, taint). So a node is never schedulable before its addresses are there. Neither is made when it would change
-nothing.
+Two patches at most, in this order: one for `status.addresses`, then one for the object (labels,
+provider ID, our record of labels, taint). So a node is never schedulable before its addresses are
+there. Neither is made when it would change nothing.
 
-Whose a label is. Proof is `Known`: what the cloud asked for on this node while this process ran. The record, an
-annotation on the node that tells the next process, is only a hint: whoever may annotate the node can write it, its
-kubelet too. So it is read once, when a process first compares the node with the cloud, and then it can only have a
-label that the cloud asks for on this very node follow the cloud's present value, or (additional labels) stay away. On
-its word no label is ever removed, and no label of kubernetes.io or k8s.io is touched but the six of instance type, zone
-and region, which get the cloud's value; NodeRestriction lets a kubelet set those itself. What a label that the record
-alone calls ours becomes when the cloud asks for it no more: it stays.
+Which labels are ours. The proof is `Known`: what the cloud asked for on this node while this
+process ran. The record, an annotation on the node for the next process, is only a hint: its kubelet
+may write it, and so may everyone who may annotate the node. It is read once, when a process first
+compares the node with the cloud, and only two things follow from it: a label that the cloud asks
+for on this very node takes the cloud's present value, or an additional label stays away. A label
+known only from the record is never removed, and no label of kubernetes.io or k8s.io is touched but
+the six of instance type, zone and region (NodeRestriction lets a kubelet set those itself).
 
-A label is written when it is absent, or when it still has the value that we wrote; a value that somebody else gave is
-left alone. Instance type, zone and region come back when they were removed; an additional label stays away until the
-cloud asks for another value. Only the first time, while the node carries the uninitialized taint, instance type, zone
-and region are written whatever stands there, as the Go controller does.
+A label is written when it is absent, or when it still has the value that we wrote. Any other value
+is kept. Instance type, zone and region are written again after they were removed; an additional
+label stays away until the cloud asks for another value. Only while the node carries the
+uninitialized taint, instance type, zone and region replace other values, as in the Go controller.
 """
 
 from __future__ import annotations
@@ -41,29 +41,32 @@ if TYPE_CHECKING:
     from cloudprovider import InstanceMetadata
 
 APPLIED_LABELS: Final = "kubernetes-cloud-provider/applied-labels"
-"""Annotation on nodes: the labels that this controller wrote, as a JSON object. Must never change."""
+"""Annotation on nodes: the labels that this controller wrote, as a JSON object. Must never
+change."""
 
 PAIRED: Final = frozenset(key for pair in LABEL_PAIRS for key in pair)
-"""Instance type, zone and region: the stable keys and their deprecated twins."""
+"""Instance type, zone and region: the stable keys and their deprecated labels."""
 
 
 class InstanceReplaced(Exception):
-    """The cloud answers with another instance than the one in the node's immutable `spec.providerID`."""
+    """The cloud answers with another instance than the one in the node's immutable
+    `spec.providerID`."""
 
 
 class NotAdopted(Exception):
-    """The node has no provider ID, and it is not certain that the instance of its name is its own."""
+    """The node has no provider ID, and it is not certain that the instance of its name is its
+    own."""
 
 
 @frozen
 class Known:
     """What this process knows of one node's labels."""
 
-    told: Mapping[str, str]
-    """The value of each label that is ours, as the cloud asked for it; the record holds the same."""
-    asked: frozenset[str] = frozenset()
-    """Of these, the additional labels that the cloud asked for on this node while this process ran. Only those may be
-    removed."""
+    written: Mapping[str, str]
+    """Value of each label that is ours, as the cloud asked for it; the record holds the same."""
+    added: frozenset[str] = frozenset()
+    """The additional labels among them that the cloud asked for while this process ran. Only those
+    may be removed."""
 
 
 @frozen
@@ -86,18 +89,19 @@ NOTHING: Final = NodeChanges()
 def initialization(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
     """Everything that a newly joined node gets from its cloud, the taint's removal last.
 
-    `known` is what this process knew of the node before, None when it never compared it with the cloud.
+    `known` is what this process knew of the node before, None when it never compared it with the
+    cloud.
 
     Raises:
-        InstanceReplaced, NodeIPError: the node must stay tainted; the message is for the user's eyes.
+        InstanceReplaced, NodeIPError: the node must stay tainted; the message is for users.
     """
     _same_instance(node, metadata)
     wanted, refused = wanted_labels(metadata)
-    labels, told = labels_of(node), _told(node, known)
+    labels, written = labels_of(node), _written(node, known)
     changed: dict[str, str | None] = {}
-    ours = {} if known is None else {key: value for key, value in told.items() if key not in wanted}
+    ours = {} if known is None else {key: value for key, value in written.items() if key not in wanted}
     for key, value in wanted.items():
-        if key in PAIRED or labels.get(key) in (None, told.get(key)):
+        if key in PAIRED or labels.get(key) in (None, written.get(key)):
             ours[key] = value
             if labels.get(key) != value:
                 changed[key] = value
@@ -105,57 +109,60 @@ def initialization(node: V1Node, metadata: InstanceMetadata, known: Known | None
     identity = Patch() if provider_id_of(node) else _identity(metadata)
     untainted = taints_changed(node_taints(node), remove=lambda taint: taint["key"] == TAINT_EXTERNAL_CLOUD_PROVIDER)
     rest = combined(_labels_patch(node, changed, ours), identity, untainted)
-    return _changes(_addresses_patch(node, metadata), rest, refused=refused, known=_knowing(ours, wanted, known))
+    return _changes(_addresses_patch(node, metadata), rest, refused=refused, known=_known_after(ours, wanted, known))
 
 
 def refresh(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
-    """What has changed in the cloud since the node was initialised: addresses, and the labels that are ours.
+    """What has changed in the cloud since the node was initialised: addresses, and the labels that
+    are ours.
 
     `known` as in `initialization`, and it raises the same errors.
     """
     _same_instance(node, metadata)
     wanted, refused = wanted_labels(metadata)
-    labels, told = labels_of(node), _told(node, known)
+    labels, written = labels_of(node), _written(node, known)
     changed: dict[str, str | None] = {}
     ours: dict[str, str] = {}
     for key, value in wanted.items():
-        present, last = labels.get(key), told.get(key)
+        present, last = labels.get(key), written.get(key)
         if present == value:
             if last is not None or key in PAIRED:
                 ours[key] = value
         elif present is None:
             ours[key] = value
-            if key in PAIRED or last != value:  # an additional label that somebody removed stays away
+            if key in PAIRED or last != value:
                 changed[key] = value
+            # else: an additional label that was removed since stays away
         elif present == last:
             changed[key] = ours[key] = value
         elif last is not None:
-            ours[key] = last  # somebody's value stands there; should it go, ours was told already
-    for key, last in told.items():
+            ours[key] = last  # another value is there; should it go, ours counts as removed
+    for key, last in written.items():
         if key in wanted:
             continue
         if key in PAIRED or not metadata.additional_labels:
             ours[key] = last  # an empty answer erases nothing
-        elif known is not None and key in known.asked and labels.get(key) == last:
+        elif known is not None and key in known.added and labels.get(key) == last:
             changed[key] = None  # the cloud asked for it, asks no more, and it still is as we wrote it
     _pair_up(labels, changed)
     return _changes(
         _addresses_patch(node, metadata),
         _labels_patch(node, changed, ours),
         refused=refused,
-        known=_knowing(ours, wanted, known),
+        known=_known_after(ours, wanted, known),
     )
 
 
 def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
-    """An initialised node without a provider ID gets the ID of the instance of its name, and what `refresh` gives it.
+    """An initialised node without a provider ID gets the ID of the instance of its name, and what
+    `refresh` gives it.
 
     The name alone is no proof: an IP address of the node must be one of the instance's too.
 
-    Raises `NotAdopted`, with the reason for the user's eyes, and what `refresh` raises.
+    Raises `NotAdopted`, with the reason for users, and what `refresh` raises.
     """
     if provider_id_of(node):
-        return refresh(node, metadata, known)  # somebody was faster
+        return refresh(node, metadata, known)  # another program was faster
     own = (node.status.addresses if node.status else None) or ()
     if not {parse_ip(a.address) for a in own} & {parse_ip(a.address) for a in metadata.node_addresses} - {None}:
         raise NotAdopted(
@@ -170,13 +177,15 @@ def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = Non
 
 
 def pairing(node: V1Node) -> NodeChanges:
-    """Bring the deprecated label twins in line with their GA labels, which win; no word from the cloud is needed."""
+    """Bring the deprecated labels in line with their GA labels, which win; the cloud is not
+    asked."""
     changed = missing_twins(labels_of(node))
     return _changes(Patch({"metadata": {"labels": changed}}, versioned=True)) if changed else NOTHING
 
 
 def wanted_labels(metadata: InstanceMetadata) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The labels that this answer asks for, and the keys that are refused for lying in a reserved namespace."""
+    """The labels that this answer asks for, and the keys that are refused for lying in a reserved
+    namespace."""
     wanted = instance_labels(metadata.instance_type, metadata.zone, metadata.region)
     refused = tuple(sorted(key for key in metadata.additional_labels if is_kubernetes_label(key)))
     wanted.update({key: value for key, value in metadata.additional_labels.items() if key not in refused})
@@ -184,7 +193,8 @@ def wanted_labels(metadata: InstanceMetadata) -> tuple[dict[str, str], tuple[str
 
 
 def recorded_labels(node: V1Node) -> dict[str, str]:
-    """The labels that we wrote on this node, from its annotation; {} where that is missing or spoilt."""
+    """The labels that we wrote on this node, from its annotation; {} where that is missing or
+    spoilt."""
     raw = annotations_of(node).get(APPLIED_LABELS)
     try:
         record = json.loads(raw) if raw else {}
@@ -204,10 +214,10 @@ def _same_instance(node: V1Node, metadata: InstanceMetadata) -> None:
         )
 
 
-def basis(node: V1Node, metadata: InstanceMetadata) -> int:
-    """What a plan follows from beside the fields that we write: the cloud's answer and the IP that the kubelet wishes.
+def inputs(node: V1Node, metadata: InstanceMetadata) -> int:
+    """The inputs of a plan, as a hash: the cloud's answer and the node's requested IP.
 
-    While it stays the same, whatever a plan writes is put back: somebody else changed it.
+    While they stay the same, whatever a plan writes was changed by another program.
     """
     facts = (
         metadata.provider_id,
@@ -221,15 +231,15 @@ def basis(node: V1Node, metadata: InstanceMetadata) -> int:
     return hash(facts)  # kept for every node, and only compared within this process
 
 
-def _told(node: V1Node, known: Known | None) -> Mapping[str, str]:
-    """What we wrote, by this process's memory, or by the record when this process never saw the node before."""
+def _written(node: V1Node, known: Known | None) -> Mapping[str, str]:
+    """What we wrote, from this process's memory; from the record if it never compared the node."""
     if known is not None:
-        return known.told
+        return known.written
     return {key: value for key, value in recorded_labels(node).items() if key in PAIRED or not is_kubernetes_label(key)}
 
 
-def _knowing(ours: Mapping[str, str], wanted: Mapping[str, str], known: Known | None) -> Known:
-    before = known.asked if known is not None else frozenset()
+def _known_after(ours: Mapping[str, str], wanted: Mapping[str, str], known: Known | None) -> Known:
+    before = known.added if known is not None else frozenset()
     return Known(ours, frozenset(key for key in ours if key not in PAIRED and (key in wanted or key in before)))
 
 
@@ -242,21 +252,21 @@ def _changes(*patches: Patch, refused: tuple[str, ...] = (), known: Known | None
 
 
 def _addresses_patch(node: V1Node, metadata: InstanceMetadata) -> Patch:
-    asked = provided_node_ip(node)
-    if not metadata.node_addresses and (asked is None or not needs_initialization(node)):
-        return Patch()  # an empty answer erases nothing; only a new node that wishes for an IP has to wait for it
+    requested = provided_node_ip(node)
+    if not metadata.node_addresses and (requested is None or not needs_initialization(node)):
+        return Patch()  # an empty answer erases nothing; only a new node that requests an IP has to wait for it
     current = addresses_of(node)
     wanted = preferred_addresses(
         metadata.node_addresses,
         current=current,
-        provided_node_ip=asked,
+        provided_node_ip=requested,
         keep_order=not needs_initialization(node),
     )
     return addresses_replaced(current, wanted)
 
 
 def _labels_patch(node: V1Node, changed: Mapping[str, str | None], ours: Mapping[str, str]) -> Patch:
-    """Versioned: what is written depends on what stands there, which somebody may just have changed."""
+    # Versioned: what is written depends on the present labels, which may just have been changed.
     meta: dict[str, Any] = {}
     if changed:
         meta["labels"] = dict(changed)
@@ -267,6 +277,6 @@ def _labels_patch(node: V1Node, changed: Mapping[str, str | None], ours: Mapping
 
 
 def _pair_up(labels: Mapping[str, str], changed: dict[str, str | None]) -> None:
-    """Add to `changed` what makes the twins of every pair agree once it is written."""
+    """Add to `changed` what makes the labels of every pair agree once it is written."""
     after = {key: value for key, value in {**labels, **changed}.items() if value is not None}
     changed.update(missing_twins(after))

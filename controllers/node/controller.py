@@ -1,7 +1,8 @@
-"""The cloud-node controller: initialises nodes that join, and keeps addresses and labels as the cloud has them.
+"""The cloud-node controller: initialises nodes that join, and keeps addresses and labels as the
+cloud has them.
 
-Wires the stages: informer (2) -> triggers -> queue (3) -> fetch (5) -> reconcile (4) -> patch (6). Runs in the manager,
-or alone in a program of your own.
+Wires the stages: informer (2) -> triggers -> queue (3) -> fetch (5) -> reconcile (4) -> patch (6).
+Runs in the manager, or alone in a program of your own.
 """
 
 from __future__ import annotations
@@ -19,39 +20,39 @@ from controllers.node.metrics import NodeMetrics
 from controllers.node.options import CloudNodeOptions
 from controllers.node.reconcile import NodeReconciler
 from controllers.node.triggers import NodeTriggers
+from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import NODES
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import BatchWorker, FailureHandling, Parked, WorkQueue
-from controllers.runtime.run import Periodic, run_until
-from controllers.runtime.write import EventRecorder
+from controllers.runtime.queue import FailureHandling, Parked
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.cache import InformerFactory
+    from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-COMPONENT = "cloud-node-controller"
-IDENTITY = "node-controller"
 _FLOOR = 1.0
 _BATCH_FETCHERS = 4
 
 
-class CloudNodeController:
+class CloudNodeController(ControllerBase):
     """Initialises nodes with the uninitialized taint, and refreshes initialised ones.
 
-    Takes what every controller takes: clients, shared informers, the gateway to one provider. It does not start the
-    informers. `run` may be called once.
+    Takes what every controller takes: clients, shared informers, the gateway to one provider. It
+    does not start the informers. `run` may be called once.
 
-    Raises ValueError at construction when the provider offers none of InstancesBatch, InstancesV2 and Instances.
+    Raises ValueError at construction when the provider offers none of InstancesBatch, InstancesV2
+    and Instances.
 
     Follows: controllers/node/node_controller.go of k8s.io/cloud-provider.
     """
+
+    NAME = "cloud-node-controller"
+    CLIENT = "node-controller"
 
     def __init__(
         self,
@@ -67,89 +68,40 @@ class CloudNodeController:
             raise ValueError(
                 f"cloud provider {cloud.provider_name!r} offers no instances, so nodes cannot be initialised"
             )
-        self._options = options or CloudNodeOptions()
-        self._clock = clock
-        metrics = metrics or Metrics()
-        rest = clients.rest(IDENTITY)
-        self._informer = informers.informer(NODES)
-        self._recorder = EventRecorder(rest, COMPONENT, clock=clock, metrics=metrics)
-        lister = self._informer.lister
-        nodes: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics, floor=_FLOOR)
-        refreshes: WorkQueue[str] = WorkQueue("NodeRefresh", clock=clock, metrics=metrics, floor=_FLOOR)
+        options = options or CloudNodeOptions()
+        super().__init__(clients, options, metrics, clock)
+        informer = informers.informer(NODES)
+        self._lister = lister = informer.lister
+        nodes, refreshes = self._queue("Nodes", floor=_FLOOR), self._queue("NodeRefresh", floor=_FLOOR)
         self._cloud = cloud
-        self._memory = memory = NodeMemory(self._options.node_status_update_frequency)
-        own_metrics = NodeMetrics(metrics, lister, memory, clock)
-        reconciler = NodeReconciler(rest, lister, cloud, self._recorder, own_metrics, clock, memory)
-        self._triggers = NodeTriggers(
-            nodes,
-            refreshes,
-            lister,
-            cloud.provider_id_prefixes,
-            memory,
-            clock,
-            on_foreign=self._foreign,
-            on_gone=cloud.forget_node,
-        )
+        self._memory = memory = NodeMemory(options.node_status_update_frequency)
+        own_metrics = NodeMetrics(self._metrics, lister, memory, clock)
+        reconciler = NodeReconciler(self._rest, lister, cloud, self._recorder, own_metrics, clock, memory)
+        self._triggers = NodeTriggers(nodes, refreshes, lister, cloud, memory, clock, self._foreign)
+        self._watch(informer, self._triggers)
+        self._every(options.node_status_update_frequency, "refresh", self._sweep)
         batching = cloud.batching(_BATCH_FETCHERS)
         failures = FailureHandling(
             on_error=self._failed,
             expected=(CloudCallError, NodeIPError, InstanceReplaced),
             noun="node",
-            controller=COMPONENT,
-            recall=cloud.outage,
+            controller=self.NAME,
+            outage=cloud.outage,
         )
-        syncs = self._options.concurrent_node_syncs
-        self._workers = (
-            BatchWorker(
-                nodes,
-                reconciler.fetch_new,
-                reconciler.initialize,
-                batching=batching,
-                threads=syncs,
-                failures=failures,
-                metrics=metrics,
-                clock=clock,
-            ),
-            BatchWorker(
-                refreshes,
-                reconciler.fetch_known,
-                reconciler.refresh,
-                batching=batching,
-                threads=self._options.concurrent_node_status_updates or syncs,
-                failures=failures,
-                metrics=metrics,
-                clock=clock,
-            ),
-        )
-
-    def run(self, stop: StopSignal) -> None:
-        """Work until `stop` is set, then finish what is under way and return. Blocks; to be called once.
-
-        Waits for the informer's first listing before it begins. Keys that still wait when it stops are worked off in
-        the drain time; the next manager finds the nodes of those that were left by listing them.
-        """
-        triggers = self._triggers
-        run_until(
-            stop,
-            component=COMPONENT,
-            registrations=lambda: [self._informer.add_handler(triggers.on_add, triggers.on_update, triggers.on_delete)],
-            workers=self._workers,
-            recorder=self._recorder,
-            drain_timeout=self._options.drain_timeout,
-            clock=self._clock,
-            periodic=[Periodic("refresh", self._options.node_status_update_frequency, self._sweep)],
-        )
-
-    def health(self) -> list[tuple[str, bool, str]]:
-        """One (name, healthy, detail) per worker; see `Worker.health`. Thread-safe."""
-        return [worker.health() for worker in self._workers]
+        syncs = options.concurrent_node_syncs
+        updates = options.concurrent_node_status_updates or syncs
+        for queue, fetch, reconcile, threads in (
+            (nodes, reconciler.fetch_new, reconciler.initialize, syncs),
+            (refreshes, reconciler.fetch_known, reconciler.refresh, updates),
+        ):
+            self._add_batch_worker(queue, fetch, reconcile, batching=batching, threads=threads, failures=failures)
 
     def _sweep(self) -> None:
         log.debug("refresh of %d nodes is due", self._triggers.sweep())
 
     def _foreign(self, node: V1Node) -> None:
-        """Tell a tainted node's owner, once, that it waits for somebody else."""
-        if not self._memory.of(node).say_once("ForeignProviderID"):
+        """Report once that a tainted node belongs to another cloud provider."""
+        if not self._memory.of(node).report_once("ForeignProviderID"):
             return
         prefixes = " or ".join(self._cloud.provider_id_prefixes) or "anything: this cloud has no provider IDs"
         self._recorder.event(
@@ -163,8 +115,8 @@ class CloudNodeController:
         )
 
     def _failed(self, key: str, error: Exception) -> None:
-        """Tell the node's owner why it is not ready; the worker tries again by itself."""
-        node = self._informer.lister.get(key)
+        """Report why the node is not ready. The worker retries by itself."""
+        node = self._lister.get(key)
         if node is None:
             return
         new = needs_initialization(node)

@@ -1,12 +1,11 @@
-"""The controller's metrics (beside stages 2 to 4): the Go controller's, and our own of nodes that wait. No I/O."""
+"""The node controller's metrics: those of the Go controller, and our own of nodes that wait."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.taints import needs_initialization
-from controllers.runtime.cache import watch_waiting
-from controllers.runtime.metrics import FINE_BUCKETS, exponential_buckets
+from controllers.runtime.metrics import FINE_BUCKETS, exponential_buckets, watch_waiting
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node

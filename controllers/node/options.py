@@ -1,4 +1,4 @@
-"""What can be set about the cloud-node controller, with its flags. Stage: before the first one, no I/O."""
+"""The cloud-node controller's options, with their flags."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class CloudNodeOptions:
         _SECTION,
         "Workers that initialise and update nodes (Go's default is 1).",
         check=between(1, 1000),
+        configz="NodeController.ConcurrentNodeSyncs",
     )
     concurrent_node_status_updates: int = option(
         0,
@@ -30,6 +31,7 @@ class CloudNodeOptions:
         _SECTION,
         "Workers that refresh the addresses and labels of nodes. 0: as many as --concurrent-node-syncs.",
         check=between(0, 1000),
+        configz="NodeController.ConcurrentNodeStatusUpdates",
     )
     node_status_update_frequency: float = option(
         300.0,
@@ -38,5 +40,6 @@ class CloudNodeOptions:
         "misc",
         "How often the addresses and labels of every node are compared with the cloud.",
         check=positive,
+        configz="NodeStatusUpdateFrequency",
     )
     drain_timeout: float = drain_timeout_option()

@@ -1,24 +1,26 @@
-"""Stage 4: takes a node's key and the cloud's answer and does one unit of work, writing through stage 6.
+"""Stage 4: RECONCILE. A node's key and the cloud's answer in, one unit of work out.
 
-`fetch` is the batch's question (stage 5) and `initialize` or `refresh` what follows for each key. On a conflict the
-patches are computed anew from the fresh object; the cloud is not asked again. What came of it goes into `memory.py`,
-which also says when it is too early to put back what somebody else undid.
+`fetch_new` and `fetch_known` ask the cloud about many nodes at once (stage 5), `initialize` or
+`refresh` follows for each of them. On a conflict the patches are computed anew from the fresh
+object; the cloud is not asked again. `memory.py` keeps the results, and says when it is too early
+to put back what another program undid. An answer about a former node of the name is dropped
+(`Answer.of`), and every patch is bound to the UID of the node that it was made for.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cloudprovider import InstanceMetadata, InstanceNotFound
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
-from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, InvalidAnswer
+from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, Answer, InvalidAnswer
 from controllers.node import changes
 from controllers.node.changes import NOTHING, Known, NodeChanges, NotAdopted
-from controllers.node.memory import NodeMemory, Remembered
+from controllers.node.memory import UNTAINTING, NodeMemory, Remembered
 from controllers.runtime.api import NotFound, ServerError, Unreachable
 from controllers.runtime.cache import NODES, key_of, uid_of
 from controllers.runtime.queue import Result, seconds_text
@@ -36,10 +38,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MetadataAnswer = InstanceMetadata | Exception | None
-"""What the cloud said of one node; None when it was not asked."""
+MetadataAnswer = Answer[InstanceMetadata] | Exception | None
+"""What the cloud said of one node; None when it was not asked, an exception when the question broke
+off."""
 
 _ATTEMPTS = 8
+
+
+class _Applied(NamedTuple):
+    """What came of a plan."""
+
+    done: V1Node | None
+    """The node that was written; None when nothing was due."""
+    latest: V1Node
+    """The node that the last plan was made for."""
+    planned: NodeChanges
 
 
 class NodeReconciler:
@@ -73,9 +86,10 @@ class NodeReconciler:
         self._fetch(keys, deliver, lambda node: not needs_initialization(node), PRIORITY_SWEEP)
 
     def initialize(self, key: str, answer: MetadataAnswer) -> Result | None:
-        """Make a tainted node ready for use, or bring an initialised one's label twins in line.
+        """Make a tainted node ready for use, or fix the deprecated labels of an initialised one.
 
-        Raises what the cloud answered, what the API server refused, or why the answer may not be applied.
+        Raises what the cloud answered, what the API server refused, or why the answer may not be
+        applied.
         """
         node = self._lister.get(key)
         if node is None:
@@ -85,21 +99,18 @@ class NodeReconciler:
             raise answer
         entry = self._memory.of(node)
         if answer is None:
-            self._tell_late(key, node, entry)
+            self._report_late(key, node, entry)
             if needs_initialization(node):
                 return self._wait_with_taint(node)
             self._pair(node, entry)
             return None
-        metadata, latest, planned = answer, node, NOTHING
+        metadata = answer.of(node)
 
         def plan(fresh: V1Node) -> NodeChanges:
-            nonlocal latest, planned
-            latest = fresh
-            planned = changes.initialization(fresh, metadata, entry.known) if needs_initialization(fresh) else NOTHING
-            return planned
+            return changes.initialization(fresh, metadata, entry.known) if needs_initialization(fresh) else NOTHING
 
         try:
-            done = self._apply(node, plan)
+            done, latest, planned = self._apply(node, plan)
         except (Unreachable, ServerError):
             entry.unsure = True
             entry.known = None  # whatever was applied, the record says so
@@ -109,22 +120,22 @@ class NodeReconciler:
                 self._in_line(entry, done, metadata, planned.known, written=True)
             self._finished(key, done, entry, metadata.provider_id or "")
         else:
-            self._tell_late(key, latest, entry)
+            self._report_late(key, latest, entry)
         return None
 
     def _too_early(self, node: V1Node) -> float:
-        """Seconds for which a node that was initialised keeps the taint that somebody put back."""
+        """Seconds for which an initialised node keeps the taint that was set again."""
         entry = self._memory.of(node)
-        return entry.taint.left(self._clock.monotonic()) if entry.put_back else 0.0
+        return entry.untainted.left(self._clock.monotonic()) if entry.tainted_again else 0.0
 
     def _wait_with_taint(self, node: V1Node) -> Result:
-        """The node has the taint, and the cloud was not asked: it was too early, or the taint has only just come."""
+        # The cloud was not asked: it is too early, or the taint has only just come.
         left = self._too_early(node)
         if left:
-            self._tell_of_taint(node, left)
+            self._report_taint(node, left)
         return Result(requeue_after=left)
 
-    def _tell_of_taint(self, node: V1Node, left: float) -> None:
+    def _report_taint(self, node: V1Node, left: float) -> None:
         self._recorder.event(
             node,
             "Warning",
@@ -136,37 +147,39 @@ class NodeReconciler:
 
     def _pair(self, node: V1Node, entry: Remembered) -> None:
         now = self._clock.monotonic()
-        if entry.twins.left(now):
+        if entry.paired.left(now):
             return
-        if self._apply(node, lambda fresh: NOTHING if needs_initialization(fresh) else changes.pairing(fresh)):
-            entry.twins.used(now)
+        if self._apply(node, lambda fresh: NOTHING if needs_initialization(fresh) else changes.pairing(fresh)).done:
+            entry.paired = self._memory.restoring.next(entry.paired, now)
 
-    def _tell_late(self, key: str, node: V1Node, entry: Remembered) -> None:
-        """The taint is gone since a patch of ours whose answer was lost: what is left to do is to say so."""
+    def _report_late(self, key: str, node: V1Node, entry: Remembered) -> None:
+        """Report a node that a patch of ours initialised although its answer was lost."""
         if entry.unsure and entry.uid == uid_of(node) and not needs_initialization(node):
             self._finished(key, node, entry)
 
     def _finished(self, key: str, done: V1Node, entry: Remembered, provider_id: str = "") -> None:
         provider_id = provider_id or provider_id_of(done)
-        entry.unsure = entry.put_back = False
-        entry.taint.used(self._clock.monotonic())
+        entry.unsure = entry.tainted_again = False
+        entry.untainted = UNTAINTING.next(entry.untainted, self._clock.monotonic())
         created = done.metadata.creation_timestamp if done.metadata else None
         delay = None
         if created is not None:
             delay = max(0.0, self._clock.time() - created.timestamp())
             self._metrics.initialised(delay)
         self._recorder.event(done, "Normal", "Synced", "Node synced successfully")
-        self._tell(key, delay, provider_id)
+        self._log_initialised(key, delay, provider_id)
 
-    def _tell(self, key: str, delay: float | None, provider_id: str) -> None:
+    def _log_initialised(self, key: str, delay: float | None, provider_id: str) -> None:
         after = "" if delay is None else f", {seconds_text(delay)} after its creation"
         fields = {"node": key, "provider": self._cloud.provider_name, "provider_id": provider_id, "duration": delay}
         log.info("initialised node %s: %s%s", key, provider_id or "no provider ID", after, extra=fields)
 
     def refresh(self, key: str, answer: MetadataAnswer) -> None:
-        """Carry over what has changed in the cloud, and put back what somebody else undid, if it is not too early.
+        """Write what has changed in the cloud, and put back what another program undid unless it is
+        too early.
 
-        A node without a provider ID is adopted, or its owner is told once. Raises as `initialize` does.
+        A node without a provider ID is adopted, or an Event says once why not. Raises as
+        `initialize` does.
         """
         node = self._lister.get(key)
         if node is None:
@@ -174,32 +187,32 @@ class NodeReconciler:
             return
         if answer is None:
             return
+        if isinstance(answer, Exception):
+            raise answer
         entry = self._memory.of(node)
         nameless = not provider_id_of(node) and bool(self._cloud.provider_id_prefixes)
-        if isinstance(answer, Exception):
-            # No error, or the worker would ask the cloud again long before the next refresh, and for ever.
-            if nameless and isinstance(answer, InstanceNotFound):
-                self._not_adopted(node, entry, "the cloud knows no instance of this name")
-                return
-            if nameless and isinstance(answer, InvalidAnswer):
-                self._not_adopted(node, entry, str(answer))
-                return
-            raise answer
-        metadata, latest, planned = answer, node, NOTHING
+        try:
+            metadata = answer.of(node)
+        except (InstanceNotFound, InvalidAnswer) as error:
+            if not nameless:
+                raise
+            # No error, or the worker would ask the cloud again long before the next refresh, and
+            # for ever.
+            unknown = isinstance(error, InstanceNotFound)
+            self._not_adopted(node, entry, "the cloud knows no instance of this name" if unknown else str(error))
+            return
         made = changes.adoption if nameless and metadata.provider_id else changes.refresh
 
         def plan(fresh: V1Node) -> NodeChanges:
-            nonlocal latest, planned
-            latest = fresh
             planned = NOTHING if needs_initialization(fresh) else made(fresh, metadata, entry.known)
             if planned and self._would_fight(entry, fresh, metadata):
                 planned = NOTHING
             if planned.known is not None:
-                entry.wished = planned.known.told
+                entry.writing = planned.known.written
             return planned
 
         try:
-            done = self._apply(node, plan)
+            done, latest, planned = self._apply(node, plan)
         except NotAdopted as reason:
             self._not_adopted(node, entry, str(reason))
             return
@@ -213,22 +226,23 @@ class NodeReconciler:
             self._in_line(entry, latest, metadata, planned.known, written=done is not None)
 
     def _would_fight(self, entry: Remembered, fresh: V1Node, metadata: InstanceMetadata) -> bool:
-        """Whether the node was in line with this very answer, somebody else changed it, and that is too often."""
-        return entry.basis == changes.basis(fresh, metadata) and entry.restore.left(self._clock.monotonic()) > 0
+        """Whether another program changed the node since it agreed with this very answer, and it is
+        too early to change it back."""
+        return entry.inputs == changes.inputs(fresh, metadata) and entry.restored.left(self._clock.monotonic()) > 0
 
     def _in_line(
         self, entry: Remembered, node: V1Node, metadata: InstanceMetadata, known: Known, *, written: bool
     ) -> None:
-        """Remember what the node is in line with, and that something was put back if it was so before."""
+        """Remember what the node agrees with now. If it did before, something was put back."""
         entry.known = known
-        basis = changes.basis(node, metadata)
-        if written and entry.basis == basis:
-            entry.restore.used(self._clock.monotonic())
-        entry.basis = basis
+        inputs = changes.inputs(node, metadata)
+        if written and entry.inputs == inputs:
+            entry.restored = self._memory.restoring.next(entry.restored, self._clock.monotonic())
+        entry.inputs = inputs
 
     def _not_adopted(self, node: V1Node, entry: Remembered, reason: str) -> None:
         entry.without_id = True
-        if entry.say_once("NodeWithoutProviderID"):
+        if entry.report_once("NodeWithoutProviderID"):
             self._recorder.event(
                 node,
                 "Warning",
@@ -255,20 +269,23 @@ class NodeReconciler:
         if nodes:
             self._cloud.fetch_metadata(nodes, deliver, priority=priority)
 
-    def _apply(self, node: V1Node, plan: Callable[[V1Node], NodeChanges]) -> V1Node | None:
-        """Write what `plan` makes of the node; returns the object that it was made of, None when nothing was due."""
+    def _apply(self, node: V1Node, plan: Callable[[V1Node], NodeChanges]) -> _Applied:
+        """Write what `plan` makes of the node, or of a fresher one after a conflict."""
+        latest, planned = node, NOTHING
 
         def patches(fresh: V1Node) -> Sequence[Patch]:
-            planned = plan(fresh)
-            self._speak_of_refused(planned)
+            nonlocal latest, planned
+            latest, planned = fresh, plan(fresh)
+            self._log_refused(planned)
             return planned.patches
 
         try:
-            return apply(self._rest, NODES.key_path(key_of(node)), node, patches, NODES.parse, attempts=_ATTEMPTS)
+            done = apply(self._rest, NODES.key_path(key_of(node)), node, patches, NODES.parse, attempts=_ATTEMPTS)
         except (NotFound, ObjectReplaced):
-            return None  # deleted or recreated meanwhile: its own event brings the new one
+            done = None  # deleted or recreated meanwhile: its own event brings the new one
+        return _Applied(done, latest, planned)
 
-    def _speak_of_refused(self, planned: NodeChanges) -> None:
+    def _log_refused(self, planned: NodeChanges) -> None:
         for key in planned.refused_labels:
             if key not in self._refused_before:
                 self._refused_before.add(key)

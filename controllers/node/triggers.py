@@ -1,16 +1,12 @@
-"""Stages 2 to 3: turns node events and the passing of time into keys.
+"""Stage 2: TRIGGER. Turns node events and the passing of time into keys.
 
-From the shared node informer, and from a ticker; into the queue `Nodes` (initialise, label twins) and the queue
-`NodeRefresh` (compare with the cloud). Decides whether there is work, never what the work is.
-
-Only what the work depends on asks the cloud: the UID, the taint, the provider ID, the IP that the kubelet wishes, and
-of the labels instance type, zone and region, where they are not as we left them and it is not too early to put them
-back. Of additional labels nothing that somebody else does is ever undone, so a change of those asks nothing.
+From the shared node informer and from a ticker into the queues `Nodes` (initialise, pair labels)
+and `NodeRefresh` (compare with the cloud). Decides whether there is work, never what the work is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cloudprovider.helpers.addresses import provided_node_ip
@@ -23,20 +19,22 @@ from controllers.runtime.cache import key_of
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
+    from controllers.cloudcalls import CloudCalls
     from controllers.node.memory import NodeMemory
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
     from controllers.runtime.queue import WorkQueue
 
 NEW_NODE = 10
-"""Priority of a node that nothing can be scheduled on yet, above that of one that is only kept right."""
+"""Priority of a node that nothing can be scheduled on yet, above that of one that is only kept
+right."""
 
 
 class NodeTriggers:
     """The informer's handler and the sweep. Called from the informer's and the ticker's threads.
 
-    `on_foreign(node)` is told of every node that waits for its initialisation with another provider's ID, and
-    `on_gone(key)` of every node that went.
+    `on_foreign(node)` is called for every node that waits for its initialisation with another
+    provider's ID.
     """
 
     def __init__(
@@ -44,33 +42,30 @@ class NodeTriggers:
         nodes: WorkQueue[str],
         refreshes: WorkQueue[str],
         lister: Lister[V1Node],
-        prefixes: Sequence[str],
+        cloud: CloudCalls,
         memory: NodeMemory,
         clock: Clock,
-        *,
         on_foreign: Callable[[V1Node], None],
-        on_gone: Callable[[str], None],
     ) -> None:
         self._nodes = nodes
         self._refreshes = refreshes
         self._lister = lister
-        self._prefixes = tuple(prefixes)
+        self._cloud = cloud
         self._memory = memory
         self._clock = clock
         self._on_foreign = on_foreign
-        self._on_gone = on_gone
 
     def on_add(self, node: V1Node, initial: bool) -> None:
         self._look_at(node)
 
     def on_update(self, old: V1Node, new: V1Node) -> None:
-        # A failing node's heartbeats must not bypass its back-off: only what our work depends on counts. A resync
-        # shows the same object twice.
-        moved = old is not new and _relevant(old) != _relevant(new)
+        # A failing node's heartbeats must not bypass its back-off, so only what our work depends on
+        # counts. Changes of additional labels are never undone, so they need no question.
+        moved = _relevant(old) != _relevant(new)
         if moved and needs_initialization(new) and not needs_initialization(old):
-            self._memory.of(new).put_back = True
+            self._memory.of(new).tainted_again = True
         relabeled = labels_of(old) != labels_of(new) and _paired_labels(old) != _paired_labels(new)
-        if old is new or moved or relabeled:
+        if moved or relabeled:
             self._look_at(new)
         if needs_initialization(new) or needs_initialization(old) or not self.owned(new):
             return
@@ -81,7 +76,7 @@ class NodeTriggers:
         self._nodes.forget(key_of(node))
         self._refreshes.forget(key_of(node))
         self._memory.forget(key_of(node))
-        self._on_gone(key_of(node))
+        self._cloud.forget_node(key_of(node))
 
     def sweep(self) -> int:
         """Ask for a refresh of every initialised node of this provider; returns how many."""
@@ -92,18 +87,20 @@ class NodeTriggers:
         return len(due)
 
     def owned(self, node: V1Node) -> bool:
-        """Whether the node is this provider's to look after: its provider ID is ours, or still to be given."""
-        return ownership(provider_id_of(node), self._prefixes) is not Ownership.FOREIGN
+        """Whether the node is this provider's to look after: its provider ID is ours, or still to
+        be given."""
+        return ownership(provider_id_of(node), self._cloud.provider_id_prefixes) is not Ownership.FOREIGN
 
     def _undone(self, old: V1Node, new: V1Node) -> bool:
-        """Whether somebody just changed the instance type, zone or region that we wrote, and it is time to look."""
+        """Whether the instance type, zone or region that we wrote was just changed, and may be put
+        back now."""
         before, after = _paired_labels(old), _paired_labels(new)
         entry = self._memory.find(key_of(new))
         if entry is None or entry.known is None:
             return False  # the next sweep compares it with the cloud for the first time
-        as_told = {**entry.known.told, **entry.wished}
-        return not entry.restore.left(self._clock.monotonic()) and any(
-            after.get(key) not in (before.get(key), as_told.get(key)) for key in PAIRED
+        as_written = {**entry.known.written, **entry.writing}
+        return not entry.restored.left(self._clock.monotonic()) and any(
+            after.get(key) not in (before.get(key), as_written.get(key)) for key in PAIRED
         )
 
     def _look_at(self, node: V1Node) -> None:

@@ -1,10 +1,5 @@
-"""Stages 4 and 6: what both ways of choosing ranges share: who has what, whether a node is gone, and the write.
-
-Reconcilers name a node and, where it lacks ranges, what it shall have. The ledger follows: what is seen on a node
-counts at once, and what a node had is free again only when a quorum read says that there is no such node (of that UID)
-any more. A write is bound to the node's UID and version; when its answer is lost the ranges stay the node's, and the
-next try, of the same ranges, shows what became of it.
-"""
+"""Stage 4: RECONCILE, and 6: WRITE. What both ways of choosing ranges share: who has what, whether
+a node is gone, and the write."""
 
 from __future__ import annotations
 
@@ -12,75 +7,91 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from attrs import frozen
+
 from controllers.nodeipam.changes import NodeFacts, assignment, facts_of, facts_of_raw
 from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound
-from controllers.runtime.cache import NODES, is_newer, quorum_list
+from controllers.runtime.cache import NODES, is_newer, key_of, quorum_list, uid_of
 from controllers.runtime.write import ObjectReplaced, Reference, patch
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from cloudprovider.helpers.ips import IPNetwork
+    from controllers.nodeipam.conflict_detector import ConflictDetector
     from controllers.nodeipam.ledger import Holding, Ledger
     from controllers.nodeipam.metrics import NodeIPAMMetrics
-    from controllers.nodeipam.rival import Rival
-    from controllers.nodeipam.takeover import Takeover
-    from controllers.nodeipam.waiting import Waiting
+    from controllers.nodeipam.startup_barrier import StartupBarrier
+    from controllers.nodeipam.triggers import PendingNodes
     from controllers.runtime.api import RestClient
     from controllers.runtime.cache import Lister
     from controllers.runtime.queue import WorkQueue
     from controllers.runtime.write import EventRecorder
 
-__all__ = ["Assigner"]
+__all__ = ["Assigner", "Shared"]
 
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
 
 
-class Assigner:
-    """Thread-safe: the work queue keeps two threads off one node, and the ledger has a lock of its own."""
+@frozen
+class Shared:
+    """What the controller's parts share."""
 
-    def __init__(
-        self,
-        rest: RestClient,
-        lister: Lister[V1Node],
-        ledger: Ledger,
-        takeover: Takeover,
-        waiting: Waiting,
-        rival: Rival,
-        recorder: EventRecorder,
-        metrics: NodeIPAMMetrics,
-    ) -> None:
+    lister: Lister[V1Node]
+    ledger: Ledger
+    barrier: StartupBarrier
+    pending: PendingNodes
+    detector: ConflictDetector
+    recorder: EventRecorder
+    metrics: NodeIPAMMetrics
+
+
+class Assigner:
+    """Thread-safe: the work queue keeps two threads off one node, and the ledger has a lock of its
+    own."""
+
+    def __init__(self, rest: RestClient, shared: Shared) -> None:
         self._rest = rest
-        self._lister = lister
-        self._ledger = ledger
-        self._takeover = takeover
-        self._waiting = waiting
-        self._rival = rival
-        self._recorder = recorder
-        self._metrics = metrics
+        self._shared = shared
+        self._lister = shared.lister
+        self._ledger = shared.ledger
+        self._barrier = shared.barrier
+        self._pending = shared.pending
         self._seals = False
+        self._cloud_chooses = not shared.ledger.pools
         self._lacked: dict[str, str] = {}
         """By name, the UIDs of nodes that were seen without ranges."""
         self._fresh: dict[str, NodeFacts] = {}
         """By name, a version of a node that lacks ranges, newer than the cache's may be."""
 
     def start(self, *, seals: bool) -> None:
-        """List all nodes by quorum read, and take what they have. `seals`: those that lack ranges are to be sealed."""
+        """List all nodes by quorum read, and take what they have. `seals`: those that lack ranges
+        are to be sealed."""
         listed = quorum_list(self._rest, NODES, facts_of_raw)
         self._seals = seals
         lacking = [node for node in listed if not node.ranges and not node.problem]
         self._lacked |= {node.name: node.uid for node in lacking}
-        overlaps = {node.name: self._ledger.saw(node.name, node.uid, node.ranges) for node in listed if node.ranges}
-        self._takeover.begin(lacking if seals else ())
-        for name, others in overlaps.items():
-            if others:
-                self._tell_overlap(name, others)
+        having = [node for node in listed if node.ranges]
+        overlaps = {node.name: self._ledger.saw(node.name, node.uid, node.ranges) for node in having}
+        baseless = {node.name: wide for node in having if (wide := self._baseless(node, made_with=False))}
+        for node in having:
+            if node.name in baseless:
+                self._ledger.saw(node.name, node.uid, node.ranges, counts=False)
+                self._report_too_wide(node.name, baseless[node.name])
+            elif others := [name for name in overlaps[node.name] if name not in baseless]:
+                self._report_overlap(node.name, others)
+        self._barrier.begin(lacking if seals else ())
         log.info("%d nodes have pod CIDRs, %d wait for theirs", len(overlaps), len(lacking))
 
+    def lacks(self, node: V1Node) -> None:
+        """The cache shows this node without ranges. To be called for each version, before its key
+        is worked on: ranges that appear from now on were not there at its creation."""
+        self._lacked[key_of(node)] = uid_of(node)
+
     def sweep(self, queue: WorkQueue[str]) -> None:
-        """Have the nodes looked at of which the ledger and the cache say different things."""
+        """Queue the nodes about which the ledger and the cache differ."""
         for name in self._ledger.names():
             node = self._lister.get(name)
             facts = None if node is None else facts_of(node)
@@ -92,18 +103,19 @@ class Assigner:
                     queue.add(name)
 
     def look(self, name: str) -> NodeFacts | None:
-        """The node, if it needs ranges now. Frees what former nodes of that name had, and takes what it has."""
+        """The node, if it needs ranges now. Frees what former nodes of that name had, and takes
+        what it has."""
         node = self._lister.get(name)
         facts = None if node is None else facts_of(node)
         for held in self._ledger.named(name):
             if facts is None or held.uid != facts.uid:
-                self._look_for(held)
+                self._check(held)
         if facts is None:
             self._drop(name)
             return None
         if facts.problem:
             text = f"Its pod CIDRs cannot be read: {facts.problem}. They are left as they are"
-            self._recorder.event(node, "Warning", "InvalidPodCIDR", text)
+            self._shared.recorder.event(node, "Warning", "InvalidPodCIDR", text)
         if facts.ranges:
             self.saw(facts)
         held_now = self._ledger.get(facts.uid)
@@ -124,23 +136,41 @@ class Assigner:
         if held is not None and held.written and held.ranges == facts.ranges:
             return
         foreign = held is None or not set(facts.ranges) <= set(held.kept)
-        before_us = not (self._seals and self._takeover.over)
-        others = self._ledger.saw(facts.name, facts.uid, facts.ranges)
+        before_us = not (self._seals and self._barrier.over)
         lacked = self._lacked.get(facts.name) == facts.uid
+        made_with = held is None and not lacked
+        wide = self._baseless(facts, made_with=made_with)
+        counts = not (wide or (made_with and self._cloud_chooses))  # the cloud decides, not the Node's creator
+        others = self._ledger.saw(facts.name, facts.uid, facts.ranges, counts=counts)
         self._drop(facts.name)
+        if wide:
+            self._report_too_wide(facts.name, wide)
         if others:
-            self._tell_overlap(facts.name, others)
+            self._report_overlap(facts.name, others)
         if foreign:
-            raw = raw if raw is not None else self.read(facts.name)
-            if raw is not None and facts_of_raw(raw).uid == facts.uid:
-                self._rival.wrote(raw, seen_without=lacked, before_us=before_us)
-            self._waiting.wake(self._room())  # it may have been given others, which are free now
+            if lacked:
+                raw = raw if raw is not None else self.read(facts.name)
+                if raw is not None and facts_of_raw(raw).uid == facts.uid:
+                    self._shared.detector.wrote(raw, before_us=before_us)
+            self._pending.wake(self._room())  # it may have been given others, which are free now
+
+    def _baseless(self, facts: NodeFacts, *, made_with: bool) -> str:
+        """Which of the node's ranges no allocator can have given, "" for none: other nodes may get
+        these."""
+        wide = self._ledger.too_wide(facts.ranges)
+        # A range of more than one block comes from the Node's creator if it was there at the
+        # creation, or if two other nodes have theirs in it. Any other one may be older than the
+        # mask size, or an operator's.
+        return wide if wide and (made_with or self._ledger.inside(facts.uid, facts.ranges) >= 2) else ""
 
     def write(self, facts: NodeFacts, ranges: Sequence[IPNetwork]) -> bool:
-        """Give the node these ranges; False when it is gone, or has others by now. Raises ApiError."""
+        """Give the node these ranges; False when it is gone, or has others by now. Raises
+        ApiError."""
+        # Bound to UID and version. When the answer is lost the ranges stay the node's, and the next
+        # try, of the same ranges, shows what became of it.
         node: NodeFacts | None = facts
         for attempt in range(_ATTEMPTS):
-            if node is None or not node.waits or self._rival.verdict:
+            if node is None or not node.waits or self._shared.detector.verdict:
                 return False
             try:
                 patch(
@@ -172,14 +202,14 @@ class Assigner:
 
     def gone(self, uid: str, name: str) -> None:
         """The node with this UID is proved gone: what it had is free."""
-        self._takeover.settle(name, uid)
+        self._barrier.settle(name, uid)
         held = self._ledger.get(uid)
         if self._ledger.release(uid) and held is not None:
-            log.info("node %s is gone: %s can be given again", name, _text(held.ranges))
-        self._waiting.wake(self._room())
+            log.info("node %s is gone: %s can be given again", name, _text(held.kept) or "nothing")
+        self._pending.wake(self._room())
 
-    def _look_for(self, held: Holding) -> None:
-        """Free what a node has which the cache does not show, if it is gone indeed."""
+    def _check(self, held: Holding) -> None:
+        """Free what a node has that the cache does not show, once a quorum read says it is gone."""
         raw = self.read(held.name)
         facts = None if raw is None else facts_of_raw(raw)
         if facts is None or facts.uid != held.uid:
@@ -204,28 +234,40 @@ class Assigner:
         self._drop(facts.name)
         node = self._lister.get(facts.name)
         if node is not None:
-            self._metrics.written(node)
+            self._shared.metrics.written(node)
         log.info("node %s has its pod CIDRs: %s", facts.name, _text(ranges), extra={"node": facts.name})
 
     def _drop(self, name: str) -> None:
         """The node has ranges, which stay, or is gone."""
         self._lacked.pop(name, None)
         self._fresh.pop(name, None)
-        self._waiting.discard(name)
+        self._pending.discard(name)
 
     def _room(self) -> int:
         """How many nodes can be served now."""
         return min((pool.free for pool in self._ledger.pools), default=0)
 
-    def _tell_overlap(self, name: str, others: Sequence[str]) -> None:
-        self._metrics.conflict("overlap")
+    def _report_too_wide(self, name: str, wide: str) -> None:
+        self._shared.metrics.conflict("too_wide")
+        text = (
+            f"Its pod CIDRs are wider than a node gets here ({wide}), and no allocator gave them: it was created with "
+            "them, or other nodes have theirs inside. They are not kept from other nodes. Fix: delete the Node object "
+            "and restart its kubelet, so that it gets others"
+        )
+        log.warning("node %s: %s", name, text)
+        self._shared.recorder.event(
+            self._lister.get(name) or Reference(kind="Node", name=name), "Warning", "PodCIDRTooWide", text
+        )
+
+    def _report_overlap(self, name: str, others: Sequence[str]) -> None:
+        self._shared.metrics.conflict("overlap")
         some = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
         text = (
             f"Its pod CIDRs overlap with those of {some}: pods of these nodes can have the same addresses. Nothing was "
             "changed. Fix: drain one of them, delete its Node object and restart its kubelet, so that it gets others"
         )
         log.warning("node %s: %s", name, text)
-        self._recorder.event(
+        self._shared.recorder.event(
             self._lister.get(name) or Reference(kind="Node", name=name), "Warning", "PodCIDRConflict", text
         )
 

@@ -1,8 +1,4 @@
-"""Stage 6, its pure half: from a node and its ranges to one patch. No I/O.
-
-`spec.podCIDR` and `spec.podCIDRs` are one field in the API server, and cannot change once they are set: they are
-written together, onto the version of the node that was seen to have none.
-"""
+"""Stage 4: DECIDE. From a node and its ranges to one patch. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -21,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["NodeFacts", "SEAL", "assignment", "facts_of", "facts_of_raw", "seal", "unsealed", "writers_of"]
 
 SEAL: Final = "kubernetes-cloud-provider/pod-cidr-pending"
-"""Annotation of a node that waits for its first range since before this leader: see `takeover.py`. Goes with the
-write of the range."""
+"""Annotation of a node that waits for its first range since before this leader: see
+`startup_barrier.py`. Removed with the write of the range."""
 
 
 @frozen
@@ -69,13 +65,15 @@ def facts_of_raw(raw: Mapping[str, Any]) -> NodeFacts:
 
 def assignment(ranges: Sequence[IPNetwork], *, sealed: bool) -> dict[str, Any]:
     """The JSON merge patch that gives a node its ranges, and takes the seal away."""
+    # The two are one field in the API server, and cannot change once they are set.
     texts = [str(net) for net in ranges]
     body: dict[str, Any] = {"spec": {"podCIDR": texts[0], "podCIDRs": texts}}
     return body | unsealed() if sealed else body
 
 
 def seal(token: str) -> dict[str, Any]:
-    """The JSON merge patch that changes a node, so that a write onto its version before is refused."""
+    """The JSON merge patch that changes a node, so that a write onto its version before is
+    refused."""
     return {"metadata": {"annotations": {SEAL: token}}}
 
 
@@ -85,7 +83,8 @@ def unsealed() -> dict[str, Any]:
 
 
 def writers_of(raw: Mapping[str, Any]) -> frozenset[str]:
-    """The programs that wrote a node's pod CIDRs, by the API server's record of who wrote which field."""
+    """The programs that wrote a node's pod CIDRs, by the API server's record of who wrote which
+    field."""
     entries = (raw.get("metadata") or {}).get("managedFields") or ()
     found = set()
     for entry in entries:

@@ -1,9 +1,8 @@
-"""Who has which range of pod addresses: nodes, by UID, and what is kept free. Pure; no I/O, no clock.
+"""Who has which range of pod addresses: nodes, by UID, and what is kept free. Pure; no I/O, no
+clock.
 
-What is seen on nodes and what reconcilers are about to write comes in; free ranges, and who overlaps with whom, goes
-out. A range is given to one node, and belongs to it until that node is proved gone, whatever became of the write. So it
-stays the node's while nobody knows whether a write arrived, and the next try writes the same. Where somebody else has
-put it onto another node meanwhile, the next try writes another one; the first stays kept until the API server has one.
+A range is given to one node, and belongs to it until that node is proved gone, whatever became of
+the write.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve, frozen
 
-from controllers.nodeipam.spans import Span, Spans
+from controllers.nodeipam.cidr_set import Interval, IntervalSet
 
 if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
-    from controllers.nodeipam.blocks import Blocks
+    from controllers.nodeipam.cidr_set import CIDRSet
 
 __all__ = ["Holding", "Ledger"]
 
@@ -34,29 +33,33 @@ class Holding:
     uid: str
     ranges: Ranges
     written: bool
-    """Whether the API server is known to have it; else it was given to the node, and a write may be under way."""
+    """Whether the API server is known to have it; else it was given to the node, and a write may be
+    under way."""
     doubted: Ranges = ()
     """What it was given before that, and may still get: a write of it may be under way too."""
+    counts: bool = True
+    """Whether its ranges are kept from other nodes. Not those that no allocator can have given."""
 
     @property
     def kept(self) -> Ranges:
         """All that no other node may be given."""
-        return (*self.ranges, *self.doubted)
+        return (*self.ranges, *self.doubted) if self.counts else ()
 
 
 class Ledger:
     """Thread-safe: a range is searched and taken in one step.
 
-    `kept_free` are ranges that no node gets, such as those of Services. `on_change` is called after each step that took
-    or gave back blocks, with the pool and how many more are taken now; `on_search` after each search for a free one.
+    `kept_free` are ranges that no node gets, such as those of Services. `on_change` is called after
+    each step that took or gave back blocks, with the pool and how many more are taken now;
+    `on_search` after each search for a free one.
     """
 
     def __init__(
         self,
-        pools: Sequence[Blocks],
+        pools: Sequence[CIDRSet],
         kept_free: Sequence[IPNetwork] = (),
-        on_change: Callable[[Blocks, int], None] = lambda _pool, _more: None,
-        on_search: Callable[[Blocks], None] = lambda _pool: None,
+        on_change: Callable[[CIDRSet, int], None] = lambda _pool, _more: None,
+        on_search: Callable[[CIDRSet], None] = lambda _pool: None,
     ) -> None:
         self.pools = tuple(pools)
         self._on_change = on_change
@@ -64,8 +67,8 @@ class Ledger:
         self._lock = threading.Lock()
         self._holdings: dict[str, Holding] = {}
         self._by_name: dict[str, dict[str, None]] = {}
-        self._ranges = {4: Spans(), 6: Spans()}
-        self._holders: dict[tuple[int, Span], dict[str, None]] = {}
+        self._ranges = {4: IntervalSet(), 6: IntervalSet()}
+        self._holders: dict[tuple[int, Interval], dict[str, None]] = {}
         for net in kept_free:
             for pool in self.pools:
                 self._count(pool, net, pool.take)
@@ -85,11 +88,14 @@ class Ledger:
             return list(self._by_name)
 
     def give(self, name: str, uid: str) -> Ranges | None:
-        """A free range of each pool for a node, or those that it was given before, unless another node has them by now;
-        None when a pool is exhausted."""
+        """A free range of each pool for a node, or those that it was given before, unless another
+        node has them by now; None when a pool is exhausted."""
         with self._lock:
+            # The same range again, while it is unknown whether a write arrived. If another program
+            # has put it onto another node meanwhile, a new one: the first stays kept (`doubted`)
+            # until the API server has one of them.
             held = self._holdings.get(uid)
-            if held is not None and (held.written or not self._rivals(uid, held.ranges)):
+            if held is not None and held.counts and (held.written or not self._overlapping(uid, held.ranges)):
                 return held.ranges
             if not all(pool.free for pool in self.pools):
                 return None
@@ -98,31 +104,62 @@ class Ledger:
             return found
 
     def claim(self, name: str, uid: str, ranges: Ranges) -> tuple[str, ...]:
-        """Give a node ranges that somebody else chose for it, unless another node has what overlaps with them.
+        """Give a node ranges that the cloud chose for it, unless they overlap with other nodes'.
 
         Returns the names of those others; with any, nothing was given.
         """
         with self._lock:
-            rivals = self._rivals(uid, ranges)
+            others = self._overlapping(uid, ranges)
             held = self._holdings.get(uid)
-            if not rivals and (held is None or not held.written):
+            if not others and (held is None or not held.written):
                 self._replace(held, Holding(name, uid, ranges, written=False))
-            return rivals
+            return others
 
-    def saw(self, name: str, uid: str, ranges: Ranges) -> tuple[str, ...]:
-        """A node has these ranges on the API server, whoever wrote them.
+    def saw(self, name: str, uid: str, ranges: Ranges, *, counts: bool = True) -> tuple[str, ...]:
+        """A node has these ranges on the API server.
 
-        What it had been given before, and can never get now, is free again. Returns the names of other nodes that have
-        what overlaps with them.
+        What it had been given before, and can never get now, is free again. Returns the names of
+        other nodes whose ranges overlap. Without `counts` other nodes may get them, and they
+        overlap with nothing.
         """
         with self._lock:
             held = self._holdings.get(uid)
-            if held is not None and held.ranges == ranges and not held.doubted:
+            if held is not None and (held.ranges, held.counts) == (ranges, counts) and not held.doubted:
                 self._holdings[uid] = evolve(held, written=True)
             else:
                 self._drop(uid)
-                self._put(Holding(name, uid, ranges, written=True))
-            return self._rivals(uid, ranges)
+                self._put(Holding(name, uid, ranges, written=True, counts=counts))
+            return self._overlapping(uid, ranges) if counts else ()
+
+    def too_wide(self, ranges: Ranges) -> str:
+        """Which of the ranges take more than one block of a pool, and how many; "" when none
+        does."""
+        found = ((net, sum(pool.overlap(net) for pool in self.pools)) for net in ranges)
+        return ", ".join(f"{net} takes {blocks} blocks" for net, blocks in found if blocks > 1)
+
+    def inside(self, uid: str, ranges: Ranges) -> int:
+        """How many other nodes have a range that lies inside one of these, and is smaller."""
+        with self._lock:
+            return len(
+                {
+                    other
+                    for net in ranges
+                    for interval in self._ranges[net.version].inside(_interval(net))
+                    for other in self._holders[net.version, interval]
+                    if other != uid
+                }
+            )
+
+    def widest(self, most: int = 3) -> list[str]:
+        """Who has more than one block, the largest first, in words."""
+        with self._lock:
+            taking = [
+                (sum(pool.overlap(net) for pool in self.pools), net, held.name)
+                for held in self._holdings.values()
+                for net in held.kept
+            ]
+        wide = sorted((one for one in taking if one[0] > 1), key=lambda one: -one[0])
+        return [f"{net} of node {name} takes {blocks} blocks" for blocks, net, name in wide[:most]]
 
     def doubt(self, uid: str) -> None:
         """Whether the API server has what the node was given is not known any more."""
@@ -136,7 +173,7 @@ class Ledger:
         with self._lock:
             return self._drop(uid)
 
-    def _find(self, pool: Blocks) -> IPNetwork | None:
+    def _find(self, pool: CIDRSet) -> IPNetwork | None:
         found = pool.find()
         self._on_search(pool)
         return found
@@ -152,8 +189,8 @@ class Ledger:
         self._holdings[holding.uid] = holding
         self._by_name.setdefault(holding.name, {})[holding.uid] = None
         for net in holding.kept:
-            self._ranges[net.version].add(_span(net))
-            self._holders.setdefault((net.version, _span(net)), {})[holding.uid] = None
+            self._ranges[net.version].add(_interval(net))
+            self._holders.setdefault((net.version, _interval(net)), {})[holding.uid] = None
             for pool in self.pools:
                 self._count(pool, net, pool.take)
 
@@ -163,28 +200,28 @@ class Ledger:
             return False
         _without(self._by_name, holding.name, uid)
         for net in holding.kept:
-            self._ranges[net.version].remove(_span(net))
-            _without(self._holders, (net.version, _span(net)), uid)
+            self._ranges[net.version].remove(_interval(net))
+            _without(self._holders, (net.version, _interval(net)), uid)
             for pool in self.pools:
                 self._count(pool, net, pool.give_back)
         return True
 
-    def _rivals(self, uid: str, ranges: Ranges) -> tuple[str, ...]:
+    def _overlapping(self, uid: str, ranges: Ranges) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for net in ranges:
-            spans, own = self._ranges[net.version], _span(net)
-            for span in (own, *spans.around(own), *spans.inside(own)):
-                found |= self._holders.get((net.version, span), {})
+            intervals, own = self._ranges[net.version], _interval(net)
+            for interval in (own, *intervals.around(own), *intervals.inside(own)):
+                found |= self._holders.get((net.version, interval), {})
         return tuple(self._holdings[other].name for other in found if other != uid)
 
-    def _count(self, pool: Blocks, net: IPNetwork, change: Callable[[IPNetwork], None]) -> None:
+    def _count(self, pool: CIDRSet, net: IPNetwork, change: Callable[[IPNetwork], None]) -> None:
         before = pool.used
         change(net)
         if pool.used != before:
             self._on_change(pool, pool.used - before)
 
 
-def _span(net: IPNetwork) -> Span:
+def _interval(net: IPNetwork) -> Interval:
     return int(net.network_address), net.max_prefixlen - net.prefixlen
 
 

@@ -1,18 +1,17 @@
-"""The controller's metrics (beside stages 2 to 4): Go's, by cluster CIDR, and our own of nodes that wait. No I/O."""
+"""The controller's metrics: Go's, by cluster CIDR, and our own of nodes that wait. No I/O."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controllers.runtime.cache import watch_waiting
-from controllers.runtime.metrics import FINE_BUCKETS, exponential_buckets
+from controllers.runtime.metrics import FINE_BUCKETS, exponential_buckets, watch_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.nodeipam.blocks import Blocks
+    from controllers.nodeipam.cidr_set import CIDRSet
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
     from controllers.runtime.metrics import Metrics
@@ -53,10 +52,11 @@ class NodeIPAMMetrics:
         )
         self._conflicts = metrics.counter(
             "node_ipam_controller_conflicts_total",
-            "Pod CIDRs found on a node that overlap with another node's, or that another program wrote.",
+            "Pod CIDRs found on a node that overlap with another node's, that another program wrote, or that are wider "
+            "than a node gets and that no allocator gave.",
             ("kind",),
         )
-        for kind in ("overlap", "other_writer"):
+        for kind in ("overlap", "other_writer", "too_wide"):
             self._conflicts.labels(kind=kind)
         self._stopped = metrics.gauge(
             "node_ipam_controller_stopped", "1 once another allocator was found at work and nothing is given out."
@@ -71,7 +71,7 @@ class NodeIPAMMetrics:
             clock,
         )
 
-    def pool(self, pool: Blocks) -> None:
+    def pool(self, pool: CIDRSet) -> None:
         """A cluster CIDR is there."""
         cluster = str(pool.cluster)
         self._most.labels(clusterCIDR=cluster).set(pool.capacity)
@@ -79,13 +79,13 @@ class NodeIPAMMetrics:
         self._allocations.labels(clusterCIDR=cluster)
         self._releases.labels(clusterCIDR=cluster)
 
-    def changed(self, pool: Blocks, more: int) -> None:
+    def changed(self, pool: CIDRSet, more: int) -> None:
         """So many more blocks are taken; fewer, where it is negative."""
         cluster = str(pool.cluster)
         (self._allocations if more > 0 else self._releases).labels(clusterCIDR=cluster).inc(abs(more))
         self._usage.labels(clusterCIDR=cluster).set(pool.used / pool.capacity)
 
-    def searched(self, pool: Blocks) -> None:
+    def searched(self, pool: CIDRSet) -> None:
         """A block was looked for."""
         self._tries.labels(clusterCIDR=str(pool.cluster)).observe(pool.tries)
 
@@ -96,7 +96,7 @@ class NodeIPAMMetrics:
             self._delay.observe(max(0.0, self._clock.time() - created.timestamp()))
 
     def conflict(self, kind: str) -> None:
-        """One "overlap", or one "other_writer"."""
+        """One "overlap", "other_writer" or "too_wide"."""
         self._conflicts.labels(kind=kind).inc()
 
     def stopped(self) -> None:

@@ -1,4 +1,4 @@
-"""What can be set about the node IPAM controller, with its flags. Stage: before the first one, no I/O."""
+"""What can be set about the node IPAM controller, with its flags."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from controllers.options import (
+from controllers.options import INT, between, drain_timeout_option, option
+from controllers.options.podnetwork import (
     CIDRS,
+    CLOUD_ALLOCATOR,
     DEFAULT_MASK_SIZES,
-    INT,
-    NAME,
+    RANGE_ALLOCATOR,
     allocate_node_cidrs_option,
     at_most_one_of_each_family,
-    between,
+    cidr_allocator_option,
     cluster_cidrs_option,
-    drain_timeout_option,
     given_mask_sizes,
     mask_size_option,
-    option,
 )
 
 if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
 
-RANGE_ALLOCATOR: Final = "RangeAllocator"
-CLOUD_ALLOCATOR: Final = "CloudAllocator"
 _ALLOCATORS: Final = (RANGE_ALLOCATOR, CLOUD_ALLOCATOR)
 _MOST_BITS: Final = 16
-"""Between an IPv6 cluster CIDR and a node's range; clusterSubnetMaxDiff in Go. A cluster that is set up within it can
-go back to kube-controller-manager."""
+"""Between an IPv6 cluster CIDR and a node's range; clusterSubnetMaxDiff in Go. A cluster that is
+set up within it can go back to kube-controller-manager."""
 
 
 @frozen(kw_only=True)
@@ -51,14 +48,7 @@ class NodeIPAMOptions:
         "kube-apiserver has it. No node gets a pod CIDR in it.",
         check=at_most_one_of_each_family,
     )
-    cidr_allocator_type: str = option(
-        RANGE_ALLOCATOR,
-        NAME,
-        "cidr-allocator-type",
-        "generic",
-        "Who chooses the nodes' pod CIDRs for node-ipam-controller: RangeAllocator takes them from --cluster-cidr, "
-        "CloudAllocator asks the cloud provider.",
-    )
+    cidr_allocator_type: str = cidr_allocator_option()
     concurrent_node_ipam_syncs: int = option(
         30,
         INT,
@@ -75,8 +65,8 @@ class NodeIPAMOptions:
         return self.cidr_allocator_type == CLOUD_ALLOCATOR
 
     def mask_sizes(self) -> Mapping[int, int]:
-        """Prefix length of a node's range by IP version, for each family of the cluster. Raises ValueError as
-        `problems` says."""
+        """Prefix length of a node's range by IP version, for each family of the cluster. Raises
+        ValueError as `problems` says."""
         wrong = self.problems()
         if wrong:
             raise ValueError("; ".join(wrong))
@@ -85,8 +75,9 @@ class NodeIPAMOptions:
     def problems(self) -> list[str]:
         """All that no single value shows to be wrong, where the controller runs.
 
-        Follows: startNodeIpamController in Kubernetes' cmd/cloud-controller-manager/nodeipamcontroller.go, and
-        NewNodeIpamController in pkg/controller/nodeipam.
+        Follows: startNodeIpamController in Kubernetes'
+        cmd/cloud-controller-manager/nodeipamcontroller.go, and NewNodeIpamController in
+        pkg/controller/nodeipam.
         """
         if self.cidr_allocator_type not in _ALLOCATORS:
             return [f"--cidr-allocator-type={self.cidr_allocator_type}: must be {' or '.join(_ALLOCATORS)}"]

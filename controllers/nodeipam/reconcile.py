@@ -1,37 +1,43 @@
-"""Stage 4, RangeAllocator: takes a node's name, and gives the node a free range of each cluster CIDR (stage 6).
-
-Nobody gets a range before all nodes were listed, and before it is certain that no write of the last leader can arrive
-any more (`takeover.py`); with proof of another allocator (`rival.py`) nobody does at all. A node for which none is free
-waits, is told so, and gets the first one that returns.
-"""
+"""Stage 4: RECONCILE. A node's name in, its ranges written (stage 6): with RangeAllocator a free
+one of each cluster CIDR, with CloudAllocator those that the cloud chose (stage 5)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from attrs import evolve
 
+from cloudprovider.helpers.ips import IPNetwork
+from controllers.cloudcalls import Answer
 from controllers.nodeipam.changes import NodeFacts, facts_of_raw, seal, unsealed
 from controllers.nodeipam.triggers import START
 from controllers.runtime.api import MERGE_PATCH, Conflict, NotFound
 from controllers.runtime.cache import NODES
-from controllers.runtime.queue import DONE, Result
+from controllers.runtime.queue import DONE, AskAgain, Result
 from controllers.runtime.write import ObjectReplaced, patch
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.nodeipam.assigner import Assigner
-    from controllers.nodeipam.ledger import Ledger
-    from controllers.nodeipam.rival import Rival
-    from controllers.nodeipam.takeover import Takeover
-    from controllers.nodeipam.waiting import Waiting
+    from controllers.cloudcalls import CloudCalls
+    from controllers.nodeipam.assigner import Assigner, Shared
     from controllers.runtime.api import RestClient
-    from controllers.runtime.cache import Lister
-    from controllers.runtime.write import EventRecorder
 
-__all__ = ["NoRangeLeft", "RangeReconciler"]
+__all__ = ["Chosen", "CloudReconciler", "NoRangeLeft", "NotChosenYet", "RangeReconciler", "RangesOverlap"]
+
+Ranges = tuple[IPNetwork, ...]
+Chosen = Answer[Ranges] | None
+"""None when nothing was asked."""
+
+
+class NotChosenYet(Exception):
+    """The cloud has chosen no ranges for the node; it is asked again later."""
+
+
+class RangesOverlap(Exception):
+    """The cloud chose for the node what overlaps with another node's ranges."""
 
 
 class NoRangeLeft(Exception):
@@ -41,43 +47,38 @@ class NoRangeLeft(Exception):
 class RangeReconciler:
     """One unit of work per key. Thread-safe: the work queue keeps two threads off one key."""
 
-    def __init__(
-        self,
-        rest: RestClient,
-        lister: Lister[V1Node],
-        assigner: Assigner,
-        ledger: Ledger,
-        takeover: Takeover,
-        waiting: Waiting,
-        rival: Rival,
-        recorder: EventRecorder,
-    ) -> None:
+    def __init__(self, rest: RestClient, shared: Shared, assigner: Assigner) -> None:
         self._rest = rest
-        self._lister = lister
+        self._shared = shared
         self._assigner = assigner
-        self._ledger = ledger
-        self._takeover = takeover
-        self._waiting = waiting
-        self._rival = rival
-        self._recorder = recorder
+        self._ledger = shared.ledger
+        self._barrier = shared.barrier
+        self._pending = shared.pending
 
     def reconcile(self, name: str) -> Result:
-        """Look at the node, and give it what it lacks. Raises what the API server answered."""
+        """Look at the node, and give it what it lacks. Raises what the API server answered, and
+        NoRangeLeft.
+
+        No node gets a range before all nodes were listed and no write of the last leader can
+        arrive any more, nor with proof of another allocator.
+        """
         if name == START:
-            self._assigner.start(seals=True)
-            self._waiting.bring(self._takeover.names())
-            self._waiting.wake()
-            return DONE
-        if not self._takeover.begun:
+            if not self._barrier.begun:
+                self._assigner.start(seals=True)
+                self._pending.bring(self._barrier.names())
+            left = self._barrier.wait()
+            self._pending.wake()
+            return Result(requeue_after=left, routine=True) if left else DONE
+        if not self._barrier.begun:
             self._wait(name)
             return DONE
-        listed = self._takeover.unsettled(name)
+        listed = self._barrier.unsettled(name)
         if listed is not None:
             self._seal(listed)
         facts = self._assigner.look(name)
-        if facts is None or self._rival.verdict:
+        if facts is None or self._shared.detector.verdict:
             return DONE
-        if not self._takeover.over:
+        if not self._barrier.over:
             self._wait(name)
             return DONE
         ranges = self._ledger.give(name, facts.uid)
@@ -88,18 +89,16 @@ class RangeReconciler:
         return DONE
 
     def failed(self, name: str, error: Exception) -> None:
-        """Tell the node's owner why it has no ranges; the worker tries again by itself."""
-        node = None if name == START else self._lister.get(name)
-        if node is None:
-            return
-        reason = "CIDRNotAvailable" if isinstance(error, NoRangeLeft) else "CIDRAssignmentFailed"
-        rest = "It gets one as soon as another node is deleted" if reason == "CIDRNotAvailable" else "It is tried again"
-        self._recorder.event(node, "Warning", reason, f"{error}. {rest}")
+        """Report why the node has no ranges; the worker tries again by itself."""
+        if isinstance(error, NoRangeLeft):
+            _report(self._shared, name, "CIDRNotAvailable", f"{error}. It gets one as soon as another node is deleted")
+        else:
+            _report(self._shared, name, "CIDRAssignmentFailed", f"{error}. It is tried again")
 
     def _seal(self, listed: NodeFacts) -> None:
-        """Have a node changed that lacked ranges at the start, so that no older write can give it any."""
+        """Change a node that lacked ranges at the start: no older write can give it any then."""
         path = NODES.path(name=listed.name)
-        body = seal(self._takeover.token)
+        body = seal(self._barrier.token)
         found: NodeFacts | None
         try:
             raw = patch(self._rest, path, body, MERGE_PATCH, uid=listed.uid, resource_version=listed.version)
@@ -112,20 +111,103 @@ class RangeReconciler:
             self._assigner.remember(found)
         elif listed.sealed:
             self._unseal(listed)
-        self._takeover.settle(listed.name, listed.uid)
-        if self._takeover.over:
-            self._waiting.wake()
+        self._barrier.settle(listed.name, listed.uid)
+        if self._barrier.over:
+            self._pending.wake()
 
     def _unseal(self, listed: NodeFacts) -> None:
-        """Take away what the last leader left on a node that has got its ranges."""
+        """Remove what the last leader left on a node that has got its ranges."""
         with suppress(NotFound, ObjectReplaced):
             patch(self._rest, NODES.path(name=listed.name), unsealed(), MERGE_PATCH, uid=listed.uid)
 
     def _wait(self, name: str) -> None:
-        """It waits for what others are about to do, which may have been done just now."""
-        self._waiting.add(name)
-        self._waiting.wake_if(lambda: self._takeover.over and all(pool.free for pool in self._ledger.pools))
+        """The node is pending; what it waits for may have happened just now."""
+        self._pending.add(name)
+        self._pending.wake_if(lambda: self._barrier.over and all(pool.free for pool in self._ledger.pools))
 
     def _exhausted(self) -> str:
         full = ", ".join(str(pool.cluster) for pool in self._ledger.pools if not pool.free)
-        return f"no pod CIDR is free in {full}. Fix: a wider --cluster-cidr, or a larger mask size for new nodes"
+        wide = self._ledger.widest()
+        taken = f" ({', '.join(wide)})" if wide else ""
+        return f"no pod CIDR is free in {full}{taken}. Fix: a wider --cluster-cidr, or a larger mask size for new nodes"
+
+
+class CloudReconciler:
+    """A fetch for many keys and one unit of work per key. Thread-safe: the work queue keeps two
+    threads off one key."""
+
+    def __init__(self, cloud: CloudCalls, shared: Shared, assigner: Assigner) -> None:
+        self._cloud = cloud
+        self._shared = shared
+        self._assigner = assigner
+        self._barrier = shared.barrier
+        self._pending = shared.pending
+
+    def fetch(self, keys: Sequence[str], deliver: Callable[[str, Chosen | Exception], None]) -> None:
+        """Ask the cloud about those of the nodes that lack ranges; the others are delivered None.
+
+        Before all nodes were listed nothing is asked: the keys come back later.
+        """
+        asked: list[V1Node] = []
+        for key in keys:
+            if key == START or not self._barrier.begun:
+                if key != START:
+                    self._pending.add(key)
+                    self._pending.wake_if(lambda: self._barrier.begun)
+                deliver(key, None)
+                continue
+            try:
+                facts = self._assigner.look(key)
+            except Exception as error:  # noqa: BLE001 - it is this node's answer
+                deliver(key, error)
+                continue
+            node = None if facts is None or self._shared.detector.verdict else self._shared.lister.get(key)
+            if node is None:
+                deliver(key, None)
+            else:
+                asked.append(node)
+        if asked:
+            self._cloud.fetch_pod_cidrs(asked, deliver)
+
+    def reconcile(self, name: str, answer: Chosen | Exception) -> Result:
+        """Write what the cloud chose. Raises what the cloud or the API server answered,
+        NotChosenYet, RangesOverlap."""
+        if name == START:
+            self._assigner.start(seals=False)
+            self._pending.wake()
+            return DONE
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
+            return DONE
+        node = self._shared.lister.get(name)
+        facts = self._assigner.look(name)
+        if node is None or facts is None or self._shared.detector.verdict:
+            return DONE
+        ranges = answer.of(node)
+        if facts.uid != answer.uid:  # the cache went on between the two looks
+            raise AskAgain(f"node {name} was made again a moment ago")
+        if not ranges:
+            raise NotChosenYet("the cloud has chosen no pod CIDRs for it yet")
+        others = self._shared.ledger.claim(name, facts.uid, ranges)
+        if others:
+            shown = ", ".join(map(str, ranges))
+            raise RangesOverlap(f"the cloud chose {shown}, which overlaps with the pod CIDRs of {', '.join(others)}")
+        self._assigner.write(facts, ranges)
+        return DONE
+
+    def failed(self, name: str, error: Exception) -> None:
+        """Report why the node has no ranges; the worker tries again by itself."""
+        if isinstance(error, NotChosenYet):
+            reason = "CIDRNotAvailable"
+        elif isinstance(error, RangesOverlap):
+            reason = "PodCIDRConflict"
+        else:
+            reason = "CIDRAssignmentFailed"
+        _report(self._shared, name, reason, f"{error}. It is tried again")
+
+
+def _report(shared: Shared, name: str, reason: str, text: str) -> None:
+    node = None if name == START else shared.lister.get(name)
+    if node is not None:
+        shared.recorder.event(node, "Warning", reason, text)

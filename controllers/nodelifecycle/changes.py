@@ -1,11 +1,7 @@
-"""Pure: which nodes are looked at, and what is written on them (before stage 3, and between stages 5 and 6).
+"""Stage 4: DECIDE. Which nodes are looked at, and what is written on them. Pure: no I/O, no clock.
 
-No I/O, no clock. Nodes come from the cache; what the cloud said comes as arguments; patches go to `reconcile.py`.
-
-The out-of-service taint has a value of its own here, not the one that the documentation tells administrators to use:
-by that value it is known as ours, whoever may have written whatever annotation.
-
-Follows: MonitorNodes in k8s.io/cloud-provider controllers/nodelifecycle/node_lifecycle_controller.go, and
+Follows: MonitorNodes in k8s.io/cloud-provider
+controllers/nodelifecycle/node_lifecycle_controller.go, and
 https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown.
 """
 
@@ -28,6 +24,7 @@ from cloudprovider.wellknown import (
     TAINT_NODE_SHUTDOWN,
     TAINT_TO_BE_DELETED,
 )
+from controllers.runtime.cache import uid_of
 from controllers.runtime.write import Patch, taints_changed
 
 if TYPE_CHECKING:
@@ -39,7 +36,8 @@ OUT_OF_SERVICE: Final = {
     "value": "cloud-instance-shut-down",
     "effect": TAINT_EFFECT_NO_EXECUTE,
 }
-"""Ours. The value must never change: by it the taint is found again. Administrators write "nodeshutdown"."""
+"""Ours by its value, which must never change: annotations could be forged, and the documentation
+tells administrators to write "nodeshutdown"."""
 
 _NO_WITNESS: Final = frozenset({TAINT_TO_BE_DELETED, TAINT_NODE_SHUTDOWN, TAINT_EXTERNAL_CLOUD_PROVIDER})
 
@@ -49,7 +47,7 @@ class Attention(enum.Enum):
 
     NONE = enum.auto()
     TIDY = enum.auto()
-    """It is ready and still carries a taint of ours: no word from the cloud is needed."""
+    """It is ready and still has a taint of ours: the cloud need not be asked."""
     ASK = enum.auto()
     """It is not ready: the cloud is asked about its instance."""
 
@@ -59,8 +57,8 @@ def attention(
 ) -> Attention:
     """What this node needs at `now` (unix seconds), if the provider's IDs have these prefixes.
 
-    Nodes of other clouds need nothing, nor do those that are being deleted already, or that were created less than
-    `grace` seconds ago and wait for their initialisation.
+    Nodes of other clouds need nothing, nor do those that are being deleted already, or that were
+    created less than `grace` seconds ago and wait for their initialisation.
     """
     if not is_owned(provider_id_of(node), prefixes):
         return Attention.NONE
@@ -87,9 +85,10 @@ def returned(node: V1Node, *, out_of_service: bool) -> Patch:
 
 
 def shut_down(node: V1Node, *, out_of_service: bool) -> Patch:
-    """The instance is switched off. `out_of_service`: have its pods evicted and its volumes detached.
+    """The instance is switched off. `out_of_service`: have its pods evicted and its volumes
+    detached.
 
-    Where somebody else has set the out-of-service taint, that one serves.
+    An out-of-service taint that is there already is enough.
     """
     wanted: list[Any] = [SHUTDOWN]
     taints = node_taints(node)
@@ -101,14 +100,15 @@ def shut_down(node: V1Node, *, out_of_service: bool) -> Patch:
 def is_announced(node: V1Node) -> bool:
     """Whether the cluster autoscaler has announced that it takes the node away.
 
-    The taint may be written by whoever may change Nodes, and so delete them. A kubelet can set it only when it
+    A client that may write the taint may delete Nodes, too. A kubelet can set it only when it
     registers, and on its own Node alone.
     """
     return find_taint(node_taints(node), TAINT_TO_BE_DELETED) is not None
 
 
 def can_witness(node: V1Node, prefixes: Sequence[str]) -> bool:
-    """Whether this node's instance must exist, so that the cloud's answer about it shows whether it tells the truth."""
+    """Whether this node shows that its instance runs. Its kubelet writes that, so `witnesses.py`
+    decides if it counts."""
     meta = node.metadata
     return (
         is_ready(node)
@@ -125,10 +125,15 @@ def zone_of(node: V1Node) -> str:
     return labels.get(LABEL_TOPOLOGY_ZONE) or labels.get(LABEL_ZONE_BETA) or ""
 
 
+def identity_of(node: V1Node) -> tuple[str, str, str]:
+    """UID, provider ID and zone: which instance the node stands for, and where."""
+    return uid_of(node), provider_id_of(node), zone_of(node)
+
+
 def without_provider_id(node: V1Node) -> V1Node:
     """The node as it would be if it had just joined: providers then look for its instance by name.
 
-    It has no resourceVersion, because it is no revision of the node that anybody else should be shown.
+    It has no resourceVersion: it is no revision of the node.
     """
     assert node.metadata is not None
     assert node.spec is not None

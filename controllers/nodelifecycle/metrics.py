@@ -1,8 +1,7 @@
-"""The controller's metrics (beside stages 3 to 6): those of the Go controller, and our own of deletions. No I/O.
+"""The controller's metrics: those of the Go controller, and our own of deletions. No I/O.
 
-From the sweeps, the cloud's answers and the deletions to the metrics of the process. What is asked in a batch counts
-once for each node: an answer about a node is one to `instance_exists`, and to `instance_shutdown` if the instance
-exists.
+What is asked in a batch counts once for each node: an answer about a node is one to
+`instance_exists`, and to `instance_shutdown` if the instance exists.
 
 Follows: controllers/nodelifecycle/metrics.go and MonitorNodes of k8s.io/cloud-provider 0.37.2.
 """
@@ -18,8 +17,8 @@ from controllers.cloudcalls import CallsClosed
 from controllers.runtime.metrics import exponential_buckets
 
 if TYPE_CHECKING:
-    from controllers.nodelifecycle.breaker import Breaker
-    from controllers.nodelifecycle.cases import Cases
+    from controllers.nodelifecycle.deletion_policy import Breaker
+    from controllers.nodelifecycle.deletion_votes import DeletionVotes
     from controllers.nodelifecycle.witnesses import Witnesses
     from controllers.runtime.clock import Clock
     from controllers.runtime.metrics import Metrics
@@ -36,7 +35,13 @@ class NodeLifecycleMetrics:
     """
 
     def __init__(
-        self, metrics: Metrics, cases: Cases, witnesses: Witnesses, breaker: Breaker, clock: Clock, unknown_after: float
+        self,
+        metrics: Metrics,
+        votes: DeletionVotes,
+        witnesses: Witnesses,
+        breaker: Breaker,
+        clock: Clock,
+        unknown_after: float,
     ) -> None:
         self._clock = clock
         self._lock = threading.Lock()
@@ -57,11 +62,11 @@ class NodeLifecycleMetrics:
         )
         self.alarms = metrics.counter(
             "node_lifecycle_deletion_breaker_trips_total",
-            "Times that an alarm was raised: a zone where the cloud calls Ready nodes gone, or too many deletions.",
+            "Times that an alarm was raised: a zone where the cloud is not believed, or too many deletions.",
         )
         metrics.gauge(
             "node_lifecycle_unknown_nodes", "Nodes that are not ready and of which the cloud has long said nothing."
-        ).set_function(lambda: float(len(cases.lasting_unknowns(clock.monotonic(), unknown_after))))
+        ).set_function(lambda: float(len(votes.lasting_unknowns(clock.monotonic(), unknown_after))))
         metrics.gauge(
             "node_lifecycle_deletion_breaker_open",
             "1 while deletions are limited to a trickle in zones without a Ready node that shows whether the cloud "
@@ -69,14 +74,15 @@ class NodeLifecycleMetrics:
         ).set_function(lambda: float(breaker.is_alarming))
         metrics.gauge(
             "node_lifecycle_held_nodes", "Nodes that the cloud says are gone, and that are not deleted for now."
-        ).set_function(lambda: float(cases.held()))
+        ).set_function(lambda: float(votes.held()))
         metrics.gauge(
             "node_lifecycle_contradicting_nodes",
-            "Ready nodes that the cloud says are gone: nothing is deleted in their zones.",
-        ).set_function(lambda: float(sum(len(one.names) for one in witnesses.contradictions())))
+            "Nodes that are still Ready a minute after the cloud said that they are gone.",
+        ).set_function(lambda: float(sum(map(len, witnesses.contradictions(clock.monotonic()).values()))))
 
     def sweep_began(self, began: float, keys: Collection[str]) -> None:
-        """A look at all nodes brought these up. One that begins before the work of the last is done is part of it."""
+        """A look at all nodes brought these up. One that begins before the work of the last is done
+        is part of it."""
         with self._lock:
             if not self._left:
                 self._began = began

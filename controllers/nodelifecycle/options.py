@@ -1,6 +1,7 @@
-"""What can be set about the cloud-node-lifecycle controller, with its flags. Stage: before the first one, no I/O.
+"""What can be set about the cloud-node-lifecycle controller, with its flags.
 
---node-monitor-period and --concurrent-node-lifecycle-syncs are Go's (there 1 by default); the others are ours.
+--node-monitor-period and --concurrent-node-lifecycle-syncs are Go's (there 1 by default); the
+others are ours.
 """
 
 from __future__ import annotations
@@ -36,6 +37,15 @@ class BreakerOptions:
         _SECTION,
         "Delete nodes of a zone only if the cloud's answers about the Ready nodes there are right. In a zone without a "
         "Ready node, delete only as many as the limits below allow. false: every confirmed deletion is carried out.",
+    )
+    ready_grace: float = option(
+        60.0,
+        DURATION,
+        "node-deletion-ready-grace",
+        _SECTION,
+        "For this time the Node of a terminated machine may stay Ready. After it, a Ready node that the cloud says is "
+        "gone counts as a wrong answer. Longer than kube-controller-manager's --node-monitor-grace-period (50s).",
+        check=positive,
     )
     witnesses: int = option(
         300,
@@ -101,6 +111,7 @@ class NodeLifecycleOptions:
         _SECTION,
         "How often the cloud is asked about nodes that are not ready.",
         check=positive,
+        configz="NodeLifecycleController.NodeMonitorPeriod",
     )
     confirmations: int = option(
         2,
@@ -155,5 +166,11 @@ class NodeLifecycleOptions:
         _SECTION,
         "Workers that delete and taint nodes.",
         check=between(1, 1000),
+        configz="NodeLifecycleController.ConcurrentNodeLifecycleSyncs",
     )
     drain_timeout: float = drain_timeout_option()
+
+    @property
+    def answer_period(self) -> float:
+        """Seconds between two answers that count."""
+        return self.confirmation_period or self.node_monitor_period

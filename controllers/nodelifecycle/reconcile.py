@@ -1,11 +1,10 @@
-"""Stage 4: takes a node's key and the cloud's answer and does one unit of work, writing through stage 6.
+"""Stage 4: RECONCILE. A node's key and the cloud's answer in, one unit of work out.
 
-`fetch` is the batch's question (stage 5) and `reconcile` what follows for each key, which `writer.py` carries out. Here
-and nowhere else a node's deletion is decided: after enough fresh answers "gone" in a row, when `permits.py` lets it,
-and only if the API server still has the very object that was judged. An exception, a missing answer or an overdue call
-is never "gone".
-
-A key is a node that is not ready, or a Ready node that is called as a witness: both are asked about in the same calls.
+A key is a node that is not ready, or a Ready node that is asked about as a witness. `fetch` asks
+the cloud about a batch of both (stage 5), `reconcile` acts on each answer (stage 6, in
+`writeback.py`). Only here a node's deletion is decided: after enough fresh answers "gone" in a row,
+when `deletion_gate.py` allows it. An exception, a missing answer or an overdue call is never
+"gone".
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from cloudprovider import InstanceState
 from cloudprovider.helpers import is_ready, provider_id_of
 from controllers.nodelifecycle import changes
-from controllers.nodelifecycle.cases import Case, Cases, StateAnswer
-from controllers.nodelifecycle.changes import Attention
+from controllers.nodelifecycle.changes import Attention, identity_of, zone_of
+from controllers.nodelifecycle.deletion_votes import NodeVotes, StateAnswer
+from controllers.nodelifecycle.shared import Shared
 from controllers.runtime.api import ServerError, Unreachable
 from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import Result, retry_after_of
@@ -29,26 +29,13 @@ from controllers.runtime.write import Patch
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.cloudcalls import CloudCalls
-    from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
-    from controllers.nodelifecycle.permits import Permits
+    from controllers.cloudcalls import Answer, CloudCalls
+    from controllers.nodelifecycle.deletion_gate import DeletionGate
     from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
-    from controllers.nodelifecycle.witnesses import Witnesses
-    from controllers.nodelifecycle.writer import NodeWriter
-    from controllers.runtime.cache import Lister
-    from controllers.runtime.clock import Clock
+    from controllers.nodelifecycle.writeback import NodeWriter
     from controllers.runtime.queue import WorkQueue
 
 log = logging.getLogger(__name__)
-
-
-@frozen(kw_only=True)
-class Policy:
-    """What it takes to act; see `NodeLifecycleOptions`. Seconds."""
-
-    confirmations: int
-    period: float
-    out_of_service: bool
 
 
 class NodeLifecycleReconciler:
@@ -56,46 +43,40 @@ class NodeLifecycleReconciler:
 
     def __init__(
         self,
-        lister: Lister[V1Node],
+        shared: Shared,
         cloud: CloudCalls,
         writer: NodeWriter,
-        successors: WorkQueue[str],
-        cases: Cases,
-        witnesses: Witnesses,
-        permits: Permits,
+        gate: DeletionGate,
         triggers: NodeLifecycleTriggers,
-        policy: Policy,
-        metrics: NodeLifecycleMetrics,
-        clock: Clock,
+        successors: WorkQueue[str],
     ) -> None:
-        self._lister = lister
+        self._shared = shared
+        self._options = shared.options
+        self._votes = shared.votes
         self._cloud = cloud
         self._writer = writer
-        self._successors = successors
-        self._cases = cases
-        self._witnesses = witnesses
-        self._permits = permits
+        self._gate = gate
         self._triggers = triggers
-        self._policy = policy
-        self._metrics = metrics
-        self._clock = clock
+        self._successors = successors
 
     # ---- the question
 
     def fetch(self, keys: Sequence[str], deliver: Callable[[str, StateAnswer | None], None]) -> None:
         """Ask the cloud about those of the nodes that are not ready, or called as witnesses."""
-        asked_at = self._clock.monotonic()
+        asked_at = self._shared.now()
         nodes: dict[str, V1Node] = {}
         for key in keys:
-            node = self._lister.get(key)
-            if node is not None and (self._triggers.attention(node) is Attention.ASK or self._witnesses.is_called(key)):
+            node = self._shared.lister.get(key)
+            if node is not None and (
+                self._triggers.attention(node) is Attention.ASK or self._shared.witnesses.is_called(key, zone_of(node))
+            ):
                 nodes[key] = node
             else:
                 deliver(key, None)
 
-        def answered(name: str, state: InstanceState | Exception) -> None:
-            self._metrics.state(state)
-            deliver(name, StateAnswer(nodes[name], asked_at, self._clock.monotonic(), state))
+        def answered(name: str, answer: Answer[InstanceState]) -> None:
+            self._shared.metrics.state(answer.unbound)
+            deliver(name, StateAnswer(nodes[name], asked_at, self._shared.now(), answer.unbound))
 
         if nodes:
             self._cloud.fetch_state(list(nodes.values()), answered, fresh=True)
@@ -110,20 +91,20 @@ class NodeLifecycleReconciler:
         try:
             return self._reconcile(key, answer)
         finally:
-            self._metrics.worked_on(key)
+            self._shared.metrics.worked_on(key)
 
     def _reconcile(self, key: str, answer: StateAnswer | Exception | None) -> Result | None:
-        node = self._lister.get(key)
+        node = self._shared.lister.get(key)
         if node is None:
-            self._cases.forget(key)
+            self._votes.forget(key)
             return None
+        self._note_answer(key, node, answer)
         attention = self._triggers.attention(node)
         if attention is not Attention.ASK:
-            self._cases.forget(key)
-            self._testify(key, node, answer)
+            self._votes.forget(key)
             if attention is Attention.TIDY:
                 self._writer.write(
-                    node, "returned", lambda fresh: self._returned(fresh) if is_ready(fresh) else Patch()
+                    node, "Ready", "returned", lambda fresh: self._returned(fresh) if is_ready(fresh) else Patch()
                 )
             return None
         if isinstance(answer, Exception):
@@ -131,76 +112,75 @@ class NodeLifecycleReconciler:
         if answer is None:
             return None
         if (uid_of(answer.node), provider_id_of(answer.node)) != (uid_of(node), provider_id_of(node)):
-            return None  # it was asked about the former one; the next sweep asks about this one
-        case = self._cases.file(key, answer, self._policy.period)
+            return None  # it was asked about the former node; the next sweep asks about this one
+        votes = self._votes.add(key, answer, self._options.answer_period)
         if isinstance(answer.state, Exception):
-            self._unknown(key, case, answer.state)
+            self._unknown(key, votes, answer.state)
             raise answer.state
         if answer.state is InstanceState.RUNNING:
-            self._writer.write(node, "returned", self._returned)
+            self._writer.write(node, "cloud", "returned", self._returned)
             return None
         if answer.state is InstanceState.SHUTDOWN:
-            return self._shut_down(key, node, case)
-        return self._gone(key, node, case, answer)
+            return self._shut_down(key, node, votes)
+        return self._gone(key, node, votes, answer)
 
-    def _testify(self, key: str, node: V1Node, answer: StateAnswer | Exception | None) -> None:
-        """File what the cloud said of a node that is Ready; an answer about its former self says nothing of it."""
-        now = self._clock.monotonic()
+    def _note_answer(self, key: str, node: V1Node, answer: StateAnswer | Exception | None) -> None:
+        """Note what the cloud said of a node, under what it was then."""
+        now = self._shared.now()
         if isinstance(answer, StateAnswer):
-            asked = (uid_of(answer.node), provider_id_of(answer.node))
-            self._witnesses.file(key, asked, answer.asked_at, answer.state, now)
+            self._shared.witnesses.file(key, identity_of(answer.node), answer.asked_at, answer.state, now)
         elif answer is not None:
-            self._witnesses.file(key, (uid_of(node), provider_id_of(node)), now, answer, now)
+            self._shared.witnesses.file(key, identity_of(node), now, answer, now)
 
     def _returned(self, node: V1Node) -> Patch:
-        return changes.returned(node, out_of_service=self._policy.out_of_service)
+        return changes.returned(node, out_of_service=self._options.out_of_service_taint)
 
-    def _unknown(self, key: str, case: Case, error: Exception) -> None:
+    def _unknown(self, key: str, votes: NodeVotes, error: Exception) -> None:
         delay = retry_after_of(error)
         if delay:
-            self._cases.replace(key, case, evolve(case, rests_until=self._clock.monotonic() + delay))
+            self._votes.replace(key, votes, evolve(votes, rests_until=self._shared.now() + delay))
 
-    def _shut_down(self, key: str, node: V1Node, case: Case) -> Result | None:
-        confirmed = case.answers >= self._policy.confirmations
-        evict = self._policy.out_of_service and confirmed and not case.out_of_service
+    def _shut_down(self, key: str, node: V1Node, votes: NodeVotes) -> Result | None:
+        confirmed = votes.answers >= self._options.confirmations
+        evict = self._options.out_of_service_taint and confirmed and not votes.out_of_service
         self._writer.write(
             node,
+            "cloud",
             "shut down",
             lambda fresh: Patch() if is_ready(fresh) else changes.shut_down(fresh, out_of_service=evict),
             at_once=evict,
         )
         if evict:
-            self._cases.replace(key, case, evolve(case, out_of_service=True))
-        return None if confirmed or not self._policy.out_of_service else self._ask_again(key, case)
+            self._votes.replace(key, votes, evolve(votes, out_of_service=True))
+        return None if confirmed or not self._options.out_of_service_taint else self._ask_again(key, votes)
 
-    def _ask_again(self, key: str, case: Case) -> Result:
+    def _ask_again(self, key: str, votes: NodeVotes) -> Result:
         """The answer is to be confirmed, a period after it came."""
-        return self._look_again(key, case, case.counted_at + self._policy.period - self._clock.monotonic())
+        return self._look_again(key, votes, votes.counted_at + self._options.answer_period - self._shared.now())
 
-    def _look_again(self, key: str, case: Case, seconds: float) -> Result:
-        """Look at the node again by a timer of its own. Sweeps leave it alone for somewhat longer."""
+    def _look_again(self, key: str, votes: NodeVotes, seconds: float) -> Result:
+        """Look at the node again by a timer of its own. Sweeps leave it alone for somewhat
+        longer."""
         seconds = max(0.0, seconds)
-        until = self._clock.monotonic() + seconds + self._policy.period
-        self._cases.replace(key, case, evolve(case, rests_until=until))
+        until = self._shared.now() + seconds + self._options.answer_period
+        self._votes.replace(key, votes, evolve(votes, rests_until=until))
         return Result(requeue_after=seconds)
 
-    def _gone(self, key: str, node: V1Node, case: Case, answer: StateAnswer) -> Result | None:
-        if case.provider_id and case.since == answer.answered_at:  # the first of the row
+    def _gone(self, key: str, node: V1Node, votes: NodeVotes, answer: StateAnswer) -> Result | None:
+        if votes.provider_id and votes.since == answer.answered_at:  # the first answer of the row
             self._successors.add(key)
-        if case.since == answer.answered_at and self._permits.needs_witnesses(node, case):
-            self._triggers.call_witnesses(node)
-        if case.answers < self._policy.confirmations:
+        if votes.answers < self._options.confirmations:
             log.info(
                 "node %s: the cloud says that its instance is gone (answer %d of %d)",
                 key,
-                case.answers,
-                self._policy.confirmations,
+                votes.answers,
+                self._options.confirmations,
             )
-            return self._ask_again(key, case)
-        permit = self._permits.ask(key, node, case)
-        if permit.waiting:
-            return self._look_again(key, case, self._policy.period / 2)
-        if not permit.allowed:
+            return self._ask_again(key, votes)
+        decision = self._gate.ask(key, node, votes, answer.asked_at)
+        if decision.waiting:
+            return self._look_again(key, votes, self._options.answer_period / 2)
+        if not decision.allowed:
             return None
         unused = True
         try:
@@ -210,5 +190,5 @@ class NodeLifecycleReconciler:
             raise
         finally:
             if unused:
-                self._permits.refund(permit)
+                self._gate.refund(decision)
         return None

@@ -1,8 +1,10 @@
-"""One declaration for each option: its default, kind, flag, help and check stand beside the field that it sets.
+"""One declaration for each option: its default, kind, flag, help and check stand beside the field
+that it sets.
 
-Stage: before the first one, no I/O. A class of options is a frozen attrs class whose fields are made by `option`. From
-these declarations come the flags and --help (`controllers/app`), the checks of values from the command line and from
-programs alike, and the reference page. `fill` makes an instance of the class from the values of its flags.
+Stage: before the first one, no I/O. A class of options is a frozen attrs class whose fields are
+made by `option`. From these declarations come the flags and --help (`controllers/app`), the checks
+of values from the command line and from programs alike, and the reference page. `fill` makes an
+instance of the class from the values of its flags.
 """
 
 from __future__ import annotations
@@ -39,8 +41,11 @@ class Flag(Generic[T]):
     deprecated: str = ""
     secret: bool = False
     """The value is shown nowhere: not in the log, /configz or /flagz."""
-    tell: Check[T] | None = None
-    """What the operator is to know about a value that is taken, or None: that it has no effect, say. Logged once."""
+    note: Check[T] | None = None
+    """What the operator is to know about a value that is taken, or None: that it has no effect,
+    say. Logged once."""
+    configz: str = ""
+    """Where it stands in Go's configuration, as a path in /configz; empty for what Go lacks."""
 
 
 def option(
@@ -54,12 +59,14 @@ def option(
     shorthand: str = "",
     deprecated: str = "",
     secret: bool = False,
+    configz: str = "",
 ) -> Any:
     """Declare one field of an options class. Without a `flag` only programs can set it.
 
-    A value of a wrong type, or one that `check` objects to, raises ValueError with the names of field and flag. The
-    value of a `secret` option is shown nowhere. A file whose path is the option is better: everybody on the machine can
-    read a process's command line.
+    A value of a wrong type, or one that `check` objects to, raises ValueError with the names of
+    field and flag. The value of a `secret` option is shown nowhere. A file whose path is the option
+    is better: every user of the machine can read a process's command line. `configz` is for options
+    that Go's manager has, too: see `Flag`.
     """
 
     def validate(_instance: object, attribute: attrs.Attribute[T], value: T) -> None:
@@ -69,7 +76,7 @@ def option(
             shown = CLASSIFIED if secret else display(repr(value) if mistyped else kind.show(value))
             raise ValueError(f"{attribute.name}={shown}{f' (--{flag})' if flag else ''}: {wrong}")
 
-    row = Flag(flag, kind, default, section, help, check, shorthand, deprecated, secret=secret)
+    row = Flag(flag, kind, default, section, help, check, shorthand, deprecated, secret=secret, configz=configz)
     return attrs.field(default=default, validator=validate, repr=not secret, metadata={_FLAG: row} if flag else {})
 
 
@@ -99,7 +106,8 @@ def fill(kind: type[T], values: Mapping[str, Any]) -> T:
 
 
 def values_of(options: Any) -> Iterator[tuple[Flag[Any], Any]]:
-    """The flags of an options class with the values that an instance holds: what `fill` was given. In field order."""
+    """The flags of an options class with the values that an instance holds: what `fill` was given.
+    In field order."""
     for field in attrs.fields(type(options)):
         value = getattr(options, field.name)
         if _GROUP in field.metadata:
@@ -129,7 +137,7 @@ def no_limit_at_zero(value: float) -> str | None:
 
 
 def one_of(*allowed: str) -> Check[str]:
-    """A check: the value is one of a few words; an empty one among them need not be told."""
+    """A check: the value is one of a few words; an empty one among them is not listed."""
     return lambda value: None if value in allowed else "must be " + " or ".join(filter(None, allowed))
 
 

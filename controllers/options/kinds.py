@@ -1,7 +1,9 @@
-"""The kinds of values that an option can have, each with its way of being written, parsed and shown.
+"""The kinds of values that an option can have, each with its way of being written, parsed and
+shown.
 
-Stage: before the first one, no I/O. Durations, numbers and lists are written as Go's pflag reads them. An option's
-declaration names its kind (`declare.py`); the command line parses with it, --help and the reference page show with it.
+Stage: before the first one, no I/O. Durations, numbers and lists are written as Go's pflag reads
+them. An option's declaration names its kind (`declare.py`); the command line parses with it, --help
+and the reference page show with it.
 """
 
 from __future__ import annotations
@@ -14,20 +16,19 @@ from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 import attrs
-import durationpy
+
+from cloudprovider.internal.values import parse_bool, parse_duration, show_bool, show_duration
 
 T = TypeVar("T")
 
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _INT32 = range(-(2**31), 2**31)
-_DURATION = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)", re.ASCII)
 _NUMBER = re.compile(r"[+-]?[0-9a-zA-Z_.+-]+")
 
 
 @attrs.frozen
 class Kind(Generic[T]):
-    """How one type of value is written. `parse` raises ValueError with a sentence, `show` is its inverse."""
+    """How one type of value is written. `parse` raises ValueError with a sentence, `show` is its
+    inverse."""
 
     metavar: str
     parse: Callable[[str], T]
@@ -35,7 +36,8 @@ class Kind(Generic[T]):
     bare: str | None = None
     """What the flag means when it is given without a value; None: a value is required."""
     repeated: bool = False
-    """True: a second occurrence adds to the first one's value (a tuple or a dict) instead of replacing it."""
+    """True: a second occurrence adds to the first one's value (a tuple or a dict) instead of
+    replacing it."""
     mistyped: Callable[[object], str | None] = lambda _value: None
     """What is wrong with the type of a value that a program gives instead of a text, or None."""
 
@@ -46,18 +48,11 @@ def without_user(value: str) -> str:
 
 
 def display(value: str) -> str:
-    """A flag's value as it may be shown: on one line, at most 80 characters, without a URL's user and password."""
+    """A flag's value as it may be shown: on one line, at most 80 characters, without a URL's user
+    and password."""
     value = without_user(value)
     value = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in value)
     return value if len(value) <= 80 else value[:77] + "..."
-
-
-def _parse_bool(raw: str) -> bool:
-    if raw in _TRUE:
-        return True
-    if raw in _FALSE:
-        return False
-    raise ValueError("must be true or false")
 
 
 def _plain(raw: str) -> str:
@@ -87,34 +82,6 @@ def _parse_float(raw: str) -> float:
     return value
 
 
-def _parse_duration(raw: str) -> float:
-    # durationpy alone lets "1m,30s" and units that Go lacks pass.
-    if not _DURATION.fullmatch(raw):
-        raise ValueError("must be a duration such as 300ms, 10s or 1m30s")
-    try:
-        seconds: float = durationpy.from_str(raw).total_seconds()
-    except durationpy.DurationError:
-        seconds = math.inf  # well-formed, so out of its range
-    if abs(seconds) > 2**63 / 1e9:
-        raise ValueError("must be less than 292 years")
-    return seconds
-
-
-def show_duration(seconds: float) -> str:
-    """Seconds as Go prints them: 1m30s, 500ms, 5m0s, 0s."""
-    if seconds < 0:
-        return "-" + show_duration(-seconds)
-    whole, fraction = divmod(round(seconds * 1e6), 1_000_000)
-    if not whole:
-        return f"{fraction / 1000:g}ms" if fraction else "0s"
-    minutes, second = divmod(whole, 60)
-    hours, minute = divmod(minutes, 60)
-    last = f"{second + fraction / 1e6:.6f}".rstrip("0").rstrip(".") + "s"
-    if hours:
-        return f"{hours}h{minute}m{last}"
-    return f"{minute}m{last}" if minute else last
-
-
 def _not_whole(value: object) -> str | None:
     return None if isinstance(value, int) and not isinstance(value, bool) else "must be a whole number"
 
@@ -125,7 +92,8 @@ def _not_a_number(value: object) -> str | None:
 
 
 def _parse_list(raw: str) -> tuple[str, ...]:
-    """Comma-separated with CSV quoting, as pflag's string slice; spaces around names are not part of them."""
+    """Comma-separated with CSV quoting, as pflag's string slice; spaces around names are not part
+    of them."""
     if not raw:
         return ()
     try:
@@ -155,14 +123,14 @@ def _parse_switches(raw: str) -> dict[str, bool]:
         if not equals:
             raise ValueError(f"must be NAME=true or NAME=false, joined by commas; {display(name)} has no value")
         try:
-            switches[name] = _parse_bool(value)
+            switches[name] = parse_bool(value)
         except ValueError:
             raise ValueError(f"the value of {display(name)} must be true or false") from None
     return switches
 
 
 def _show_switches(switches: Mapping[str, bool]) -> str:
-    return ",".join(f"{name}={'true' if on else 'false'}" for name, on in switches.items())
+    return ",".join(f"{name}={show_bool(on)}" for name, on in switches.items())
 
 
 STRING: Kind[str] = Kind("TEXT", str, str)
@@ -173,8 +141,8 @@ ADDRESS: Kind[str] = Kind("IP:PORT", str, str)
 VERSION: Kind[str] = Kind("true|false|raw", str, str, bare="true")
 INT: Kind[int] = Kind("INT", _parse_int, str, mistyped=_not_whole)
 FLOAT: Kind[float] = Kind("NUMBER", _parse_float, lambda value: f"{value:g}", mistyped=_not_a_number)
-BOOL: Kind[bool] = Kind("true|false", _parse_bool, lambda value: "true" if value else "false", bare="true")
-DURATION: Kind[float] = Kind("DURATION", _parse_duration, show_duration, mistyped=_not_a_number)
+BOOL: Kind[bool] = Kind("true|false", parse_bool, show_bool, bare="true")
+DURATION: Kind[float] = Kind("DURATION", parse_duration, show_duration, mistyped=_not_a_number)
 LIST: Kind[tuple[str, ...]] = Kind("NAME,...", _parse_list, ",".join, repeated=True)
 INTEGERS: Kind[tuple[int, ...]] = Kind(
     "INT,...", _parse_integers, lambda value: ",".join(map(str, value)), repeated=True

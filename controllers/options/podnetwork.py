@@ -1,6 +1,8 @@
-"""The cluster's ranges of pod addresses, and the nodes' parts of them: options of the controllers for IPAM and routes.
+"""The cluster's ranges of pod addresses, and the nodes' parts of them: options of the controllers
+for IPAM and routes.
 
-Stage: before the first one, no I/O. Each field is declared here, so that it has one flag, one default and one text.
+Stage: before the first one, no I/O. Each field is declared here, so that it has one flag, one
+default and one text.
 """
 
 from __future__ import annotations
@@ -9,16 +11,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from controllers.options.declare import between, option
-from controllers.options.kinds import BOOL, INT, Kind
+from controllers.options.kinds import BOOL, INT, NAME, Kind
 
 if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
 
 __all__ = [
     "CIDRS",
+    "CLOUD_ALLOCATOR",
     "DEFAULT_MASK_SIZES",
+    "RANGE_ALLOCATOR",
     "allocate_node_cidrs_option",
     "at_most_one_of_each_family",
+    "cidr_allocator_option",
     "cluster_cidrs_option",
     "given_mask_sizes",
     "mask_size_option",
@@ -26,7 +31,10 @@ __all__ = [
 ]
 
 DEFAULT_MASK_SIZES: Final[Mapping[int, int]] = {4: 24, 6: 64}
-"""Prefix length of a node's pod CIDR by IP version, where nothing else is said: kube-controller-manager's too."""
+"""Prefix length of a node's pod CIDR by IP version, where nothing else is said:
+kube-controller-manager's too."""
+RANGE_ALLOCATOR: Final = "RangeAllocator"
+CLOUD_ALLOCATOR: Final = "CloudAllocator"
 _SECTION: Final = "generic"
 _PREFIX_LENGTHS: Final = {0: between(0, 128), 4: between(0, 32), 6: between(0, 128)}
 
@@ -66,6 +74,7 @@ def allocate_node_cidrs_option() -> Any:
         _SECTION,
         "Whether nodes get pod CIDRs: from kube-controller-manager, or from node-ipam-controller if --controllers "
         "names it. node-route-controller runs only if this flag and --configure-cloud-routes are on.",
+        configz="KubeCloudShared.AllocateNodeCIDRs",
     )
 
 
@@ -77,14 +86,16 @@ def cluster_cidrs_option() -> Any:
         "cluster-cidr",
         _SECTION,
         "IP range of the cluster's pods, or two ranges of different families separated by a comma. Required by "
-        "node-route-controller, which deletes nothing outside it, and by node-ipam-controller, which gives each node a "
-        "part of it.",
+        "node-route-controller, which creates and deletes nothing outside it, and by node-ipam-controller, which gives "
+        "each node a part of it.",
         check=at_most_one_of_each_family,
+        configz="KubeCloudShared.ClusterCIDR",
     )
 
 
 def mask_size_option(version: int = 0) -> Any:
-    """The mask size of a node's pod CIDR, for one IP version or, with 0, for the only one that the cluster has."""
+    """The mask size of a node's pod CIDR, for one IP version or, with 0, for the only one that the
+    cluster has."""
     if version:
         text = f"As --node-cidr-mask-size, for IPv{version}."
         return option(0, INT, f"node-cidr-mask-size-ipv{version}", _SECTION, text, check=_PREFIX_LENGTHS[version])
@@ -93,18 +104,32 @@ def mask_size_option(version: int = 0) -> Any:
         INT,
         "node-cidr-mask-size",
         _SECTION,
-        "Mask size of nodes' pod CIDRs, as given to kube-controller-manager. A route of another size is never deleted. "
-        "0: 24 for IPv4 and 64 for IPv6; for routes, the sizes that the nodes have come first. For a cluster CIDR of "
-        "one family; with two use the flags with -ipv4 and -ipv6. If you change the size, set this flag to the "
-        "old size to have the old routes deleted.",
+        "Mask size of nodes' pod CIDRs, as given to kube-controller-manager. With it no route of another size is "
+        "created, so that no kubelet can claim more or less than a node's part; with 0 routes of any size are. A route "
+        "that nothing else shows to be a node's is deleted only if it has this size, with 0: 24 for IPv4, 64 for IPv6. "
+        "For a cluster CIDR of one family; with two use the flags with -ipv4 and -ipv6.",
         check=_PREFIX_LENGTHS[0],
+    )
+
+
+def cidr_allocator_option() -> Any:
+    """Who chooses the nodes' pod CIDRs."""
+    return option(
+        RANGE_ALLOCATOR,
+        NAME,
+        "cidr-allocator-type",
+        _SECTION,
+        "Who chooses the nodes' pod CIDRs for node-ipam-controller: RangeAllocator takes them from --cluster-cidr, "
+        "CloudAllocator asks the cloud provider.",
+        configz="KubeCloudShared.CIDRAllocatorType",
     )
 
 
 def given_mask_sizes(
     clusters: Sequence[IPNetwork], size: int, size_ipv4: int, size_ipv6: int
 ) -> tuple[Mapping[int, int], list[str]]:
-    """Prefix length of nodes' pod CIDRs by IP version, as far as the flags say it, and all that is wrong with them.
+    """Prefix length of nodes' pod CIDRs by IP version, as far as the flags say it, and all that is
+    wrong with them.
 
     Follows: setNodeCIDRMaskSizes in Kubernetes' cmd/cloud-controller-manager/nodeipamcontroller.go.
     """

@@ -23,9 +23,11 @@ def cluster_name_option() -> Any:
         "Name of the cluster, handed to the provider for the names of what it creates. Two clusters in one cloud "
         "account need two names.",
         check=not_empty,
+        configz="KubeCloudShared.ClusterName",
     )
 
 
 def drain_timeout_option() -> Any:
-    """Seconds that the work under way may take to end when a controller stops; the manager says how many."""
+    """Seconds that the work under way may take to end when a controller stops; the manager says how
+    many."""
     return option(30.0, DURATION, check=not_negative)

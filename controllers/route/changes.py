@@ -1,10 +1,15 @@
-"""Pure: a node, what the cloud has at a destination, and what we may touch in; one step out (stage 4).
+"""Stage 4: DECIDE. A node, what the cloud has at a destination CIDR, and what we may touch in; one
+step out. Pure: no I/O, no clock.
 
-No I/O, no clock. A destination is a network; the node whose pod CIDR it is should have the one route to it. Whether a
-route may be deleted is decided here: it must lie wholly inside a cluster CIDR, have the prefix length of the nodes' pod
-CIDRs, be a blackhole or lead to what could be a node, and the provider must not call it another's. So supernets, VPNs
-and rules without a target stay, whoever lists them. That its target is no node of this cluster, or one without that
-pod CIDR, is proved elsewhere, by a quorum read. Names of routes prove nothing: clouds cut and rewrite them.
+The node whose pod CIDR the destination is should have the one route to it.
+
+A node's pod CIDR is no proof: a kubelet can register its Node with any. So a route is created only
+wholly inside a cluster CIDR, with the prefix length that the flags say, if they say one, and never
+where another node with this pod CIDR, or with one that overlaps, has its own. A route is deleted
+only in the same bounds, if it is a blackhole or leads to what could be a node, and the provider
+does not call it another's. So supernets, VPNs and rules without a target stay.
+That its target is no node of this cluster, or one without that pod CIDR, is proved elsewhere, by a
+quorum read. Names of routes prove nothing: clouds cut and rewrite them.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +25,6 @@ from attrs import field, frozen
 
 from cloudprovider.helpers.ips import IPNetwork, parse_network
 from cloudprovider.helpers.objects import pod_cidrs_of
-from controllers.options import DEFAULT_MASK_SIZES
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -53,34 +57,71 @@ class Entry:
 
 @frozen
 class Scope:
-    """What is ours, for the rules of deletion."""
+    """What is ours, for the rules of creation and deletion."""
 
     cluster_cidrs: tuple[IPNetwork, ...]
-    mask_sizes: Mapping[int, Set[int]]
-    """Prefix lengths of nodes' pod CIDRs by IP version: those of the flags, and those seen on nodes."""
+    mask_sizes: Mapping[int, int]
+    """Prefix length by IP version of the pod CIDRs that get routes: what the flags say. Of any,
+    where they say nothing, as kube-controller-manager or the cloud may have given them any size."""
+    usual_sizes: Mapping[int, int]
+    """The same for routes that may be deleted by their size alone: 24 and 64 where the flags say
+    nothing."""
     known: Container[str]
     """The names of nodes seen by this process."""
+    own: Container[tuple[IPNetwork, str]] = ()
+    """Pod CIDRs of no such size, with the node that has or had them while this process was
+    running."""
     contested: Container[tuple[IPNetwork, str]] = ()
-    """Destinations and targets of routes that we deleted of late: one that is back has another maker, or the provider
-    names our node in another way. Either way it stays, for deleting it again would be a fight."""
+    """Destinations and targets of routes that we deleted of late: one that is back has another
+    maker, or the provider names our node in another way. Either way it stays, for deleting it again
+    would be a fight."""
 
     def inside(self, net: IPNetwork) -> bool:
         """Whether all of it lies in one of the cluster CIDRs."""
         return any(_within(net, cluster) for cluster in self.cluster_cidrs)
 
-    def shaped(self, net: IPNetwork) -> bool:
-        """Whether it could be a node's pod CIDR: inside, and of that size."""
-        sizes = self.mask_sizes.get(net.version) or (DEFAULT_MASK_SIZES[net.version],)
-        return net.prefixlen in sizes and self.inside(net)
+    def has_pod_cidr_size(self, net: IPNetwork) -> bool:
+        """Whether it could be a node's pod CIDR: inside, and of that size; where it may be any, not
+        all there is."""
+        size = self.mask_sizes.get(net.version)
+        return (net not in self.cluster_cidrs if size is None else net.prefixlen == size) and self.inside(net)
+
+    def objection(self, net: IPNetwork, name: str) -> str:
+        """Why a node may not have a route to this pod CIDR of its own; "" if it may."""
+        if not self.inside(net):
+            ranges = ",".join(map(str, self.cluster_cidrs))
+            return (
+                f"{net} is outside --cluster-cidr={ranges}. Fix: if it belongs to this cluster's pods, add its range "
+                "to --cluster-cidr; if not, see who wrote it (kubectl get node "
+                f"{name} --show-managed-fields -o yaml) and delete the Node, so that it registers anew"
+            )
+        if not self.has_pod_cidr_size(net):
+            size = self.mask_sizes.get(net.version)
+            wrong = f"is not of the size /{size} that the flags say" if size is not None else "is all of --cluster-cidr"
+            return (
+                f"{net} {wrong}. Fix: if nodes have pod CIDRs of this size, give "
+                f"--node-cidr-mask-size-ipv{net.version}={net.prefixlen}; if not, delete the Node, so that it "
+                "registers anew"
+            )
+        return ""
 
     def removable(self, net: IPNetwork, route: Route) -> bool:
-        """Whether we may delete it, should nothing need it. A target that cannot be a node's name was never a node."""
-        if route.owned is False or not self.shaped(net) or (net, route.target_node) in self.contested:
+        """Whether we may delete it, should nothing need it. A target that cannot be a node's name
+        was never a node.
+
+        Where the size says nothing, because it is not the flags' or there are none, only the node
+        that had this pod CIDR, or the provider's word, shows that the route was made for a node.
+        """
+        if route.owned is False or not self.inside(net) or (net, route.target_node) in self.contested:
             return False
-        return route.blackhole or _NODE_NAME.fullmatch(route.target_node) is not None
+        if net.prefixlen != self.usual_sizes.get(net.version) and not (
+            route.owned is True and self.has_pod_cidr_size(net)
+        ):
+            return not route.blackhole and (net, route.target_node) in self.own
+        return route.blackhole or could_be_node(route.target_node)
 
     def proven(self, route: Route) -> bool:
-        """Whether more than its place says that it was made for this cluster."""
+        """Whether more than its destination says that it was made for this cluster."""
         return route.owned is True or route.blackhole or route.target_node in self.known
 
 
@@ -94,10 +135,12 @@ class Step:
     delete: tuple[Entry, ...] = ()
     create: bool = False
     rival: str = ""
-    """Another node with the same pod CIDR, to which the route leads."""
+    """Another node with the same or an overlapping pod CIDR, which had its route first."""
+    refused: str = ""
+    """Why no route is made, for people."""
 
     def __bool__(self) -> bool:
-        return bool(self.delete or self.create or self.rival)
+        return bool(self.delete or self.create or self.rival or self.refused)
 
 
 def step(
@@ -110,14 +153,22 @@ def step(
     *,
     addresses_count: bool,
     claimed_by: Callable[[str], bool],
+    holder: str = "",
+    overlapping: Callable[[], Iterable[str]] = tuple,
+    kept_for_now: str = "",
     long_since: float = math.inf,
 ) -> Step:
-    """What is to be done for the node `name` at `net`, which is its pod CIDR `cidr`, or "" when it is not.
+    """What is to be done for the node `name` at `net`, which is its pod CIDR `cidr`, or "" when it
+    is not.
 
-    `addresses_count`: whether a change of addresses since our own creation matters (as far as is known).
-    `claimed_by(other)`: whether that node, as it is cached, has `net` as pod CIDR.
-    `long_since`: a route that nobody claims and whose place alone says that it is ours goes only if it has been listed
-    since then at least. A node that has the range as pod CIDR need not wait: the allocation says whose it is.
+    `addresses_count`: whether a change of addresses since our own creation matters (as far as is
+    known). `claimed_by(other)`: whether that node, as it is cached, has `net` as pod CIDR.
+    `holder`: the node that had the last route to `net`, while it had it as pod CIDR.
+    `overlapping()`: the nodes with routes to pod CIDRs of theirs that overlap with `net`.
+    `kept_for_now`: why a blackhole is not replaced now; "" if it may be. `long_since`: a route that
+    no node claims and whose destination alone says that it is ours goes only if it has been listed
+    since then at least. A node that has the range as pod CIDR need not wait: the allocation says
+    whose it is.
     """
     blackholes = [entry for entry in entries if entry.route.blackhole and scope.removable(net, entry.route)]
     alive = [entry for entry in entries if not entry.route.blackhole]
@@ -126,7 +177,10 @@ def step(
         unwanted = [entry for entry in mine if is_leftover(net, entry, scope, long_since)]
         return Step(net, delete=(*blackholes, *unwanted))
     current = node_addresses(node)
-    may_replace = scope.shaped(net)
+    # Of another size than the flags say: what was made earlier, before the size was changed, is
+    # kept in order.
+    objection = "" if name == holder and scope.inside(net) else scope.objection(net, name)
+    may_replace = not objection
     outdated = [
         entry
         for entry in mine
@@ -134,10 +188,15 @@ def step(
     ]
     if len(mine) > len(outdated):
         return Step(net, cidr, tuple(blackholes))
+    if objection:
+        return Step(net, cidr, refused=objection)
     others = [entry for entry in alive if entry.route.target_node not in ("", name)]
-    for entry in others:
-        if claimed_by(entry.route.target_node):
-            return Step(net, cidr, rival=entry.route.target_node)
+    rivals = (other for other in (*(entry.route.target_node for entry in others), holder) if claimed_by(other))
+    rival = next((other for other in (*rivals, *overlapping()) if other not in ("", name)), "")
+    if rival:
+        return Step(net, cidr, rival=rival)
+    if blackholes and kept_for_now:
+        return Step(net, cidr, refused=kept_for_now)
     stale = [entry for entry in others if scope.removable(net, entry.route)]
     return Step(net, cidr, (*blackholes, *outdated, *stale), create=True)
 
@@ -161,7 +220,8 @@ def valid_pod_cidrs(node: V1Node) -> dict[IPNetwork, str]:
 
 
 def destination(route: Route) -> IPNetwork | None:
-    """Where a route leads, None for text that is no IP range: such a rule is none of ours."""
+    """Where a route leads, None for text that is no IP range: what the provider calls another's may
+    say so."""
     try:
         return network(route.destination_cidr)
     except ValueError:
@@ -174,13 +234,18 @@ def network(text: str) -> IPNetwork:
     return parse_network(text)
 
 
+def could_be_node(name: str) -> bool:
+    """Whether a Node could have this name."""
+    return _NODE_NAME.fullmatch(name) is not None
+
+
 def node_addresses(node: V1Node) -> tuple[V1NodeAddress, ...]:
     """The addresses in a node's status."""
     return tuple((node.status.addresses if node.status else None) or ())
 
 
 def same_addresses(one: Iterable[V1NodeAddress], other: Iterable[V1NodeAddress]) -> bool:
-    """Whether both hold the same addresses, in whatever order."""
+    """Whether both hold the same addresses, in any order."""
     return _comparable(one) == _comparable(other)
 
 

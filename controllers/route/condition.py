@@ -1,8 +1,8 @@
-"""Stage 6: says on a node, by its condition NetworkUnavailable, whether its routes are there.
+"""Stage 6: WRITE. A node's condition NetworkUnavailable, which says whether its routes are there.
 
-Fed by the reconciler after each node's work. Only the status counts: when somebody else (a network plugin, an older
-manager) has written the same status for a reason of its own, nothing is written. When somebody changes ours to the
-opposite, ours is restored once at once, and after that ever more rarely: two writers must not fight over a field. A
+Only the status counts: when a network plugin or an older manager has written the same status for a
+reason of its own, nothing is written. When another program changes ours to the opposite, ours is
+restored once at once, and after that ever more rarely: two writers must not fight over a field. A
 change of our own (a route was made, or could not be) is written when it happens.
 """
 
@@ -12,9 +12,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cloudprovider.helpers.taints import get_node_condition
+from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.runtime.api import NotFound
 from controllers.runtime.cache import NODES, key_of, uid_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply, condition_set
@@ -31,19 +32,19 @@ MISSING: Final = ("True", "NoRouteCreated")
 """Status and reason of the condition; they must never change."""
 _MESSAGES: Final = {CREATED: "RouteController created a route", MISSING: "RouteController failed to create a route"}
 
-RESTORED_AFTER: Final = 300.0
-"""Seconds before the second restoration of what another writer changed; each further one waits twice as long."""
-RESTORED_AFTER_AT_MOST: Final = 3600.0
+RESTORING: Final = Backoff(base=300.0, cap=3600.0, at_once=1)
+"""When the same status is written once more, because another program changed it."""
 
 
 @frozen
-class _Said:
-    """What we last wrote on a node, and how long it stands before we say the same again."""
+class _Written:
+    """What we last wrote on a node, and how often in a row."""
 
     uid: str
     created: bool
-    at: float
-    stands: float
+    attempts: Attempts
+    failed: bool = False
+    """The write may not have been applied, so it is repeated."""
 
 
 class NetworkCondition:
@@ -52,36 +53,57 @@ class NetworkCondition:
     def __init__(self, rest: RestClient, clock: Clock) -> None:
         self._rest = rest
         self._clock = clock
-        self._said: dict[str, _Said] = {}
+        self._written: dict[str, _Written] = {}
 
-    def say(self, node: V1Node, created: bool) -> None:
-        """Write whether the node's routes are there, where the condition says otherwise. Raises ApiError."""
-        if status_of(node) == _wanted(created)[0]:
-            return
+    def report(self, node: V1Node, created: bool) -> None:
+        """Write whether the node's routes are there, where the condition says otherwise. Raises
+        ApiError."""
         name, uid, now = key_of(node), uid_of(node), self._clock.monotonic()
-        said, stands = self._said.get(name), 0.0
-        if said is not None and (said.uid, said.created) == (uid, created):
-            if now < said.at + said.stands:
+        last = self._written.get(name)
+        if last is not None and last.uid != uid:
+            last = None
+        before = NO_ATTEMPTS
+        if last is not None and last.created == created:
+            if status_of(node) != _wanted(created)[0] and not last.failed and last.attempts.left(now):
                 return  # the slow comparison of all nodes comes back to it
-            stands = min(max(said.stands * 2, RESTORED_AFTER), RESTORED_AFTER_AT_MOST)
-        written = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            before = last.attempts
+        repeated = last is not None and last.failed and last.created == created
+        attempts = evolve(before, last=now) if repeated else RESTORING.next(before, now)
         with suppress(NotFound, ObjectReplaced):  # deleted or recreated meanwhile: its own event brings the new one
-            apply(
-                self._rest,
-                NODES.key_path(name),
-                node,
-                lambda fresh: [network_condition(fresh, created, written)],
-                NODES.parse,
-            )
-            self._said[name] = _Said(uid, created, now, stands)
+            # With another status than we last wrote the cache is behind, or another program wrote.
+            if last is not None and status_of(node) != _wanted(last.created)[0]:
+                node = self._fresh(name, uid)
+            if status_of(node) != _wanted(created)[0]:
+                self._write(name, node, _Written(uid, created, attempts))
+            elif last is not None and last.created != created:
+                del self._written[name]  # another program has written since what we now want
+
+    def _fresh(self, name: str, uid: str) -> V1Node:
+        node = NODES.parse(self._rest.get(NODES.key_path(name)))
+        if uid_of(node) != uid:
+            raise ObjectReplaced(f"node {name} is no longer the one with UID {uid}")
+        return node
+
+    def _write(self, name: str, node: V1Node, written: _Written) -> None:
+        time = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._written[name] = evolve(written, failed=True)  # until the API server has confirmed it
+        apply(
+            self._rest,
+            NODES.key_path(name),
+            node,
+            lambda fresh: [network_condition(fresh, written.created, time)],
+            NODES.parse,
+        )
+        self._written[name] = written
 
     def forget(self, name: str) -> None:
         """The node is gone."""
-        self._said.pop(name, None)
+        self._written.pop(name, None)
 
 
 def network_condition(node: V1Node, created: bool, now: str) -> Patch:
-    """Pure: the patch that says whether the node's routes are there; nothing when its status says so already.
+    """Pure: the patch that says whether the node's routes are there; nothing when its status says
+    so already.
 
     `now` is RFC 3339.
     """

@@ -1,7 +1,8 @@
-"""Stages 3 to 5, the key `LIST`: asks the cloud for all routes once, and hands what needs something to the queue.
+"""Stage 4: RECONCILE, the key `LIST`. Lists the cloud's routes once for all nodes, and queues what
+needs work.
 
-From the cloud (stage 5) into the table; `planning.py` says which keys that brings up. Who has something to delete asks
-here whether the listing is fresh enough for that.
+From the cloud (stage 5) into the table; `planning.py` says which keys that brings up. Before a
+route is deleted, `serves` says whether the listing is fresh enough.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
-from controllers.cloudcalls import PRIORITY_NEW, CallsClosed
+from controllers.cloudcalls import PRIORITY_NEW, CallsClosed, InvalidAnswer
 from controllers.route.changes import State
 from controllers.route.metrics import NODE_CHANGE, PERIODIC
 from controllers.route.triggers import LIST, LISTING
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from controllers.route.metrics import RouteMetrics
     from controllers.route.options import RouteOptions
     from controllers.route.planning import Planner
-    from controllers.route.table import RouteTable
     from controllers.runtime.clock import Clock
     from controllers.runtime.queue import WorkQueue
 
@@ -37,7 +37,6 @@ class RouteListing:
     def __init__(
         self,
         routes: RouteCalls,
-        table: RouteTable,
         planner: Planner,
         queue: WorkQueue[str],
         options: RouteOptions,
@@ -45,10 +44,10 @@ class RouteListing:
         clock: Clock,
     ) -> None:
         self._routes = routes
-        self._table = table
+        self._table = planner.table
         self._planner = planner
         self._queue = queue
-        self._cluster_name = options.cluster_name
+        self.cluster_name = options.cluster_name
         self._period = options.route_reconciliation_period
         self._interval = options.list_interval
         self._metrics = metrics
@@ -57,9 +56,14 @@ class RouteListing:
         self._under_way = False
         self._trigger = PERIODIC
         self._left_alone: frozenset[str] = frozenset()
+        self.refused = ""
+        """What is wrong with the provider's last listing; "" when nothing is. While there is
+        something, nothing is created or deleted beside it: what cannot be read may be any node's
+        route."""
 
     def run(self) -> Result:
-        """List the routes and compare them with all nodes; again after the period. Raises what the cloud answered."""
+        """List the routes and compare them with all nodes; again after the period. Raises what the
+        cloud answered."""
         age = self._table.age
         if age < min(self._interval, self._period) / 2:  # asked for twice: this is what the second one wanted
             return Result(requeue_after=self._period - age, routine=True)
@@ -68,10 +72,13 @@ class RouteListing:
             trigger = self._trigger
         started = self._clock.monotonic()
         try:
-            self._table.install(self._routes.list(self._cluster_name, priority=PRIORITY_NEW), started)
+            self._table.install(self._routes.list(self.cluster_name, priority=PRIORITY_NEW), started)
+            self.refused = ""
         except CallsClosed:
             raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, InvalidAnswer):
+                self.refused = str(error)
             self._metrics.count("error", trigger)
             raise
         finally:
@@ -84,16 +91,15 @@ class RouteListing:
             self._metrics.queued(key, trigger)
             if not self._queue.num_requeues(key):  # else it comes by itself, after its back-off
                 self._queue.add(key, priority)
-        self._tell_left_alone(found.left_alone)
+        self._report_left_alone(found.left_alone)
         if not found.keys:
             self._metrics.count("noop", trigger)
         return Result(requeue_after=self._period, routine=not found.waits)
 
     def serves(self, key: str, entries: tuple[Entry, ...]) -> bool:
-        """Whether these routes may be deleted on the present listing; False when a fresh one is on its way.
-
-        Deleting takes the route as the cloud names it, and of late; only a retry keeps to what it has begun.
-        """
+        """Whether these routes may be deleted on the present listing; False when a fresh one is on
+        its way."""
+        # A deletion takes the route as the cloud named it lately; a retry keeps to what it began.
         version = self._table.version
         fresh = self._table.age <= self._interval or self._queue.num_requeues(key) > 0
         if fresh and all(entry.state is not State.CREATED for entry in entries):
@@ -102,19 +108,20 @@ class RouteListing:
         return False
 
     def _ask(self, version: int) -> None:
-        """Have the routes listed again, unless that has happened since `version` or is happening."""
+        """Have the routes listed again, unless that has happened since `version` or is
+        happening."""
         with self._lock:
             if self._under_way or self._table.version != version or self._queue.num_requeues(LIST):
                 return
             self._trigger = NODE_CHANGE
             self._queue.add_after(LIST, max(0.0, self._interval - self._table.age), LISTING)
 
-    def _tell_left_alone(self, routes: tuple[str, ...]) -> None:
+    def _report_left_alone(self, routes: tuple[str, ...]) -> None:
         self._metrics.left_alone.set(len(routes))
         news = frozenset(routes)
         if news - self._left_alone:
             log.warning(
-                "skipped %d routes inside the cluster CIDRs whose target is not a node of this cluster: %s%s",
+                "left alone %d routes that no node of this cluster should have: %s%s",
                 len(routes),
                 ", ".join(routes[:_MOST_NAMED]),
                 ", ..." if len(routes) > _MOST_NAMED else "",

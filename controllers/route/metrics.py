@@ -1,7 +1,7 @@
-"""The controller's metrics (beside stages 3 to 5). No I/O.
+"""The route controller's metrics.
 
-From the reconciles to the metrics of the process. A comparison is "periodic" when a periodic listing asked for it, and
-"changed" when its work changed the cloud, in whatever run of the key.
+A comparison is "periodic" when a periodic listing asked for it, and "changed" when its work changed
+the cloud, in any run of the key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ NODE_CHANGE: Final = "node_change"
 
 
 class RouteMetrics:
-    """What the comparisons with the cloud's routes came to. Thread-safe, as a key is one thread's at a time."""
+    """What the comparisons with the cloud's routes came to. Thread-safe, as a key is one thread's
+    at a time."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._syncs = metrics.counter(

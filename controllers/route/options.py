@@ -1,4 +1,4 @@
-"""What can be set about the route controller, with its flags. Stage: before the first one, no I/O."""
+"""The route controller's options, with their flags."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ from controllers.options import (
     DURATION,
     INT,
     between,
-    cluster_cidrs_option,
     cluster_name_option,
     drain_timeout_option,
-    given_mask_sizes,
-    mask_size_option,
     not_negative,
     option,
-    parse_cluster_cidrs,
     positive,
+)
+from controllers.options.podnetwork import (
+    CLOUD_ALLOCATOR,
+    DEFAULT_MASK_SIZES,
+    cidr_allocator_option,
+    cluster_cidrs_option,
+    given_mask_sizes,
+    mask_size_option,
+    parse_cluster_cidrs,
 )
 
 if TYPE_CHECKING:
@@ -46,20 +51,24 @@ class RouteOptions:
         "once, so this only repairs routes that were changed by hand (Go's default of 10s can use up the cloud's "
         "quota).",
         check=positive,
+        configz="KubeCloudShared.RouteReconciliationPeriod",
     )
     node_cidr_mask_size: int = mask_size_option()
     node_cidr_mask_size_ipv4: int = mask_size_option(4)
     node_cidr_mask_size_ipv6: int = mask_size_option(6)
+    cidr_allocator_type: str = cidr_allocator_option()
     list_interval: float = option(10.0, DURATION, check=not_negative)
-    """Seconds between two listings that events ask for, at least; and the age of a listing on which routes are still
-    deleted. Creating needs no new listing."""
+    """Seconds between two listings that events ask for, at least; and the age of a listing on which
+    routes are still deleted. Creating needs no new listing."""
     concurrent_route_syncs: int = option(48, INT, check=between(1, 1000))
-    """Nodes worked on at once. The calls to the cloud among them are bounded by the gateway, for all controllers."""
+    """Nodes worked on at once. The calls to the cloud among them are bounded by the gateway, for
+    all controllers."""
     drain_timeout: float = drain_timeout_option()
 
     def mask_sizes(self) -> Mapping[int, int]:
-        """Prefix length of nodes' pod CIDRs by IP version, as far as given. Raises ValueError where the cluster CIDR is
-        missing, the mask sizes contradict each other, or one does not fit the cluster CIDR."""
+        """Prefix length of nodes' pod CIDRs by IP version, as far as the flags say it. Raises
+        ValueError where the cluster CIDR is missing, the mask sizes contradict each other, or one
+        does not fit the cluster CIDR."""
         if not self.cluster_cidrs:
             raise ValueError(
                 "--cluster-cidr is missing. Fix: give --cluster-cidr=RANGE, the range of the pods that "
@@ -71,3 +80,9 @@ class RouteOptions:
         if problems:
             raise ValueError("; ".join(problems))
         return sizes
+
+    def usual_sizes(self) -> Mapping[int, int]:
+        """As `mask_sizes`, and what kube-controller-manager gives where its flags say nothing; but
+        for the cloud's own choice, which has no such size."""
+        chosen = self.cidr_allocator_type == CLOUD_ALLOCATOR
+        return self.mask_sizes() if chosen else {**DEFAULT_MASK_SIZES, **self.mask_sizes()}

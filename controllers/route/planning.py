@@ -1,22 +1,25 @@
-"""Stage 4, its decisions: what is to be done at a destination, and which keys a fresh listing brings up.
+"""Stage 4: DECIDE. What is to be done at a destination, and which keys a fresh listing brings up.
 
-From the cached nodes, the table of routes and what this process remembers of its own deletions; to `reconcile.py` and
-`listing.py`, which do it. The rules are those of `changes.py`. No I/O.
+From the cached nodes, the table of routes and what this process remembers of its own deletions, to
+`reconcile.py` and `listing.py`. The rules are those of `changes.py`. No I/O.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
+from cloudprovider.helpers.taints import get_node_condition
+from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.route import changes
 from controllers.route.changes import Entry, Scope, Step, valid_pod_cidrs
 from controllers.route.condition import CREATED, status_of
+from controllers.route.table import Holders
 from controllers.route.triggers import BLACKHOLE, NODE
-from controllers.runtime.cache import key_of
+from controllers.runtime.cache import key_of, uid_of
+from controllers.runtime.queue import seconds_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +33,23 @@ if TYPE_CHECKING:
     from controllers.runtime.clock import Clock
 
 _CONTESTED_FOR: Final = 86400.0  # seconds for which a route that was deleted and is back stays
+_REVIVING: Final = Backoff(base=600.0, cap=3600.0)
+"""When a blackhole that was replaced, and is one again, is replaced again."""
+
+
+@frozen
+class _Revival:
+    """When we last replaced a node's blackhole, and for how long it then stays."""
+
+    uid: str
+    ready_since: str
+    attempts: Attempts
+
+    def is_over(self, node: V1Node, now: float) -> bool:
+        """Whether the blackhole may be replaced again: it is time, or the node is another or was
+        away since."""
+        back = uid_of(node) != self.uid or _ready_since(node) not in ("", self.ready_since)
+        return back or not self.attempts.left(now)
 
 
 @frozen
@@ -39,7 +59,7 @@ class Comparison:
     keys: Mapping[str, int]
     """The keys of what needs something, with their priorities."""
     left_alone: tuple[str, ...]
-    """For people: routes inside the cluster CIDRs that lead to no node, and stay."""
+    """For people: routes that lead to no node, or that we would not make for theirs, and stay."""
     waits: bool = False
     """Whether some of them go if a later comparison still finds them."""
 
@@ -52,10 +72,10 @@ def compare(
     needs_work: Callable[[str, V1Node], bool],
 ) -> Comparison:
     """Who needs something, and what is left alone. Pure. `long_since`: see `changes.step`."""
-    claimed: set[IPNetwork] = set()
+    claims = {name: valid_pod_cidrs(node) for name, node in nodes.items()}
+    claimed = {net for nets in claims.values() for net in nets}
     keys: dict[str, int] = {}
     for name, node in nodes.items():
-        claimed.update(valid_pod_cidrs(node))
         if needs_work(name, node):
             keys[name] = NODE
     left_alone = []
@@ -70,53 +90,97 @@ def compare(
         elif target not in nodes:
             if leftover:
                 keys.setdefault(target, 0)
+            elif removable:
+                waits = True
+                left_alone.append(_shown(net, entry, "deleted if the next comparison still finds it"))
             elif scope.inside(net):
-                waits = waits or removable
-                until = ", deleted if the next comparison still finds it" if removable else ""
-                left_alone.append(f"{entry.route.name or '(no name)'} ({net} to {target or 'no node'}{until})")
+                left_alone.append(_shown(net, entry))
+            elif entry.route.owned is not False and changes.could_be_node(target):
+                left_alone.append(_shown(net, entry, "outside --cluster-cidr"))
+        elif net in claims[target] and not scope.has_pod_cidr_size(net):
+            why = "not of the size that the flags say" if scope.inside(net) else "outside --cluster-cidr"
+            left_alone.append(_shown(net, entry, f"its node's pod CIDR, {why}"))
     return Comparison(keys, tuple(left_alone), waits)
 
 
+def _shown(net: IPNetwork, entry: Entry, *more: str) -> str:
+    parts = (f"{net} to {entry.route.target_node or 'no node'}", *more)
+    return f"{entry.route.name or '(no name)'} ({', '.join(parts)})"
+
+
+def _ready_since(node: V1Node) -> str:
+    """ "" while it is not Ready."""
+    ready = get_node_condition(node, "Ready")
+    return str(ready.last_transition_time) if ready is not None and ready.status == "True" else ""
+
+
 class Planner:
-    """Applies the rules to the present cache and table, and remembers what bears on them. Thread-safe."""
+    """Applies the rules to the present cache and table, and remembers what bears on them.
+    Thread-safe."""
 
     def __init__(self, lister: Lister[V1Node], table: RouteTable, options: RouteOptions, clock: Clock) -> None:
-        self._lister = lister
-        self._table = table
+        self.lister = lister
+        self.table = table
         self._clock = clock
         self._period = options.route_reconciliation_period
-        self._lock = threading.Lock()
-        self._mask_sizes = {version: frozenset({size}) for version, size in options.mask_sizes().items()}
         self._known: set[str] = set()
+        self._own: set[tuple[IPNetwork, str]] = set()
         self._contested: dict[tuple[IPNetwork, str], float] = {}
-        self._scope = Scope(options.cluster_cidrs, self._mask_sizes, self._known, self._contested)
+        self._holders = Holders()
+        self._revivals: dict[IPNetwork, _Revival] = {}
+        sizes, usual = options.mask_sizes(), options.usual_sizes()
+        self._scope = Scope(options.cluster_cidrs, sizes, usual, self._known, self._own, self._contested)
 
     def step(self, net: IPNetwork, cidr: str, name: str, node: V1Node | None) -> Step:
         """What is to be done for the node `name` at `net`; see `changes.step`."""
-
-        def claimed_by(other: str) -> bool:
-            found = self._lister.get(other)
-            return found is not None and net in valid_pod_cidrs(found)
 
         return changes.step(
             net,
             cidr,
             name,
             node,
-            self._table.at(net),
+            self.table.at(net),
             self._scope,
-            addresses_count=self._table.addresses_count,
-            claimed_by=claimed_by,
+            addresses_count=self.table.addresses_count,
+            claimed_by=lambda other: self._claims(other, net),
+            holder=self._holders.get(net),
+            overlapping=lambda: self._overlapping(net),
+            kept_for_now=self._kept_for_now(net, node),
             long_since=self._long_since(),
         )
 
+    def _claims(self, name: str, net: IPNetwork) -> bool:
+        node = self.lister.get(name)
+        return node is not None and net in valid_pod_cidrs(node)
+
+    def _overlapping(self, net: IPNetwork) -> Iterator[str]:
+        """The nodes with routes to other pod CIDRs of theirs that overlap with this one."""
+        return (name for other, name in self._holders.overlapping(net) if self._claims(name, other))
+
     def compare(self) -> Comparison:
         """Compare all cached nodes with all listed routes."""
-        nodes = {key_of(node): node for node in self._lister.list()}
+        nodes = {key_of(node): node for node in self.lister.list()}
         for name, node in nodes.items():
-            self.saw(name, node)
-        self._known.difference_update(self._known - nodes.keys() - set(self._table.targets()))
-        return compare(nodes, self._table.all(), self._scope, self._long_since(), self._needs_work)
+            self.note_node(name, node)
+        self._forget(nodes)
+        routes = self.table.all()
+        for net, entry in routes:
+            known = entry.route.blackhole or self._holders.get(net)
+            if not known and self._claims(entry.route.target_node, net):
+                self._holders.put(net, entry.route.target_node)
+        return compare(nodes, routes, self._scope, self._long_since(), self._needs_work)
+
+    def _forget(self, nodes: Mapping[str, V1Node]) -> None:
+        """Keep nothing about nodes that are gone and have no route."""
+        gone = self._known - nodes.keys() - set(self.table.targets())
+        self._known.difference_update(gone)
+        for pair in [pair for pair in list(self._own) if pair[1] in gone]:
+            self._own.discard(pair)
+        for net, name in self._holders.items():
+            if not self._claims(name, net):
+                self._holders.drop(net)
+        for net in [net for net in list(self._revivals) if not self._holders.get(net)]:
+            self._revivals.pop(net, None)
 
     def _needs_work(self, name: str, node: V1Node) -> bool:
         wanted = valid_pod_cidrs(node)
@@ -124,27 +188,40 @@ class Planner:
             return True
         if wanted and status_of(node) != CREATED[0]:
             return True
-        return any(self.step(net, "", name, node) for net in self._table.destinations_of(name) if net not in wanted)
+        return any(self.step(net, "", name, node) for net in self.table.destinations_of(name) if net not in wanted)
 
     def _long_since(self) -> float:
-        """A route that has been listed since then was seen by two comparisons, a good while apart."""
-        return self._table.listed_at - self._period / 2
+        """A route that has been listed since then was seen by two comparisons, a good while
+        apart."""
+        return self.table.listed_at - self._period / 2
 
-    # ---- what is remembered
-
-    def saw(self, name: str, node: V1Node) -> None:
-        """There is such a node, and its pod CIDRs have the sizes that nodes have."""
+    def note_node(self, name: str, node: V1Node) -> None:
+        """Remember that there is such a node, with these pod CIDRs."""
         self._known.add(name)
         for net in valid_pod_cidrs(node):
-            sizes = self._mask_sizes.get(net.version, frozenset())
-            if net.prefixlen not in sizes and self._scope.inside(net):
-                with self._lock:
-                    sizes = self._mask_sizes.get(net.version, frozenset())
-                    self._mask_sizes[net.version] = sizes | {net.prefixlen}
+            if net.prefixlen != self._scope.usual_sizes.get(net.version) and self._scope.inside(net):
+                self._own.add((net, name))
 
     def created(self, net: IPNetwork, target: str) -> None:
         """We made this route."""
         self._contested.pop((net, target), None)
+        self._holders.put(net, target)
+
+    def revived(self, net: IPNetwork, node: V1Node) -> None:
+        """We replaced a blackhole by this node's route."""
+        last, now = self._revivals.get(net), self._clock.monotonic()
+        before = last.attempts if last is not None and last.uid == uid_of(node) else NO_ATTEMPTS
+        self._revivals[net] = _Revival(uid_of(node), _ready_since(node), _REVIVING.next(before, now))
+
+    def _kept_for_now(self, net: IPNetwork, node: V1Node | None) -> str:
+        """Why a blackhole that was replaced already is left for now; "" where it is not."""
+        last, now = self._revivals.get(net), self._clock.monotonic()
+        if last is None or node is None or last.is_over(node, now):
+            return ""
+        return (
+            "it was made anew and leads nowhere again: the machine seems to be gone or stopped. It is made again when "
+            f"the node becomes Ready, or after {seconds_text(last.attempts.left(now))}"
+        )
 
     def deleted(self, net: IPNetwork, target: str) -> None:
         """We deleted this route: one that comes back, to what is no node, has another maker."""

@@ -1,8 +1,10 @@
-"""Stage 4: takes a key and does one unit of work, asking the cloud (stage 5) and writing the condition (stage 6).
+"""Stage 4: RECONCILE. A key in, one unit of work out: calls of the cloud (stage 5) and the node's
+condition (stage 6).
 
-A node's key creates and deletes that node's routes, as `planning.py` decides; `LIST` is for `listing.py`. What fails is
-retried by its own key, with back-off, until it is done. A route is deleted only by the rules of changes.py, on a fresh
-listing, and after a quorum read proved that its target is no node of this cluster, or one without that pod CIDR.
+A node's key creates and deletes that node's routes, as `planning.py` decides; `LIST` is for
+`listing.py`. What fails is retried by its own key, with back-off, until it is done. A route is
+deleted only by the rules of changes.py, on a fresh listing, and after a quorum read proved that its
+target is no node of this cluster, or one without that pod CIDR.
 """
 
 from __future__ import annotations
@@ -13,10 +15,6 @@ from typing import TYPE_CHECKING
 from cloudprovider import CloudProviderError, Route
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed, CloudCallError
 from controllers.route import changes
-from controllers.route.condition import NetworkCondition
-from controllers.route.listing import RouteListing
-from controllers.route.metrics import RouteMetrics
-from controllers.route.planning import Planner
 from controllers.route.triggers import BLACKHOLE, LIST
 from controllers.runtime.api import ApiError, NotFound
 from controllers.runtime.cache import NODES, MalformedObject, key_of, uid_of
@@ -28,13 +26,11 @@ if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
     from controllers.cloudcalls.capabilities import RouteCalls
     from controllers.route.changes import Entry, Step
-    from controllers.route.options import RouteOptions
-    from controllers.route.table import RouteTable
+    from controllers.route.condition import NetworkCondition
+    from controllers.route.listing import RouteListing
+    from controllers.route.metrics import RouteMetrics
+    from controllers.route.planning import Planner
     from controllers.runtime.api import RestClient
-    from controllers.runtime.cache import Lister
-    from controllers.runtime.clock import Clock
-    from controllers.runtime.metrics import Metrics
-    from controllers.runtime.queue import WorkQueue
     from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
@@ -46,38 +42,40 @@ class RouteConflict(Exception):
     """The route cannot be made: another node of this cluster holds its destination."""
 
 
+class RouteRefused(TerminalError):
+    """The route is not made. The next comparison of all nodes asks again."""
+
+
 class RouteReconciler:
     """One unit of work per key. Thread-safe: the work queue keeps two threads off one key."""
 
     def __init__(
         self,
         rest: RestClient,
-        lister: Lister[V1Node],
         routes: RouteCalls,
-        table: RouteTable,
-        queue: WorkQueue[str],
+        planner: Planner,
+        listing: RouteListing,
+        condition: NetworkCondition,
         recorder: EventRecorder,
-        *,
-        options: RouteOptions,
-        metrics: Metrics,
-        clock: Clock,
+        metrics: RouteMetrics,
     ) -> None:
         self._rest = rest
-        self._lister = lister
+        self._lister = planner.lister
         self._routes = routes
-        self._table = table
+        self._table = planner.table
         self._recorder = recorder
-        self._cluster_name = options.cluster_name
-        self._condition = NetworkCondition(rest, clock)
-        self._metrics = RouteMetrics(metrics)
-        self._planner = Planner(lister, table, options, clock)
-        self._listing = RouteListing(routes, table, self._planner, queue, options, self._metrics, clock)
+        self._cluster_name = listing.cluster_name
+        self._condition = condition
+        self._metrics = metrics
+        self._planner = planner
+        self._listing = listing
 
     def reconcile(self, key: str) -> Result:
-        """Do what the key asks for. Raises what the cloud or the API server answered, or RouteConflict."""
+        """Do what the key asks for. Raises what the cloud or the API server answered, or
+        RouteConflict."""
         if key == LIST:
             return self._listing.run()
-        if not self._table.version:
+        if not self._table.version or self._listing.refused:
             return DONE  # the listing, which is on its way or being retried, comes back to everything
         trigger = self._metrics.trigger_of(key)
         try:
@@ -98,7 +96,7 @@ class RouteReconciler:
         if node is None:
             self._condition.forget(name)
         else:
-            self._planner.saw(name, node)
+            self._planner.note_node(name, node)
             try:
                 wanted = changes.pod_cidrs(node)
             except ValueError as error:
@@ -116,18 +114,18 @@ class RouteReconciler:
                     unsure = unsure or (not done and net in wanted)
                 except CallsClosed:
                     raise
-                except (CloudProviderError, CloudCallError, Parked, ApiError, RouteConflict) as error:
+                except (CloudProviderError, CloudCallError, Parked, ApiError, RouteConflict, RouteRefused) as error:
                     errors.append(error)
                     if node is not None and net in wanted:
                         missing = True
-                        self._tell(node, wanted[net], error)
+                        self._report(node, wanted[net], error)
         if node is not None and (missing or (not unsure and (wanted or had))):
             try:
-                self._condition.say(node, bool(wanted) and not missing)
+                self._condition.report(node, bool(wanted) and not missing)
             except ApiError as error:
                 errors.append(error)
         if errors:
-            raise next((error for error in errors if isinstance(error, Parked)), errors[0])
+            raise min(errors, key=_order)
         return Result(requeue_after=_BUSY) if busy else DONE
 
     def _clear(self, net: IPNetwork, key: str) -> Result:
@@ -139,9 +137,15 @@ class RouteReconciler:
         return DONE
 
     def _carry_out(self, step: Step, key: str, node: V1Node | None) -> bool:
-        """Delete, then create; False when a fresh listing is needed first, which is then on its way."""
+        """Delete, then create; False when a fresh listing is needed first, which is then on its
+        way."""
         if step.rival:
-            raise RouteConflict(f"it leads to node {step.rival}, which has the same pod CIDR")
+            raise RouteConflict(
+                f"node {step.rival} has the same pod CIDR, or one that overlaps, and had its route first. Fix: delete "
+                "the Node that should not have it, so that it registers anew"
+            )
+        if step.refused:
+            raise RouteRefused(step.refused)
         net = step.destination
         if step.delete and not self._listing.serves(key, step.delete):
             return False
@@ -154,11 +158,14 @@ class RouteReconciler:
                 continue  # our cache is behind; the node's event comes
             self._delete(net, entry, key)
         if step.create and node is not None:
-            self._create(net, step.cidr, key, node)
+            self._create(net, key, node)
+            if any(entry.route.blackhole for entry in step.delete):
+                self._planner.revived(net, node)
         return True
 
     def _is_free(self, owner: str, net: IPNetwork) -> bool:
-        """Whether the API server, by quorum read, has no node of that name, or one without this pod CIDR."""
+        """Whether the API server, by quorum read, has no node of that name, or one without this pod
+        CIDR."""
         try:
             node = NODES.parse(self._rest.get(NODES.path(name=owner)))
             return net not in changes.pod_cidrs(node)
@@ -180,13 +187,14 @@ class RouteReconciler:
         self._table.deleted(net, entry)
         self._planner.deleted(net, entry.route.target_node)
         self._metrics.changed(key)
-        log.info("deleted route %s: %s to %s", entry.route.name, net, entry.route.target_node or "nowhere")
+        target = "nowhere (a blackhole)" if entry.route.blackhole else f"node {entry.route.target_node}"
+        log.info("deleted route: %s to %s, named %r", net, target, entry.route.name)
 
-    def _create(self, net: IPNetwork, cidr: str, name: str, node: V1Node) -> None:
+    def _create(self, net: IPNetwork, name: str, node: V1Node) -> None:
         route = Route(
             name="",
             target_node=name,
-            destination_cidr=cidr,
+            destination_cidr=str(net),  # without the host bits that the API server takes in a pod CIDR
             target_node_addresses=changes.node_addresses(node),
         )
         self._table.writing(net)
@@ -194,8 +202,14 @@ class RouteReconciler:
         self._table.created(net, route)
         self._planner.created(net, name)
         self._metrics.changed(name)
-        log.debug("created route for node %s: %s", name, cidr)
+        log.info("created route: %s to node %s", net, name)
 
-    def _tell(self, node: V1Node, cidr: str, error: Exception) -> None:
+    def _report(self, node: V1Node, cidr: str, error: Exception) -> None:
         message = f"Could not create route {uid_of(node)} {cidr} for node {key_of(node)}: {error}"
         self._recorder.event(node, "Warning", "FailedToCreateRoute", message)
+
+
+def _order(error: Exception) -> int:
+    """Which of a node's errors says when its key comes back: the one that must not come before a
+    call has ended; then those that are tried again; then what waits for the next comparison."""
+    return 0 if isinstance(error, Parked) else 2 if isinstance(error, TerminalError) else 1

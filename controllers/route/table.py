@@ -1,7 +1,8 @@
-"""Between stages 3 and 4: what is known of the cloud's routes: the last listing, and what we did since.
+"""What is known of the cloud's routes: the last listing and what we did since, and which node had
+the last route to each pod CIDR. No I/O.
 
-Filled by the reconciler, from `list_routes` and from its own creations and deletions; read for every node. So one
-listing serves all nodes of a burst, and their retries. No I/O.
+Filled from `list_routes` and from our own creations and deletions; read for every node. So one
+listing serves all nodes of a burst, and their retries.
 """
 
 from __future__ import annotations
@@ -71,13 +72,15 @@ class RouteTable:
 
     @property
     def addresses_count(self) -> bool:
-        """Whether the provider compares target addresses, as far as its listings show; True while none shows it."""
+        """Whether the provider compares target addresses, as far as its listings show; True while
+        none shows it."""
         return self._with_addresses is not False
 
     # ---- changing it
 
     def install(self, routes: Sequence[Route], started: float) -> None:
-        """Take in a listing that was begun at `started`. What we wrote since then is newer and stays."""
+        """Take in a listing that was begun at `started`. What we wrote since then is newer and
+        stays."""
         fresh: dict[IPNetwork, list[Entry]] = {}
         for route in routes:
             net = destination(route)
@@ -105,7 +108,8 @@ class RouteTable:
 
     @contextmanager
     def claim(self, net: IPNetwork) -> Iterator[bool]:
-        """Have a destination for oneself, so that nobody deletes there what another creates. False: it is taken."""
+        """Lock a destination, so that no key deletes there what another creates. Yields False when
+        another key has it."""
         with self._lock:
             mine = net not in self._claimed
             self._claimed.add(net)
@@ -135,7 +139,7 @@ class RouteTable:
         self._replace(net, entry, None)
 
     def doubt(self, net: IPNetwork, entry: Entry) -> None:
-        """A deletion failed, or nobody knows."""
+        """A deletion failed: the route may be there or not."""
         self._replace(net, entry, Entry(entry.route, State.DOUBTFUL))
 
     # ---- inside
@@ -169,3 +173,40 @@ class RouteTable:
 
 def _identity(entry: Entry) -> tuple[str, str, bool]:
     return entry.route.name, entry.route.target_node, entry.route.blackhole
+
+
+class Holders:
+    """Node names by pod CIDR. May be read by many threads while one changes it."""
+
+    def __init__(self) -> None:
+        # By size: among nodes of one size an overlap is found by a few look-ups, however many they
+        # are.
+        self._by_size: dict[tuple[int, int], dict[IPNetwork, str]] = {}
+
+    def get(self, net: IPNetwork) -> str:
+        """The node, "" if there is none."""
+        return self._by_size.get((net.version, net.prefixlen), {}).get(net, "")
+
+    def put(self, net: IPNetwork, name: str) -> None:
+        """This node has the route now."""
+        self._by_size.setdefault((net.version, net.prefixlen), {})[net] = name
+
+    def drop(self, net: IPNetwork) -> None:
+        """No node has it any more. May be called again."""
+        self._by_size.get((net.version, net.prefixlen), {}).pop(net, None)
+
+    def items(self) -> list[tuple[IPNetwork, str]]:
+        """All of them, as they are now."""
+        return [pair for group in list(self._by_size.values()) for pair in list(group.items())]
+
+    def overlapping(self, net: IPNetwork) -> Iterator[tuple[IPNetwork, str]]:
+        """Those of wider and narrower ranges that overlap with this one."""
+        for (version, size), group in list(self._by_size.items()):
+            if version != net.version or size == net.prefixlen:
+                continue
+            if size < net.prefixlen:
+                wider = net.supernet(new_prefix=size)
+                if wider in group:
+                    yield wider, group[wider]
+            else:
+                yield from ((other, name) for other, name in list(group.items()) if other.overlaps(net))

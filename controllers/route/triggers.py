@@ -1,14 +1,14 @@
-"""Stages 2 to 3: turns node events into keys of the queue `Routes`.
+"""Stage 2: TRIGGER. Turns node events into keys of the queue `Routes`.
 
-A key is a node's name, `LIST` (ask the cloud for its routes and compare them with all nodes), or a destination where a
-blackhole is to go, "blackhole/<cidr>"; neither of these can be a node's name. Decides whether there may be work, never
-what the work is. The listing's own period is the reconciler's.
+A key is a node's name, `LIST` (list the cloud's routes and compare them with all nodes), or a
+destination where a blackhole is to go, "blackhole/<cidr>"; neither of these can be a node's name.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from cloudprovider.helpers.taints import get_node_condition
 from controllers.route.changes import node_addresses
 from controllers.route.condition import CREATED, MISSING, condition_of, status_of
 from controllers.runtime.cache import key_of, uid_of
@@ -37,17 +37,21 @@ class RouteTriggers:
         self._queue.add(key_of(node), NODE)
 
     def on_update(self, old: V1Node, new: V1Node) -> None:
-        # Heartbeats and our own condition must not bypass a failing node's back-off. A resync shows the same object
-        # twice; the slow check does better.
-        if old is new:
-            return
+        # Heartbeats and our own condition must not bypass a failing node's back-off.
         foreign = status_of(new) != status_of(old) and condition_of(new) not in (CREATED, MISSING)
-        if foreign or _relevant(old) != _relevant(new):
+        back = _is_ready(old) is False and _is_ready(new) is True  # its route may have become a blackhole meanwhile
+        if foreign or back or _relevant(old) != _relevant(new):
             self._queue.add(key_of(new), NODE)
 
     def on_delete(self, node: V1Node) -> None:
         self._queue.forget(key_of(node))
         self._queue.add(key_of(node))
+
+
+def _is_ready(node: V1Node) -> bool | None:
+    """None where the node does not say."""
+    ready = get_node_condition(node, "Ready")
+    return None if ready is None else ready.status == "True"
 
 
 def _relevant(node: V1Node) -> tuple[object, ...]:

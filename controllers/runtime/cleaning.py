@@ -1,95 +1,32 @@
-"""The one cleaning of every text that leaves the process: log lines, tracebacks, Events, health details, last words.
+"""The one cleaning of every text that leaves the manager: log lines, tracebacks, Events, health
+details, last words.
 
-Stage: beside all of them. Data comes from anywhere (a cloud's error, a user's object, the API server's answer); it goes
-to people, some of whom may not see what the manager may: an Event is read by a tenant. So each boundary passes its text
-through here, and no place inside has to think of it:
+Stage: beside all of them. Data comes from anywhere (a cloud's error, a user's object, the API
+server's answer); it goes to people, some of whom may not see what the manager may: an Event is read
+by a tenant. So each boundary passes its text through here, and no place inside has to think of it.
+What happens to a text: `cloudprovider.internal.cleaning`.
 
-1. cut to what will be looked at, so that a text of megabytes costs no more than a short one;
-2. masked: the values of the cloud config, in every form in which they may be written (`cloudprovider.masking`);
-3. redacted: what looks like a credential (`redaction.py`);
-4. escaped: line breaks and control characters, so that no text can forge a second line or colour a terminal;
-5. cut to the boundary's bound.
-
-What must not be shown is known to the process as a whole (`conceal`): logging is the process's, and a boundary that
-nobody told of the values would leak them. The rest is pure.
+What must not be shown is known to the process as a whole (`conceal`): logging is the process's, and
+a boundary that does not know the values would leak them.
 """
 
 from __future__ import annotations
 
-import re
 import threading
-import traceback
-from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Final
+from collections.abc import Iterable
 
-from cloudprovider.masking import Mask, forms, secret_values
-from controllers.runtime.redaction import redact
+from cloudprovider.internal.cleaning import LONGEST, LONGEST_ERROR, LONGEST_STACK, Cleaner
+from cloudprovider.internal.masking import secret_values
 
-__all__ = ["Cleaner", "conceal", "conceal_config", "one_line", "stack_of", "text_of"]
-
-LONGEST: Final = 4096
-"""Characters of a log message."""
-LONGEST_ERROR: Final = 1000
-"""Characters of an exception's message, which is a part of a log message or an Event."""
-LONGEST_STACK: Final = 16384
-"""Characters of a traceback, its whole chain."""
-WINDOW: Final = 12
-"""So long a piece of a secret gives it away."""
-
-_CHAIN: Final = 8  # exceptions of one chain
-_FRAMES: Final = 24  # of one exception, the innermost
-_MEMBERS: Final = 4  # of an exception group, and notes of one exception
-_MARGIN: Final = 1024  # looked at beyond the bound, so that a secret across it is recognised
-_LEFT: Final = 24  # of that, what is left of a secret across its own end may be too short to be recognised
-_ELSEWHERE: Final = re.compile(r"[^ -~]")  # what is not plain ASCII, and has to be looked at
-
-
-class Cleaner:
-    """Cleans texts, hiding one set of values. Immutable; for any thread."""
-
-    def __init__(self, values: Iterable[str] = ()) -> None:
-        self.values = frozenset(values)
-        self._mask = Mask((form for value in self.values for form in forms(value)), window=WINDOW)
-
-    def line(self, value: object, limit: int = LONGEST, *, fold: bool = False) -> str:
-        """The text of any object on one line of at most `limit` characters, even if its ``str`` raises.
-
-        With `fold`, each run of blanks and line breaks is shown as one blank.
-        """
-        text = _text(value)
-        shown = redact(self._mask.apply(text[: limit + _MARGIN]))
-        if len(text) > limit + _MARGIN:
-            shown = shown[:-_LEFT]
-        shown = _escaped(" ".join(shown.split()) if fold else shown)
-        if len(text) <= limit + _MARGIN and len(shown) <= limit:
-            return shown
-        return f"{shown[: limit - 3]}..."
-
-    def stack(self, error: BaseException, limit: int = LONGEST_STACK) -> str:
-        """The traceback of `error` and of what it is chained to, as Python prints them, with cleaned messages.
-
-        Every line begins with a space, so none can pass for a log line; a message is one line, so none can pass for a
-        frame. The outermost exceptions and the innermost frames are kept where there are too many.
-        """
-        lines: list[str] = []
-        length = 0
-        for part in _parts(error):
-            line = "  " + self.line(part)
-            length += len(line) + 1
-            if length > limit:
-                lines.append("  ... (cut)")
-                break
-            lines.append(line)
-        return "\n".join(lines)
-
+__all__ = ["conceal", "conceal_config", "one_line", "stack_of", "text_of"]
 
 _lock = threading.Lock()
 _cleaner = Cleaner()
 
 
 def conceal(values: Iterable[str]) -> None:
-    """From now on nothing of this process shows these values, at any boundary. May be called again: they add up."""
+    """From now on nothing of this process shows these values, at any boundary. May be called again:
+    they add up."""
     global _cleaner
     with _lock:
         known = _cleaner.values
@@ -110,80 +47,11 @@ def one_line(value: object, limit: int = LONGEST) -> str:
 
 
 def text_of(error: object) -> str:
-    """An exception's message on one line, fit for a log message or an Event. Cleaned before it is cut: half a secret is
-    recognised by nobody."""
+    """An exception's message on one line, fit for a log message or an Event. Cleaned before it is
+    cut: half a secret is not recognised."""
     return _cleaner.line(error, LONGEST_ERROR, fold=True)
 
 
 def stack_of(error: BaseException, limit: int = LONGEST_STACK) -> str:
     """`Cleaner.stack` with all that is to be concealed."""
     return _cleaner.stack(error, limit)
-
-
-def _text(value: object) -> str:
-    try:
-        return str(value)
-    except Exception as broken:  # noqa: BLE001 - foreign classes; a message that cannot be made must not cost more
-        return f"(its message cannot be shown: {type(broken).__name__})"
-
-
-def _escaped(text: str) -> str:
-    if text.isprintable():
-        return text
-    return _ELSEWHERE.sub(_escape, text)
-
-
-def _escape(match: re.Match[str]) -> str:
-    letter = match[0]
-    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-
-
-def _parts(error: BaseException) -> Iterator[str]:
-    """The chain from the cause to the error, line by line; bounded in links, frames and members."""
-    links: list[tuple[BaseException, str]] = []
-    seen: set[int] = set()
-    link: BaseException | None = error
-    how = ""
-    while link is not None and id(link) not in seen and len(links) < _CHAIN:
-        seen.add(id(link))
-        links.append((link, how))
-        if link.__cause__ is not None:
-            link, how = link.__cause__, "The above exception was the direct cause of the following exception:"
-        elif link.__context__ is not None and not link.__suppress_context__:
-            link, how = link.__context__, "During handling of the above exception, another exception occurred:"
-        else:
-            link = None
-    if link is not None:
-        yield "(earlier exceptions of this chain are left out)"
-    for number, (one, how) in enumerate(reversed(links)):
-        if number:
-            yield ""
-        yield from _one(one)
-        if how:
-            yield ""
-            yield how
-
-
-def _one(error: BaseException, depth: int = 0) -> Iterator[str]:
-    frames = _frames(error.__traceback__)
-    if frames:
-        yield "Traceback (most recent call last):"
-        yield from frames
-    kind = type(error)
-    name = (
-        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
-    )
-    text = _text(error)
-    yield f"{name}: {text}" if text else name
-    notes = getattr(error, "__notes__", None)
-    if isinstance(notes, list | tuple):
-        yield from (_text(note) for note in notes[:_MEMBERS])
-    if isinstance(error, BaseExceptionGroup) and depth < 2:
-        for number, member in enumerate(error.exceptions[:_MEMBERS], 1):
-            yield f"--- {number} of {len(error.exceptions)} in this group:"
-            yield from _one(member, depth + 1)
-
-
-def _frames(trace: TracebackType | None) -> list[str]:
-    formatted = traceback.format_list(traceback.extract_tb(trace, limit=-_FRAMES))
-    return [line for entry in formatted for line in entry.rstrip("\n").split("\n")]

@@ -1,12 +1,15 @@
 """Time for every stage (1-6): how the runtime and the controllers read clocks and wait.
 
-What is due when (back-offs, deadlines, periods, expiry) is read from the :class:`Clock` that a part was given.
-Production passes :data:`SYSTEM_CLOCK`; tests pass a clock that they move by hand, so that no test sleeps.
+What is due when (back-offs, deadlines, periods, expiry) is read from the :class:`Clock` that a part
+was given. Production passes :data:`SYSTEM_CLOCK`; tests pass a clock that they move by hand, so
+that no test sleeps.
 
-Three modules use the machine's clock directly, because they wait for threads and sockets and schedule nothing:
-`cache/informer.py` joins its threads at a stop, `controllers/app/process.py` waits for the next signal, and
-`controllers/app/serving/server.py` times the connections to /healthz. A test keeps this list. Waits for
-sockets are the kernel's, for as long as the Clock says is left (`api/wire/lifetime.py`).
+Some modules use the machine's clock directly, because they wait for threads, processes and sockets
+and schedule nothing: `cache/informer.py` and `controllers/process/ending.py` join threads at a
+stop, `controllers/process/logwriter.py` waits until the log is written,
+`controllers/cli/process.py` for the next signal, and `api/execplugin.py` for another program. The
+HTTPS server's connections are timed by its event loop. A test keeps this list. Waits for sockets
+are the kernel's, for as long as the Clock says is left (`api/wire/lifetime.py`).
 """
 
 import threading
@@ -29,16 +32,18 @@ class Clock(Protocol):
         ...
 
     def boottime(self) -> float:
-        """As `monotonic`, but the time for which the machine was suspended counts too. For promises to other machines:
-        a lease runs out while we sleep."""
+        """As `monotonic`, but the time for which the machine was suspended counts too. For promises
+        to other machines: a lease runs out while we sleep."""
         ...
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        """Wait on a condition whose lock the caller holds, at most `timeout` seconds (None: without end).
+        """Wait on a condition whose lock the caller holds, at most `timeout` seconds (None: without
+        end).
 
-        Like ``Condition.wait``: the lock is given up meanwhile and held again at return; False says that the time
-        ran out. It may return True without a cause, so callers check their predicate again in a loop, and after
-        False once more, because a notification may have raced with the end of the time.
+        Like ``Condition.wait``: the lock is given up meanwhile and held again at return; False says
+        that the time ran out. It may return True without a cause, so callers check their predicate
+        again in a loop, and after False once more, because a notification may have raced with the
+        end of the time.
         """
         ...
 
@@ -68,7 +73,8 @@ SYSTEM_CLOCK: Clock = SystemClock()
 def wait_for(
     clock: Clock, condition: threading.Condition, predicate: Callable[[], bool], timeout: float | None
 ) -> bool:
-    """Wait until `predicate()` holds, at most `timeout` seconds (None: without end); return its last value.
+    """Wait until `predicate()` holds, at most `timeout` seconds (None: without end); return its
+    last value.
 
     The caller holds the condition's lock, and the predicate is only called with it held.
     """
@@ -82,9 +88,11 @@ def wait_for(
 
 
 class ClockEvent:
-    """``threading.Event`` with its timed wait on a :class:`Clock`. It serves as a ``cloudprovider.host.StopSignal``.
+    """``threading.Event`` with its timed wait on a :class:`Clock`. It serves as a
+    ``cloudprovider.host.StopSignal``.
 
-    ``stop.wait(delay)`` is the interruptible sleep of watches and retries. Set once, it stays set. Thread-safe.
+    ``stop.wait(delay)`` is the interruptible sleep of watches and retries. Set once, it stays set.
+    Thread-safe.
     """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:

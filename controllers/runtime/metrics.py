@@ -1,30 +1,35 @@
-"""Metrics for every stage (1-6): what counts asks a :class:`Metrics` for its families; the server sends ``text()``.
+"""Metrics for every stage (1-6): what counts asks a :class:`Metrics` for its families; the server
+sends ``text()``.
 
-There is no process-wide registry here: whoever builds controllers passes one Metrics to all of them, and two managers
-in one process (or two tests) never mix their numbers.
+There is no process-wide registry here: the program passes one Metrics to all of its
+controllers, and two managers in one process (or two tests) never mix their numbers.
 """
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["FINE_BUCKETS", "Metrics", "exponential_buckets"]
+from controllers.runtime.clock import Clock
+
+__all__ = ["FINE_BUCKETS", "Metrics", "exponential_buckets", "watch_waiting"]
 
 FINE_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
-"""Seconds that people wait for a node or an address. For histograms beside Go's, whose buckets are too coarse."""
+"""Seconds that people wait for a node or an address. For histograms beside Go's, whose buckets are
+too coarse."""
 
 C = TypeVar("C", bound=Collector)
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """`count` upper bounds, the first being `start`, each `factor` times the one before (+Inf is added by itself).
+    """`count` upper bounds, the first being `start`, each `factor` times the one before (+Inf is
+    added by itself).
 
-    Go's ``ExponentialBuckets``, multiplied up one by one as there, so that bounds are the same floats and the ``le``
-    labels of dashboards go on matching.
+    Go's ``ExponentialBuckets``, multiplied up one by one as there, so that bounds are the same
+    floats and the ``le`` labels of dashboards go on matching.
     """
     if start <= 0 or factor <= 1 or count < 1:
         raise ValueError(f"buckets need start > 0, factor > 1, count >= 1, got {start=} {factor=} {count=}")
@@ -37,9 +42,10 @@ def exponential_buckets(start: float, factor: float, count: int) -> tuple[float,
 class Metrics:
     """Get-or-create families in one registry.
 
-    Asking again for a name returns the same family, so parts that share a family (two queues, two clients) need not
-    know of each other; the documentation of the first wins. Asking for it with another kind, other labels or other
-    buckets raises ValueError. All methods may be called from many threads.
+    Asking again for a name returns the same family, so parts that share a family (two queues, two
+    clients) need not know of each other; the documentation of the first wins. Asking for it with
+    another kind, other labels or other buckets raises ValueError. All methods may be called from
+    many threads.
     """
 
     CONTENT_TYPE: ClassVar[str] = CONTENT_TYPE_LATEST
@@ -58,7 +64,8 @@ class Metrics:
         return cast(Counter, family)
 
     def gauge(self, name: str, doc: str, labels: Sequence[str] = ()) -> Gauge:
-        """The gauge `name`. For a value computed only when scraped, give a child ``set_function``."""
+        """The gauge `name`. For a value computed only when scraped, give a child
+        ``set_function``."""
         labels = tuple(labels)
         return cast(
             Gauge,
@@ -82,10 +89,11 @@ class Metrics:
         return cast(Histogram, family)
 
     def collector(self, key: Hashable, factory: Callable[[], C]) -> C:
-        """The collector registered under `key`, created and registered by `factory` at the first call.
+        """The collector registered under `key`, created and registered by `factory` at the first
+        call.
 
-        For families whose values are kept by their owner and read only at a scrape (the work queues'). Raises
-        ValueError when its families clash with existing ones.
+        For families whose values are kept by their owner and read only at a scrape (the work
+        queues'). Raises ValueError when its families clash with existing ones.
         """
         with self._lock:
             found = self._collectors.get(key)
@@ -96,7 +104,8 @@ class Metrics:
             return cast(C, found)
 
     def value(self, sample: str, **labels: str) -> float | None:
-        """The present value of one sample (``x_total``, ``y_count``, ...), or None when there is none yet."""
+        """The present value of one sample (``x_total``, ``y_count``, ...), or None when there is
+        none yet."""
         return self.registry.get_sample_value(sample, labels)
 
     def text(self, only: Sequence[str] = ()) -> bytes:
@@ -125,7 +134,8 @@ def _describe(shape: tuple[object, ...]) -> str:
 
 
 class _WithoutCreated:
-    """A view of a registry that drops the creation-time samples, without touching the library's global switch."""
+    """A view of a registry that drops the creation-time samples, without touching the library's
+    global switch."""
 
     def __init__(self, registry: Collector) -> None:
         self._registry = registry
@@ -135,3 +145,35 @@ class _WithoutCreated:
             if metric.type in ("counter", "histogram", "summary"):
                 metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric
+
+
+def watch_waiting(
+    metrics: Metrics,
+    count: tuple[str, str],
+    oldest: tuple[str, str],
+    objects: Callable[[], Iterable[Any]],
+    waits: Callable[[Any], bool],
+    clock: Clock,
+) -> None:
+    """Add two gauges, each (name, documentation): of the objects that wait to be served, and of the
+    oldest's age in seconds.
+
+    Computed when /metrics is read, so that nothing has to be kept up to date between. Histograms
+    count what was served; what never is, shows here.
+    """
+    lock = threading.Lock()
+    seen_at, seen = float("-inf"), (0, 0.0)
+
+    def look() -> tuple[int, float]:
+        nonlocal seen_at, seen
+        with lock:
+            now = clock.monotonic()
+            if now - seen_at >= 1.0:  # the two gauges are read at one scrape
+                created = [obj.metadata.creation_timestamp for obj in objects() if waits(obj)]
+                births = [stamp.timestamp() for stamp in created if stamp is not None]
+                seen = len(created), max(0.0, clock.time() - min(births)) if births else 0.0
+                seen_at = now
+            return seen
+
+    metrics.gauge(*count).set_function(lambda: look()[0])
+    metrics.gauge(*oldest).set_function(lambda: look()[1])

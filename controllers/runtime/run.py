@@ -1,6 +1,8 @@
-"""A controller's life, from its informers' first listing to its last Event: the one that all controllers lead.
+"""A controller's life, from its informers' first listing to its last Event: the one that all
+controllers lead.
 
-Stages 2 to 6 as threads: `controller.py` of each controller builds queues and workers and hands them here when it runs.
+Stages 2 to 6 as threads: `controller.py` of each controller builds queues and workers and hands
+them here when it runs.
 """
 
 from __future__ import annotations
@@ -51,20 +53,22 @@ class Attentive(Protocol):
     """A stop signal whose owner wants to know when a controller is in full work."""
 
     def begins(self) -> Callable[[], None]:
-        """A controller begins. What is returned is called once, when each of its periodic actions has run once."""
+        """A controller begins. What is returned is called once, when each of its periodic actions
+        has run once."""
 
 
 @frozen
 class Periodic:
-    """`action` at once when the controller begins to work, and then `period` seconds after its last run ended, or the
-    seconds that it returned."""
+    """`action` at once when the controller begins to work, and then `period` seconds after its last
+    run ended, or the seconds that it returned."""
 
     name: str
     period: float
     action: Callable[[], float | None]
 
     def run(self, ended: ClockEvent, ran: Callable[[], None] = lambda: None) -> None:
-        """What raises is logged and comes again in its time. `ran` is called after the first run."""
+        """What raises is logged and comes again in its time. `ran` is called after the first
+        run."""
         while True:
             wait: float | None = None
             try:
@@ -93,11 +97,13 @@ def run_until(
     begin: Callable[[], None] | None = None,
     periodic: Sequence[Periodic] = (),
 ) -> None:
-    """Work until `stop` is set, then finish what is under way and return. Blocks; once per set of workers.
+    """Work until `stop` is set, then finish what is under way and return. Blocks; once per set of
+    workers.
 
-    Registers the handlers, waits for their informers' first listings, calls `begin` and starts workers and periodic
-    actions. Then `drain_timeout` seconds are the bound for the keys that wait, and the Events get what is left of it,
-    a second at least. An `Attentive` stop hears how far this is.
+    Registers the handlers, waits for their informers' first listings, calls `begin` and starts
+    workers and periodic actions. Then `drain_timeout` seconds are the bound for the keys that wait,
+    and the Events get what is left of it, a second at least. An `Attentive` stop hears how far this
+    is.
     """
     first_round = _FirstRound(len(periodic), stop.begins() if isinstance(stop, Attentive) else _nothing)
     ended = ClockEvent(clock)
@@ -123,7 +129,7 @@ def run_until(
         log.info("%s is running", component)
         stop.wait()
     except BaseException:
-        # Told at once, and nothing is waited for: whoever runs this controller has to know.
+        # Raised at once, without waiting: the caller has to know.
         log.critical("%s died", component, exc_info=True)
         drain_timeout = 0.0
         raise

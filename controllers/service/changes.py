@@ -1,13 +1,15 @@
-"""Pure: a Service, what is remembered of its load balancer, and the targets in; what to do, or a patch, out
-(stages 4 and 6).
+"""Pure: a Service, what is remembered of its load balancer, and the targets in; what to do, or a
+patch, out (stages 4 and 6).
 
-No I/O, no clock. What was applied is remembered in two places: in this process (`records.py`), and, for the next one,
-in an annotation on the Service. Before the first call to the cloud it says, with the finalizer and in one write, that
-the load balancer is ours; after the call, written in the same patch as the status, it holds two digests: of all of the
-Service that a load balancer depends on, with the cluster and the provider's revision; and of the targets.
+No I/O, no clock. What was applied is remembered in two places: in this process (`records.py`), and,
+for the next one, in an annotation on the Service. Before the first call to the cloud it says, with
+the finalizer and in one write, that the load balancer is ours; after the call, written in the same
+patch as the status, it holds two digests: of all of the Service that a load balancer depends on,
+with the cluster and the provider's revision; and of the targets.
 
-The finalizer's name is well known and not ours alone, so it proves nothing. The annotation proves something with the
-Service's own UID in it: one that was copied with a manifest, or restored from a backup, names another Service.
+The finalizer's name is well known and not ours alone, so it proves nothing. The annotation proves
+something with the Service's own UID in it: one that was copied with a manifest, or restored from a
+backup, names another Service.
 """
 
 from __future__ import annotations
@@ -44,12 +46,13 @@ _SPEC: Final = (
     "external_ips", "external_traffic_policy", "health_check_node_port", "ip_families",
     "allocate_load_balancer_node_ports",
 )  # fmt: skip
-"""The fields of the spec that load balancers depend on: those for which Go's needsUpdate ensures anew."""
+"""The fields of the spec that load balancers depend on: those for which Go's needsUpdate ensures
+anew."""
 _NOTE: Final = re.compile(r"v2 uid=([!-~]{1,100}) spec=([0-9a-f]{16}|none) nodes=([0-9a-f]{16}|none)")
 _NOTHING: Final = "none"
 
 
-class Claim(Enum):
+class Ownership(Enum):
     """What a Service, by all that it shows, asks of us."""
 
     KEEP = "a load balancer of ours is to be there"
@@ -63,7 +66,7 @@ class Scope:
     """What all Services of a cluster share, as far as their load balancers depend on it."""
 
     cluster_name: str
-    cluster_identity: str
+    kube_system_uid: str
     """UID of the namespace kube-system; "" where it may not be read."""
     revision: str
     """The provider's word for how it builds."""
@@ -84,25 +87,32 @@ class Note:
         return f"v2 uid={self.uid} spec={self.spec} nodes={self.nodes}"
 
 
-def keeps(service: V1Service) -> bool:
+def wants_load_balancer_from_us(service: V1Service) -> bool:
     """Whether a load balancer is to be there: wanted, and the Service is not being deleted."""
     metadata = service.metadata
     return wants_load_balancer(service) and metadata is not None and metadata.deletion_timestamp is None
 
 
-def claim(service: V1Service) -> Claim:
-    """What a Service asks of us. What this process itself did for it says more, and is not known here."""
-    metadata, spec = service.metadata, service.spec
-    if keeps(service):
-        return Claim.KEEP
+def ownership(service: V1Service) -> Ownership:
+    """What a Service asks of us. What this process itself did for it says more, and is not known
+    here."""
+    metadata = service.metadata
+    if wants_load_balancer_from_us(service):
+        return Ownership.KEEP
     if metadata is None or not has_load_balancer_finalizer(service):
-        return Claim.NONE
+        return Ownership.NONE
     note = note_of(service)
     if wants_load_balancer(service) or (note is not None and note.uid == uid_of(service)):
-        return Claim.REMOVE
-    if metadata.deletion_timestamp is not None or spec is None or spec.type != SERVICE_TYPE_LOAD_BALANCER:
-        return Claim.ASK
-    return Claim.NONE
+        return Ownership.REMOVE
+    # The controller of that class has the same finalizer, and may be deleting its load balancer
+    # behind it.
+    return Ownership.NONE if has_class(service) else Ownership.ASK
+
+
+def has_class(service: V1Service) -> bool:
+    """Whether another controller's load balancer is wanted, by a `loadBalancerClass`."""
+    spec = service.spec
+    return spec is not None and spec.type == SERVICE_TYPE_LOAD_BALANCER and not wants_load_balancer(service)
 
 
 def fingerprint(service: V1Service, scope: Scope) -> str:
@@ -110,7 +120,7 @@ def fingerprint(service: V1Service, scope: Scope) -> str:
     spec = service.spec
     content = {
         "uid": uid_of(service),
-        "scope": [scope.cluster_name, scope.cluster_identity, scope.revision],
+        "scope": [scope.cluster_name, scope.kube_system_uid, scope.revision],
         "spec": {name: _plain(getattr(spec, name)) for name in _SPEC},
         "annotations": {key: value for key, value in annotations_of(service).items() if key != APPLIED},
     }
@@ -119,7 +129,8 @@ def fingerprint(service: V1Service, scope: Scope) -> str:
 
 
 def relevant(service: V1Service) -> tuple[object, ...]:
-    """Everything of the Service that may mean work; two versions that agree in it need no second look."""
+    """Everything of the Service that may mean work; two versions that agree in it need no second
+    look."""
     metadata, spec = service.metadata, service.spec
     wanted = wants_load_balancer(service)
     return (
@@ -127,10 +138,10 @@ def relevant(service: V1Service) -> tuple[object, ...]:
         wanted,
         metadata is not None and metadata.deletion_timestamp is not None,
         has_load_balancer_finalizer(service),
-        claim(service),
+        ownership(service),
         *((getattr(spec, name) for name in _SPEC) if wanted else ()),
         metadata.annotations if metadata is not None and wanted else None,
-        # Whoever fills in a status may do so; that it is gone is another matter.
+        # Another program may fill in a status, but it must not be missing.
         bool(ingress(status_of(service))) if wanted else None,
     )
 
@@ -142,8 +153,9 @@ def note_of(service: V1Service) -> Note | None:
 
 
 def trusted_note(service: V1Service, wanted: str) -> Note | None:
-    """The note, if it is worth asking the cloud whether it still holds: for this fingerprint, with our finalizer and a
-    status on the Service. Anything else means that a load balancer may be half built, or another's."""
+    """The note, if it is worth asking the cloud whether it still holds: for this fingerprint, with
+    our finalizer and a status on the Service. Anything else means that a load balancer may be half
+    built, or another's."""
     note = note_of(service)
     if note is None or note.spec != wanted or not has_load_balancer_finalizer(service):
         return None
@@ -163,37 +175,39 @@ def ingress(status: V1LoadBalancerStatus | None) -> list[Any]:
 # ---- patches
 
 
-def begun(service: V1Service, *, keep_note: bool) -> Patch:
-    """Before the cloud is asked to build: our finalizer is on; and, unless the note stays true whatever comes of it,
-    it says that the load balancer is ours, and no longer what was applied."""
+def claim_patch(service: V1Service, *, keep_note: bool) -> Patch:
+    """Before the cloud is asked to build: our finalizer is on; and, unless the note stays true
+    whatever comes of it, it says that the load balancer is ours, and no longer what was applied."""
     metadata = service.metadata
     present = metadata.finalizers if metadata is not None else None
     note = Patch() if keep_note else _annotation(service, Note(uid_of(service)))
     return combined(finalizer_added(present, LOAD_BALANCER_CLEANUP_FINALIZER), note)
 
 
-def applied(service: V1Service, status: V1LoadBalancerStatus | None, note: Note | None) -> Patch:
-    """The status and the note of what was applied (None: as it is) in one write to the subresource."""
+def status_patch(service: V1Service, status: V1LoadBalancerStatus | None, note: Note | None) -> Patch:
+    """The status and the note of what was applied (None: as it is) in one write to the
+    subresource."""
     body: dict[str, Any] = dict(_annotation(service, note).body) if note is not None else {}
     if status is not None and not load_balancer_status_equal(status_of(service), status):
         body["status"] = {"loadBalancer": {"ingress": [to_json(point) for point in ingress(status)] or None}}
     return Patch(body, STRATEGIC_PATCH, "status")
 
 
-def released(service: V1Service) -> Patch:
-    """After the cloud confirmed the deletion: status, note and finalizer go in one write to the subresource.
+def release_patch(service: V1Service) -> Patch:
+    """After the cloud confirmed the deletion: status, note and finalizer go in one write to the
+    subresource.
 
-    Not the status of a Service with a class: the API server took ours off when the type changed, and what is there now
-    is the other controller's.
+    Not the status of a Service with a class: the API server took ours off when the type changed,
+    and what is there now is the other controller's.
     """
     gone: dict[str, Any] = {}
     if ingress(status_of(service)) and wants_load_balancer(service):
         gone = {"status": {"loadBalancer": {"ingress": None}}}
-    patch = combined(unheld(service), _annotation(service, None), Patch(gone, STRATEGIC_PATCH))
+    patch = combined(finalizer_removed_patch(service), _annotation(service, None), Patch(gone, STRATEGIC_PATCH))
     return Patch(patch.body, STRATEGIC_PATCH, "status")
 
 
-def unheld(service: V1Service) -> Patch:
+def finalizer_removed_patch(service: V1Service) -> Patch:
     """The finalizer goes, and nothing else."""
     present = service.metadata.finalizers if service.metadata is not None else None
     return finalizer_removed(present, LOAD_BALANCER_CLEANUP_FINALIZER)

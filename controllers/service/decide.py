@@ -1,55 +1,76 @@
-"""Stage 4, its decision, and pure: what is known of one Service and its load balancer in, the next step out.
+"""Stage 4: DECIDE. What is known of one Service and its load balancer in, the next step out. Pure.
 
-`reconcile.py` has each step carried out (`execute.py`), adds what came of it to the case, and asks again, until it is
-REST. The first line that fits counts; the states are those of `records.State`.
+`reconcile.py` has each step carried out (`execute.py`), adds what came of it to the view, and asks
+again, until the step is REST. No step is taken twice in a run. A step that fails is passed over, so
+it never keeps away those below it; the run then ends with its error. The first row that fits
+counts; the states are those of `records.State`.
 
-====================  ===========================================================  ====================================
-state                 and                                                          step
-====================  ===========================================================  ====================================
-any                   what this run was for is done                                REST
-GONE, RELEASED        the record is of a Service that vanished, or of a former     FORGET
-any other             one under this name                                          DELETE
-any                   there is no Service                                          REST
-RELEASED              the cache still shows our finalizer                          REST: the event of our write comes
---------------------  -----------------------------------------------------------  ------------------------------------
-`Not wanted`          the Service is being deleted, or wants no load balancer of ours
-GONE                                                                               RELEASE
-none, RELEASED        nothing shows that it may be ours                            REST
-none, RELEASED        it may be ours, and the cloud was not asked                  LOOK
-none, RELEASED        the cloud has none: the Service is being deleted, or not     UNHOLD, or LEAVE
-any other, none       (with our note, or a load balancer in the cloud)             DELETE, then it is GONE
---------------------  -----------------------------------------------------------  ------------------------------------
+==================  ============================================  ================================
+state               and                                           step
+==================  ============================================  ================================
+any                 what this run was for is done                 REST
+GONE, RELEASED      the record is of a Service that vanished,     FORGET
+any other           or of a former one under this name            DELETE
+any                 there is no Service                           REST
+RELEASED            the cache still shows our finalizer           REST: our write's event comes
+------------------  --------------------------------------------  --------------------------------
+`Not wanted`        deleted, or no load balancer of ours wanted
+GONE                                                              RELEASE
+none, RELEASED      nothing shows that it may be ours, or it has  REST
+                    a class and not our note
+none, RELEASED      it may be ours, and the cloud was not asked   LOOK
+none, RELEASED      the cloud has none: the Service is being      REMOVE_FINALIZER,
+                    deleted, or not                               or KEEP_FINALIZER
+any other, none     (with our note, or a load balancer there)     DELETE, then it is GONE
+------------------  --------------------------------------------  --------------------------------
 `Wanted`
-any                   the cluster's identity is not known                          IDENTIFY
-none                  a note that may hold                                         LOOK: WRITTEN if the cloud agrees
-none, GONE, RELEASED                                                               as UNSURE, and blank
-any                   it changes again and again, which was not told               WARN
-any                   the cloud has none, or another spec is wanted and its turn   ENSURE
-UNSURE, UNSEEN        it changes again and again                                   REST until its turn
-all but ELSEWHERE     other targets, and they are no longer being gathered         UPDATE; ENSURE where there is no such
-any                   the time for a look has come                                 LOOK; no more if it is as expected
-any                   the time to repair has come, or the look shows a difference  ENSURE
-CONFIRMED             the cache shows our last write                               WRITE, then it is WRITTEN
-WRITTEN               the cache shows our last write, and somebody's after it      PUT_BACK what is missing, seldom
-any                   nothing of this                                              REST until something is due
-====================  ===========================================================  ====================================
+any                 the UID of kube-system is not known           IDENTIFY
+none                a note that may hold                          LOOK: WRITTEN if the cloud agrees
+none                the same, and looks have failed for less      REST
+                    than `pacing.LOOKING`
+none, GONE,                                                       as UNSURE, and blank
+RELEASED
+any                 it changes again and again, which was not     WARN
+                    reported
+CONFIRMED           the cache shows our last write                WRITE, then it is WRITTEN
+UNSURE,             the same, it was built, and its address is    WRITE the address alone
+RETARGETING         not written yet
+any                 the cloud has none, or another spec is        ENSURE
+                    wanted and its turn has come
+all but UNSURE,     the time for a look has come                  LOOK; no more if as expected
+UNSEEN
+all but UNSURE,     the time to repair has come, or the look      ENSURE
+UNSEEN              shows a difference
+all but ELSEWHERE,  it was built, has other targets than it       UPDATE; ENSURE where there is
+UNSEEN              should, and they are gathered no longer       no such
+WRITTEN, UNSURE,    the cache shows our last write, and           PUT_BACK what is missing, seldom
+RETARGETING         another program's after it
+any                 nothing of this                               REST until something is due
+==================  ============================================  ================================
 
-ENSURE makes it UNSURE and then CONFIRMED, UPDATE makes it RETARGETING and then CONFIRMED; both write it in the end, and
-either may make it ELSEWHERE.
+ENSURE makes it UNSURE and then CONFIRMED, UPDATE makes it RETARGETING and then CONFIRMED; both
+write it in the end. An UPDATE that fails makes it UNSURE, so ENSURE follows at once, as in Go; if
+the cloud said "later", it stays RETARGETING, and UPDATE is tried again then. An UPDATE while ENSURE
+fails leaves it UNSURE. Only ENSURE may make it ELSEWHERE.
+
+Go's order is the same (processNextNodeItem and syncLoadBalancerIfNeeded of
+controllers/service/controller.go): an update that fails is followed by ensure, ensure writes the
+status, and targets are set while ensure fails, for the Service as it was last built. Go repairs
+nothing by time.
 """
 
 from __future__ import annotations
 
 import math
 from enum import Enum, Flag, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import evolve, frozen
 
 from cloudprovider.helpers import has_load_balancer_finalizer, load_balancer_status_equal
 from controllers.runtime.cache import is_newer, uid_of, version_of
 from controllers.service import changes, pacing
-from controllers.service.changes import Claim, Note, Scope
+from controllers.service.changes import Note, Ownership, Scope
 from controllers.service.records import Record, State
 
 if TYPE_CHECKING:
@@ -60,7 +81,7 @@ if TYPE_CHECKING:
     from controllers.service.targets import Targets
 
 
-class Sight(Enum):
+class ObservedLoadBalancer(Enum):
     """What a look at the cloud said when it showed no load balancer."""
 
     NOT_LOOKED = auto()
@@ -68,29 +89,29 @@ class Sight(Enum):
     """The cloud has none."""
     ELSEWHERE = auto()
     """ImplementedElsewhere."""
-    UNTOLD = auto()
+    UNKNOWN = auto()
     """The provider cannot say (NotImplementedByProvider)."""
 
 
-class Act(Enum):
+class Action(Enum):
     """What a step does; the table above says when."""
 
     REST = "nothing more in this run; another one when something is due"
     FORGET = "drop the record"
     IDENTIFY = "ask which cluster this is"
     LOOK = "ask the cloud what it has"
-    WARN = "tell the Service's owner that its change waits"
+    WARN = "report that the change of the Service waits"
     ENSURE = "have the cloud build, or repair, and write what came of it"
     UPDATE = "have the cloud take the present targets, and write what came of it"
     WRITE = "write what the cloud confirmed earlier"
-    PUT_BACK = "put back what somebody removed from the Service"
+    PUT_BACK = "put back what another program removed from the Service"
     DELETE = "have the cloud delete"
     RELEASE = "take our note, status and finalizer off"
-    UNHOLD = "take the finalizer off, and nothing else"
-    LEAVE = "leave the finalizer on as another controller's"
+    REMOVE_FINALIZER = "take the finalizer off, and nothing else"
+    KEEP_FINALIZER = "leave the finalizer on as another controller's"
 
 
-class Part(Flag):
+class OwnedField(Flag):
     """What of ours may be missing on a Service."""
 
     NOTHING = 0
@@ -104,21 +125,26 @@ class Part(Flag):
 class Step:
     """One thing to do."""
 
-    act: Act
+    action: Action
     record: Record | None = None
     """What is to be remembered before it is carried out; None: as it is."""
     after: float = math.inf
     """REST: seconds until the key is to run again without an event; inf: it need not."""
     sweep: bool = False
-    """LOOK, ENSURE: nothing asks for it but the time; at the lowest priority, and silent if it changes nothing."""
+    """LOOK, ENSURE: nothing asks for it but the time; at the lowest priority, and silent if it
+    changes nothing."""
     seen: V1LoadBalancerStatus | None = None
     """ENSURE: what the look before it showed."""
-    missing: Part = Part.NOTHING
+    missing: OwnedField = OwnedField.NOTHING
     """PUT_BACK: these."""
 
 
+Found: TypeAlias = "V1LoadBalancerStatus | ObservedLoadBalancer"
+"""What the cloud has: a load balancer with this status, or why none is shown."""
+
+
 @frozen(kw_only=True)
-class Case:
+class ServiceView:
     """What is known of one key in one run."""
 
     service: V1Service | None
@@ -128,99 +154,130 @@ class Case:
     """None until the cluster's identity is known."""
     gathering: bool = False
     """Whether changes of nodes are being gathered, so that new targets wait."""
-    found: V1LoadBalancerStatus | Sight = Sight.NOT_LOOKED
+    found: Found = ObservedLoadBalancer.NOT_LOOKED
     updates: bool = True
     """Whether the provider can update; False once it said no."""
+    tried: frozenset[Action] = frozenset()
+    """The steps that this run has taken, those that failed too."""
     over: bool = False
     """What the run was for is done."""
 
 
-def decide(case: Case, targets: Targets, schedule: Schedule, now: float) -> Step:
-    """The next step, by the table above."""
-    service, record = case.service, case.record
-    if case.over:
-        return _rest(case, now)
+def decide(view: ServiceView, targets: Targets, schedule: Schedule, now: float) -> Step:
+    """The next step, by the table above. Never one that the run has tried."""
+    step = _decide(view, targets, schedule, now)
+    return _rest(view, now) if step.action in view.tried else step
+
+
+def _decide(view: ServiceView, targets: Targets, schedule: Schedule, now: float) -> Step:
+    service, record = view.service, view.record
+    if view.over:
+        return _rest(view, now)
     if record is not None and (service is None or uid_of(service) != record.uid):
-        return Step(act=Act.FORGET if record.state.deleted else Act.DELETE)
+        return Step(action=Action.FORGET if record.state.deleted else Action.DELETE)
     if service is None or (record is not None and _is_behind_release(service, record)):
-        return Step(act=Act.REST)
-    if not changes.keeps(service):
-        return _remove(case, service)
-    if case.scope is None:
-        return Step(act=Act.IDENTIFY)
-    return _keep(case, service, targets, schedule, now)
+        return Step(action=Action.REST)
+    if not changes.wants_load_balancer_from_us(service):
+        return _remove(view, service)
+    if view.scope is None:
+        return Step(action=Action.IDENTIFY)
+    return _keep(view, service, targets, schedule, now)
 
 
-def _remove(case: Case, service: V1Service) -> Step:
-    record = case.record
+def _remove(view: ServiceView, service: V1Service) -> Step:
+    record = view.record
     if record is not None and record.state is State.GONE:
-        return Step(act=Act.RELEASE)
-    if record is None or record.state is State.RELEASED:
-        # Where ours is off already, what holds the Service is another's, and goes at its deletion only, as in Go.
+        return Step(action=Action.RELEASE)
+    if record is None or record.state is State.RELEASED or (record.is_untouched and changes.has_class(service)):
+        # Where ours is off already, what holds the Service is another's, and goes at its deletion
+        # only, as in Go.
         deleted = service.metadata is not None and service.metadata.deletion_timestamp is not None
-        claim = changes.claim(service)
-        if record is not None:
-            claim = Claim.ASK if deleted and has_load_balancer_finalizer(service) else Claim.NONE
-        if claim is Claim.NONE:
-            return Step(act=Act.REST)
-        if claim is Claim.ASK:
-            if case.found is Sight.NOT_LOOKED:
-                return Step(act=Act.LOOK)
+        ours = changes.ownership(service)
+        if record is not None and record.state is State.RELEASED:
+            held = has_load_balancer_finalizer(service) and not changes.has_class(service)
+            ours = Ownership.ASK if deleted and held else Ownership.NONE
+        if ours is Ownership.NONE:
+            return Step(action=Action.REST)
+        if ours is Ownership.ASK:
+            if view.found is ObservedLoadBalancer.NOT_LOOKED:
+                return Step(action=Action.LOOK)
             # To delete what is not there does no harm, and the Service must not hang.
-            may_exist = case.found is Sight.UNTOLD and deleted
-            if isinstance(case.found, Sight) and not may_exist:
-                return Step(act=Act.UNHOLD if deleted else Act.LEAVE)
+            may_exist = view.found is ObservedLoadBalancer.UNKNOWN and deleted
+            if isinstance(view.found, ObservedLoadBalancer) and not may_exist:
+                return Step(action=Action.REMOVE_FINALIZER if deleted else Action.KEEP_FINALIZER)
         record = Record.blank(service)
-    return Step(act=Act.DELETE, record=evolve(record, service=service))
+    return Step(action=Action.DELETE, record=evolve(record, service=service))
 
 
-def _keep(case: Case, service: V1Service, targets: Targets, schedule: Schedule, now: float) -> Step:
-    found, record, fingerprint = case.found, case.record, wanted(case)
-    if record is None:
+def _keep(view: ServiceView, service: V1Service, targets: Targets, schedule: Schedule, now: float) -> Step:
+    found, record, fingerprint = view.found, view.record, wanted(view)
+    if record is None or record.looking is not None:
         note = changes.trusted_note(service, fingerprint)
-        if note is not None and found is Sight.NOT_LOOKED:
-            return Step(act=Act.LOOK)
+        if note is not None and found is ObservedLoadBalancer.NOT_LOOKED:
+            record = record or evolve(Record.blank(service), looking=now)
+            if record.looking is None or now - record.looking < pacing.LOOKING:
+                return Step(action=Action.LOOK, record=record)
         record = _recalled(service, note, found, schedule, now)
-    elif record.state.deleted:  # whatever the cloud may still show of it, and a note say
+    elif record.state.deleted:  # what the cloud still shows, or a note says, does not count
         record = Record.blank(service)
-    case = evolve(case, record=record)
+    view = evolve(view, record=record)
     waits = _waits(record, fingerprint, now)
-    if waits and not record.pace.told:
-        return Step(act=Act.WARN, record=evolve(record, pace=evolve(record.pace, told=True)))
-    if found is Sight.NONE or (record.spec != fingerprint and not waits):
-        return Step(act=Act.ENSURE, record=record)
-    if record.state in (State.UNSURE, State.UNSEEN):
-        return _rest(case, now)
-    elsewhere = record.state is State.ELSEWHERE
-    if not (elsewhere or case.gathering or targets.cover(record.nodes)):
-        act = Act.UPDATE if case.updates else Act.ENSURE
-        return Step(act=act, record=record, sweep=act is Act.ENSURE)
-    if not waits and min(record.due, record.ensure_due) <= now:
-        if found is Sight.NOT_LOOKED and not elsewhere:
-            return Step(act=Act.LOOK, record=record, sweep=True)
+    if waits and not record.warned:
+        return Step(action=Action.WARN, record=evolve(record, warned=True))
+    if Action.WRITE not in view.tried and _is_unwritten(record) and _shows_our_write(view):
+        return Step(action=Action.WRITE, record=record)
+    certain = record.state not in (State.UNSURE, State.UNSEEN)
+    ensure: Step | None = None
+    if found is ObservedLoadBalancer.NONE or (record.spec != fingerprint and not waits):
+        ensure = Step(action=Action.ENSURE, record=record)
+    elif certain and not waits and min(record.due, record.ensure_due) <= now:
+        looks = record.state is not State.ELSEWHERE
+        if looks and found is ObservedLoadBalancer.NOT_LOOKED and Action.LOOK not in view.tried:
+            return Step(action=Action.LOOK, record=record, sweep=True)
         repair = record.ensure_due <= now or schedule.is_unfinished(record.empty)
-        seen = None if isinstance(found, Sight) else found
+        seen = None if isinstance(found, ObservedLoadBalancer) else found
         if seen is not None:
             repair = repair or not any(load_balancer_status_equal(seen, one) for one in (record.status, record.seen))
         if repair:
-            return Step(act=Act.ENSURE, record=record, sweep=True, seen=seen)
-        record = evolve(record, due=schedule.next_look(now))
-        case = evolve(case, record=record)
-    if is_newer(record.version, version_of(service)) is not True:
-        # The cache shows our last write, so what differs was changed by someone else.
-        if record.state is State.CONFIRMED:
-            return Step(act=Act.WRITE, record=record)
-        if record.state is State.WRITTEN:
-            return _put_back(case, service, record, now)
-    return _rest(case, now)
+            ensure = Step(action=Action.ENSURE, record=record, sweep=True, seen=seen)
+        elif found is not ObservedLoadBalancer.NOT_LOOKED:  # a look that failed stays due
+            record = evolve(record, due=schedule.next_look(now))
+            view = evolve(view, record=record)
+    if ensure is not None and Action.ENSURE not in view.tried:
+        return ensure
+    missing = found is ObservedLoadBalancer.NONE or record.built is None
+    if not (missing or view.gathering or targets.cover(record.nodes)):
+        action = Action.UPDATE if view.updates else Action.ENSURE
+        if action not in view.tried:
+            return Step(action=action, record=record, sweep=action is Action.ENSURE)
+    if not missing and record.state in _PUT_BACK and _shows_our_write(view):
+        return _put_back(view, service, record, now)
+    return _rest(view, now)
 
 
-def _recalled(
-    service: V1Service, note: Note | None, found: V1LoadBalancerStatus | Sight, schedule: Schedule, now: float
-) -> Record:
-    """What a former process applied, if its note and the cloud agree about it; else a blank record."""
+_PUT_BACK: Final = (State.WRITTEN, State.UNSURE, State.RETARGETING)
+
+
+def _is_unwritten(record: Record) -> bool:
+    """Whether something that the cloud confirmed is to be written on the Service."""
+    address = record.new_status and record.built is not None
+    return record.state is State.CONFIRMED or (address and record.state in (State.UNSURE, State.RETARGETING))
+
+
+def _shows_our_write(view: ServiceView) -> bool:
+    """Whether the cache shows our last write, so that what differs was changed by someone else."""
+    assert view.record is not None
+    assert view.service is not None
+    return is_newer(view.record.version, version_of(view.service)) is not True
+
+
+def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Schedule, now: float) -> Record:
+    """What a former process applied, if its note and the cloud agree about it; else a blank
+    record."""
     blank = Record.blank(service)
-    if note is None or isinstance(found, Sight) or not load_balancer_status_equal(found, changes.status_of(service)):
+    if note is None or isinstance(found, ObservedLoadBalancer):
+        return blank
+    if not load_balancer_status_equal(found, changes.status_of(service)):
         return blank
     return evolve(
         blank,
@@ -229,63 +286,65 @@ def _recalled(
         tried=note.spec,
         nodes=note.nodes,
         status=found,
+        built=service,
         due=schedule.next_look(now),
         ensure_due=schedule.next_ensure(now),
     )
 
 
-def _put_back(case: Case, service: V1Service, record: Record, now: float) -> Step:
-    """Finalizer and address at once, but ever more slowly if they are removed again and again; the note later, and
-    once: whoever insists gets their way."""
+def _put_back(view: ServiceView, service: V1Service, record: Record, now: float) -> Step:
+    """Finalizer and address at once, but ever more slowly if they are removed again and again; the
+    note later, and once: a program that insists is not fought."""
     missing = _stripped(service, record)
-    if missing and pacing.RESTORED.left(record.held, now):
-        missing = Part.NOTHING
+    if missing and record.restores.left(now):
+        missing = OwnedField.NOTHING
     noted = changes.note_of(service) == Note(record.uid, record.spec, record.nodes)
-    if record.restore_at < math.inf:
+    if record.state is State.WRITTEN and record.restore_at < math.inf:
         if noted:
             record = evolve(record, restore_at=0.0)
         elif not record.restore_at:
             record = evolve(record, restore_at=now + pacing.LAZY)
         elif record.restore_at <= now:
-            missing |= Part.NOTE
+            missing |= OwnedField.NOTE
     if missing:
-        return Step(act=Act.PUT_BACK, record=record, missing=missing)
-    return _rest(evolve(case, record=record), now)
+        return Step(action=Action.PUT_BACK, record=record, missing=missing)
+    return _rest(evolve(view, record=record), now)
 
 
-def _stripped(service: V1Service, record: Record) -> Part:
-    missing = Part.NOTHING if has_load_balancer_finalizer(service) else Part.FINALIZER
+def _stripped(service: V1Service, record: Record) -> OwnedField:
+    missing = OwnedField.NOTHING if has_load_balancer_finalizer(service) else OwnedField.FINALIZER
     if changes.ingress(record.status) and not changes.ingress(changes.status_of(service)):
-        missing |= Part.ADDRESS
+        missing |= OwnedField.ADDRESS
     return missing
 
 
-def _rest(case: Case, now: float) -> Step:
+def _rest(view: ServiceView, now: float) -> Step:
     """Rest until what comes first: a look, a repair, the end of a wait."""
-    service, record = case.service, case.record
+    service, record = view.service, view.record
     if record is None or service is None or record.state.deleted:
-        return Step(act=Act.REST)
-    waits = [_waits(record, wanted(case), now)]
-    if record.state is State.WRITTEN and _stripped(service, record):
-        waits.append(pacing.RESTORED.left(record.held, now))
-    after = min([left for left in waits if left], default=math.inf)
+        return Step(action=Action.REST)
+    lefts = [_waits(record, wanted(view), now)]
+    if record.state in _PUT_BACK and _stripped(service, record):
+        lefts.append(record.restores.left(now))
     if record.spec:
-        due = min(record.due, record.ensure_due, record.restore_at or math.inf)
-        after = min(after, max(0.0, due - now))
-    return Step(act=Act.REST, record=record, after=after)
+        lefts += [due - now for due in (record.due, record.ensure_due, record.restore_at)]
+    # What is due already waits for something else: its turn, or the end of a failure.
+    return Step(action=Action.REST, record=record, after=min([left for left in lefts if left > 0], default=math.inf))
 
 
-def wanted(case: Case) -> str:
+def wanted(view: ServiceView) -> str:
     """Fingerprint of the Service; "" while it is not known what all depends on."""
-    return changes.fingerprint(case.service, case.scope) if case.service is not None and case.scope is not None else ""
+    return changes.fingerprint(view.service, view.scope) if view.service is not None and view.scope is not None else ""
 
 
 def _waits(record: Record, fingerprint: str, now: float) -> float:
-    """Seconds until a change of the Service is acted upon: 0.0, unless it is changed again and again."""
-    return 0.0 if record.tried in ("", fingerprint) else pacing.CHANGES.left(record.pace, now)
+    """Seconds until a change of the Service is acted upon: 0.0, unless it is changed again and
+    again."""
+    return 0.0 if record.tried in ("", fingerprint) else record.changes.left(now)
 
 
 def _is_behind_release(service: V1Service, record: Record) -> bool:
-    """Whether the cache does not show yet that our finalizer is off: what is built now would be held by nothing."""
+    """Whether the cache does not show yet that our finalizer is off: what is built now would be
+    held by nothing."""
     behind = is_newer(version_of(service), record.version) is not True
     return record.state is State.RELEASED and behind and has_load_balancer_finalizer(service)

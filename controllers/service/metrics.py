@@ -1,11 +1,11 @@
-"""The service controller's own metrics, under the names that the Go cloud-controller-manager has."""
+"""The service controller's own metrics, under the names of the Go cloud-controller-manager."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controllers.runtime.cache import uid_of, watch_waiting
-from controllers.runtime.metrics import FINE_BUCKETS
+from controllers.runtime.cache import uid_of
+from controllers.runtime.metrics import FINE_BUCKETS, watch_waiting
 from controllers.service import changes
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ class ServiceMetrics:
 
 
 class AddressWatch:
-    """Services on their way to an address, as the cache shows them: who waits, and how long it took. Thread-safe."""
+    """Services on their way to an address, as the cache shows them: who waits, and how long it
+    took. Thread-safe."""
 
     def __init__(self, metrics: Metrics, lister: Lister[V1Service], clock: Clock) -> None:
         self._clock = clock
@@ -74,7 +75,7 @@ class AddressWatch:
 
     def on_update(self, old: V1Service, new: V1Service) -> None:
         """A Service changed: does it have its first address now?"""
-        if uid_of(old) != uid_of(new) or not _waits(old) or _waits(new) or not changes.keeps(new):
+        if uid_of(old) != uid_of(new) or not _waits(old) or _waits(new) or not changes.wants_load_balancer_from_us(new):
             return
         created = new.metadata.creation_timestamp if new.metadata is not None else None
         if created is not None:
@@ -82,4 +83,4 @@ class AddressWatch:
 
 
 def _waits(service: V1Service) -> bool:
-    return changes.keeps(service) and not changes.ingress(changes.status_of(service))
+    return changes.wants_load_balancer_from_us(service) and not changes.ingress(changes.status_of(service))

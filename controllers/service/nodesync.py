@@ -1,6 +1,6 @@
-"""Between stages 3 and 4: gathers the changes of nodes, and then has every load balancer compared that lags behind.
+"""Stage 3: QUEUE. Gathers changes of nodes, and then queues every load balancer that lags behind.
 
-Fed by the triggers; runs off the queue `node`, which has one key for all nodes; fills the queue `service`. So a load
+Runs off the queue `node`, which has one key for all nodes, and fills the queue `service`. So a load
 balancer never has two calls at once, and fifty nodes that join together cost it one or two updates.
 """
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from controllers.service.targets import TargetSet
 
 ALL_NODES: Final = "*"
+REFRESH: Final = 0
+"""Priority of load balancers whose targets have changed."""
 
 
 @frozen
@@ -45,16 +47,14 @@ class NodeSync:
         targets: TargetSet,
         *,
         window: Window,
-        priority: int,
         latency: Histogram,
         clock: Clock,
     ) -> None:
         self._nodes = nodes
         self._services = services
         self._records = records
-        self._targets = targets
+        self.targets = targets
         self._window = window
-        self._priority = priority
         self._clock = clock
         self._lock = threading.Lock()
         self._first: float | None = None
@@ -72,7 +72,8 @@ class NodeSync:
         self._nodes.add_after(ALL_NODES, self._window.quiet)
 
     def sync(self, key: str) -> Result:
-        """One unit of work of the queue `node`: wait on while changes come, else queue what lags behind."""
+        """One unit of work of the queue `node`: wait on while changes come, else queue what lags
+        behind."""
         now = self._clock.monotonic()
         with self._lock:
             first = now if self._first is None else self._first
@@ -80,18 +81,18 @@ class NodeSync:
             if left > 0:
                 return Result(requeue_after=left)
             self._first = None
-        behind = self._records.outdated(self._targets.current())
+        behind = self._records.outdated(self.targets.current())
         with self._lock:
             if not self._waiting:
                 self._began = first
             self._waiting.update(behind)
         for service in behind:
-            self._services.add(service, self._priority)
+            self._services.add(service, REFRESH)
         return DONE
 
     def is_due(self, key: str) -> bool:
-        """Whether this load balancer may get new targets now: not while changes are gathered, unless it waits for what
-        was gathered before."""
+        """Whether this load balancer may get new targets now: not while changes are gathered,
+        unless it waits for what was gathered before."""
         with self._lock:
             return self._first is None or key in self._waiting
 

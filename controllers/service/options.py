@@ -1,4 +1,4 @@
-"""What can be set about the service controller, with its flags. Stage: before the first one, no I/O."""
+"""The service controller's options, with their flags."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class ServiceOptions:
         "Services handled in parallel; at most three quarters of them from one namespace (Go's default is 1). "
         "--cloud-api-concurrency limits the cloud calls of all controllers.",
         check=between(1, 1000),
+        configz="ServiceController.ConcurrentServiceSyncs",
     )
     node_sync_window: float = option(
         1.0,

@@ -1,7 +1,7 @@
-"""Beside the stages: compares what the cloud says that this cluster owns with the Services, and reports what has none.
+"""Compares the load balancers that the cloud says this cluster owns with the Services, and reports
+those without one.
 
-Only reports. The owner may be another cluster that shares name and account, so nobody but a person can tell whether an
-orphan may go.
+They are never deleted: another cluster with the same name and account may own them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controllers.cloudcalls import CloudCallError
 from controllers.runtime.cache import uid_of
 from controllers.runtime.queue import Parked
 from controllers.runtime.write import Reference
-from controllers.service.changes import Claim, claim
+from controllers.service.changes import Ownership, ownership
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KUBE_SYSTEM = Reference("Namespace", "kube-system")
-"""What is about the whole cluster is told here, as it outlives every Service."""
+"""Events about the whole cluster are on this namespace, as it outlives every Service."""
 _MOST_NAMED = 10
 
 
 class OrphanReport:
-    """One search per call; what the first sees the next must confirm, as load balancers come and go while clouds list.
+    """One search per call; what the first sees the next must confirm, as load balancers come and go
+    while clouds list.
 
     One thread at a time.
     """
@@ -56,13 +57,13 @@ class OrphanReport:
         self._metrics = metrics
         self._confirm_after = confirm_after
         self._suspects: frozenset[OwnedLoadBalancer] = frozenset()
-        self._told: frozenset[OwnedLoadBalancer] = frozenset()
+        self._reported: frozenset[OwnedLoadBalancer] = frozenset()
 
     def search(self) -> float | None:
         """Search, and report what is confirmed and new.
 
-        Returns the seconds after which to search again, where the cloud did not answer, or to confirm what was seen for
-        the first time; else None.
+        Returns the seconds after which to search again, where the cloud did not answer, or to
+        confirm what was seen for the first time; else None.
         """
         try:
             owned = self._balancers.owned(self._cluster)
@@ -75,14 +76,14 @@ class OrphanReport:
         confirmed = found & self._suspects
         self._suspects = found
         self._metrics.orphans.set(len(confirmed))
-        if confirmed - self._told:
-            self._tell(sorted(confirmed, key=lambda orphan: orphan.name))
-        elif self._told and not confirmed:
+        if confirmed - self._reported:
+            self._report(sorted(confirmed, key=lambda orphan: orphan.name))
+        elif self._reported and not confirmed:
             log.info("every load balancer has a Service again")
-        self._told = confirmed
+        self._reported = confirmed
         return self._confirm_after if found - confirmed else None
 
-    def _tell(self, confirmed: Sequence[OwnedLoadBalancer]) -> None:
+    def _report(self, confirmed: Sequence[OwnedLoadBalancer]) -> None:
         names = [
             f"{orphan.name} (Service {orphan.service or orphan.service_uid})" for orphan in confirmed[:_MOST_NAMED]
         ]
@@ -96,8 +97,9 @@ class OrphanReport:
 
 
 def orphans(owned: Sequence[OwnedLoadBalancer], services: Sequence[V1Service]) -> list[OwnedLoadBalancer]:
-    """Pure: those for which no Service asks, nor holds a finalizer that may be ours. A UID decides; else the name."""
-    holders = [service for service in services if wants_load_balancer(service) or claim(service) is not Claim.NONE]
+    """Pure: those for which no Service asks, nor holds a finalizer that may be ours. A UID decides;
+    else the name."""
+    holders = [one for one in services if wants_load_balancer(one) or ownership(one) is not Ownership.NONE]
     uids = {uid_of(service) for service in holders}
     names = {f"{service.metadata.namespace}/{service.metadata.name}" for service in holders if service.metadata}
     return [

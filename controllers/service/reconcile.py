@@ -1,10 +1,10 @@
-"""Stage 4: takes a Service's key, and closes the gap between what is wanted and what was applied, step by step.
+"""Stage 4: RECONCILE. Takes a Service's key, and closes the gap between what is wanted and what was
+applied, step by step.
 
-What is known goes to `decide.py`, which names the next step; `execute.py` carries it out, with a call to the cloud
-(stage 5) and a write to the Service (6); and so on until there is nothing to do. What was applied is known from the
-record of this process; a new process takes it from the Service's annotation, after the cloud confirmed that the load
-balancer is there. So it does not matter why a key comes: event, node change, drift check and retry all run through
-`reconcile`, one at a time for each Service.
+`decide.py` names the next step, `execute.py` carries it out, until there is nothing to do. What was
+applied is known from this process's record; a new process takes it from the Service's annotation,
+after the cloud confirmed that the load balancer is there. So it does not matter why a key comes:
+events, changes of nodes, drift checks and retries all run through `reconcile`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from controllers.runtime.queue import DONE, Result
-from controllers.service.apiserver import ServiceGone
-from controllers.service.cloudside import TooEarly
-from controllers.service.decide import Act, Case, decide
+from controllers.cloudcalls import CallsClosed
+from controllers.runtime.api import ApiError
+from controllers.runtime.queue import DONE, Parked, Result, retry_after_of
+from controllers.service.cloud import CLOUD_ERRORS, TooEarly
+from controllers.service.decide import Action, ServiceView, decide
+from controllers.service.kube import CacheBehind, ServiceGone
 from controllers.service.triggers import DRIFT
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from controllers.service.nodesync import NodeSync
     from controllers.service.pacing import Schedule
     from controllers.service.records import Records
-    from controllers.service.targets import Targets
 
 log = logging.getLogger(__name__)
 
@@ -40,14 +41,14 @@ log = logging.getLogger(__name__)
 class ServiceReconciler:
     """One unit of work per key. Thread-safe: the work queue keeps two threads off one key.
 
-    `identify` returns what all load balancers of the cluster depend on, or raises TooEarly while that is not known.
+    `identify` returns what all load balancers of the cluster depend on, or raises TooEarly while
+    that is not known.
     """
 
     def __init__(
         self,
         lister: Lister[V1Service],
         records: Records,
-        targets: Callable[[], Targets],
         executor: Executor,
         sync: NodeSync,
         identify: Callable[[], Scope],
@@ -56,7 +57,6 @@ class ServiceReconciler:
     ) -> None:
         self._services = lister
         self._records = records
-        self._targets = targets
         self._executor = executor
         self._sync = sync
         self._identify = identify
@@ -65,7 +65,8 @@ class ServiceReconciler:
         self._scope: Scope | None = None
 
     def reconcile(self, key: str) -> Result:
-        """Close the gap for one Service. Raises what the cloud or the API server answered, or CacheBehind."""
+        """Close the gap for one Service. Raises what the cloud or the API server answered, or
+        CacheBehind."""
         result = DONE
         try:
             after = self._run(key)
@@ -79,18 +80,46 @@ class ServiceReconciler:
         return result
 
     def _run(self, key: str) -> float:
-        """Take steps until there is none; returns the seconds until something is due again, inf if nothing is."""
+        """Take steps until there is none; returns the seconds until something is due again, inf if
+        nothing is. A step that fails does not keep away the others; then its error is raised."""
         gathering = not self._sync.is_due(key)
         service, record = self._services.get(key), self._records.get(key)
-        case = Case(service=service, record=record, scope=self._scope, gathering=gathering)
+        view = ServiceView(service=service, record=record, scope=self._scope, gathering=gathering)
+        failures: list[Exception] = []
         while True:
-            step = decide(case, self._targets(), self._schedule, self._clock.monotonic())
-            if step.record is not None and step.record is not case.record:
-                case = evolve(case, record=self._records.put(key, step.record))
-            if step.act is Act.REST:
+            step = decide(view, self._sync.targets.current(), self._schedule, self._clock.monotonic())
+            if step.record is not None and step.record is not view.record:
+                view = evolve(view, record=self._records.put(key, step.record))
+            if step.action is Action.REST:
+                if failures:
+                    raise _soonest(key, failures, step.after)
                 return step.after
-            if step.act is Act.IDENTIFY:
+            view = evolve(view, tried=view.tried | {step.action})
+            if step.action is Action.IDENTIFY:
                 self._scope = self._identify()
-                case = evolve(case, scope=self._scope)
+                view = evolve(view, scope=self._scope)
+                continue
+            try:
+                view = self._executor.carry_out(key, view, step)
+            except (Parked, CallsClosed):
+                raise  # no second call beside one that has not ended; none at all
+            except (TooEarly, CacheBehind, ApiError, *CLOUD_ERRORS) as error:
+                failures.append(error)
+                view = evolve(view, record=self._records.get(key))
             else:
-                case = self._executor.carry_out(key, case, step)
+                if step.action is Action.ENSURE:
+                    failures.clear()  # it repairs whatever failed before it
+
+
+def _soonest(key: str, failures: list[Exception], after: float) -> Exception:
+    """Of the failures of one run, the one that is retried first. There was an Event for each."""
+
+    def order(error: Exception) -> tuple[bool, float]:
+        if isinstance(error, TooEarly):
+            return True, error.seconds
+        return False, retry_after_of(error) or 0.0
+
+    first, *others = sorted(failures, key=order)
+    for error in others:
+        log.debug("Service %s: in the same run: %s: %s", key, type(error).__name__, error)
+    return TooEarly(min(first.seconds, after)) if isinstance(first, TooEarly) else first

@@ -1,19 +1,20 @@
-"""Between stages 4 and 5: what this process knows of each Service's load balancer. Filled by the reconciler alone.
+"""What this process knows of each Service's load balancer. All work is compared with it, so missed
+events do no harm.
 
-Against it everything is compared, so that it does not matter which event came, or did not (level-triggered). A record
-holds digests, no nodes; it goes with its Service.
+Filled by the reconciler alone. A record holds digests, no nodes; it goes with its Service.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from attrs import evolve, field, frozen
 
+from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts
 from controllers.runtime.cache import uid_of
-from controllers.service.pacing import Pace
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
@@ -40,12 +41,22 @@ class State(Enum):
         return self in (State.GONE, State.RELEASED)
 
 
+@frozen
+class Asked:
+    """What was last asked of the cloud in one way, and when (`clock.monotonic`) it may be asked the
+    same again. Anything else need not wait for that."""
+
+    what: str
+    not_before: float = 0.0
+
+
 @frozen(kw_only=True)
 class Record:
     """One Service's load balancer. It is there as soon as the cloud may have begun to build."""
 
     service: V1Service
-    """As it was when the cloud was last called for it: what the deletion is asked with, should the Service vanish."""
+    """As it was when the cloud was last called for it: what the deletion is asked with, should the
+    Service vanish."""
     uid: str
     state: State = State.UNSURE
     spec: str = ""
@@ -56,6 +67,9 @@ class Record:
     """What the cloud answered when it was last asked to build."""
     new_status: bool = False
     """It has yet to be written on the Service."""
+    built: V1Service | None = None
+    """The Service as the cloud last built it, while its load balancer is there: what targets are
+    set for while a change of it waits or fails. None: it was never built, or is missing."""
     seen: V1LoadBalancerStatus | None = None
     """What a look at the cloud showed that the call after it did not change."""
     empty: int = 0
@@ -65,25 +79,39 @@ class Record:
     ensure_due: float = 0.0
     """Time of the next call that repairs although nothing seems amiss."""
     version: str = ""
-    """resourceVersion of the Service after our last write; a cache that shows an older one is behind."""
-    attempt: str = ""
-    """What was asked of the cloud when it last named a time to ask again."""
-    not_before: float = 0.0
-    """That time (`clock.monotonic`). Another attempt need not wait for it."""
+    """resourceVersion of the Service after our last write; a cache that shows an older one is
+    behind."""
+    asked: Mapping[str, Asked] = field(factory=dict)
+    """By "ensure", "update" and "delete". Empty: this process has asked the cloud to change
+    nothing."""
+    looking: float | None = None
+    """Since when the cloud is asked in vain whether a former process's note holds
+    (`clock.monotonic`)."""
     tried: str = ""
     """Fingerprint that the cloud was last asked to build, whatever came of it."""
-    pace: Pace = field(factory=Pace)
+    changes: Attempts = NO_ATTEMPTS
     """How often that became another one of late."""
-    held: Pace = field(factory=Pace)
+    warned: bool = False
+    """Whether the owner knows that the latest change waits."""
+    restores: Attempts = NO_ATTEMPTS
     """How often our finalizer or the address was put back of late."""
     restore_at: float = 0.0
-    """When a note that somebody removed is put back. 0.0: it is not missed; inf: it was put back once since we last
-    wrote it, and is not again."""
+    """When a note that was removed is put back. 0.0: it is not missed; inf: it was put back
+    once since we last wrote it, and is not again."""
 
     @classmethod
     def blank(cls, service: V1Service) -> Record:
         """Nothing is known of its load balancer."""
         return cls(service=service, uid=uid_of(service))
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether this process has neither built nor found anything."""
+        return self.state is State.UNSURE and not self.asked
+
+    def asking(self, way: str, what: str = "") -> Mapping[str, Asked]:
+        """`asked`, as the cloud is asked for this now."""
+        return {**self.asked, way: Asked(what)}
 
 
 _REWOUND: Final = {State.WRITTEN: State.CONFIRMED, State.RELEASED: State.GONE}
@@ -113,7 +141,8 @@ class Records:
             self._records.setdefault(key, record)
 
     def rewind(self, key: str) -> None:
-        """The API server was restored from a backup: what we wrote counts as not written. The cloud's word stays."""
+        """The API server was restored from a backup: what we wrote counts as not written. The
+        cloud's word stays."""
         with self._lock:
             record = self._records.get(key)
             if record is not None:

@@ -1,12 +1,10 @@
-"""Between stages 2 and 4: which nodes are the targets of load balancers, and in what word they are remembered.
+"""Which nodes load balancers send traffic to, and the digest by which that is remembered.
 
-Data comes from the cache of nodes; the reconciler hands the nodes to the provider, and compares the digest with the one
-that was applied. All Services share one set. Pure, but for the cache's lock.
+All Services share one set. A node that the autoscaler is about to remove is no target any more, but
+its taint alone changes no load balancer: it is left out at the next change.
 
-What is a target and what triggers are two things: a node that the autoscaler is about to remove is no target any more,
-but its taint alone changes no load balancer. It is left out at the next change.
-
-Follows: stableNodeSetPredicates in controllers/service/controller.go of k8s.io/cloud-provider, and KEP-3458.
+Follows: stableNodeSetPredicates in controllers/service/controller.go of k8s.io/cloud-provider, and
+KEP-3458.
 """
 
 from __future__ import annotations
@@ -33,12 +31,14 @@ _FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
 @frozen
 class Targets:
-    """The nodes, in order of their names, and a digest of all about them that load balancers depend on."""
+    """The nodes, in order of their names, and a digest of all about them that load balancers depend
+    on."""
 
     nodes: tuple[V1Node, ...]
     digest: str
     good_enough: frozenset[str] = frozenset()
-    """Digests of targets from which these differ only by nodes that the autoscaler has tainted since."""
+    """Digests of targets from which these differ only by nodes that the autoscaler has tainted
+    since."""
 
     def cover(self, digest: str) -> bool:
         """Whether a load balancer with the targets of that digest needs no other ones now."""
@@ -47,7 +47,8 @@ class Targets:
 
 @frozen(eq=False)
 class _Judged:
-    """A revision of a node, and all of it that counts here: worked out once, as every change of any node asks again."""
+    """A revision of a node, and all of it that counts here: worked out once, as every change of any
+    node asks again."""
 
     node: V1Node
     key: str
@@ -79,19 +80,22 @@ class TargetSet:
             return self._present
 
     def invalidate(self) -> None:
-        """A node has changed, and with it the targets of every load balancer that had it, or is to have it."""
+        """A node has changed, and with it the targets of every load balancer that had it, or is to
+        have it."""
         with self._lock:
             self._present, self._former = None, frozenset()
 
     def leaving(self) -> None:
-        """The autoscaler has tainted a node: load balancers that have it may keep it until the next change."""
+        """The autoscaler has tainted a node: load balancers that have it may keep it until the next
+        change."""
         with self._lock:
             if self._present is not None:
                 self._former = self._present.good_enough | {self._present.digest}
                 self._present = None
 
     def differs(self, old: V1Node | None, new: V1Node | None) -> bool:
-        """Whether a change of one node may change the targets. The autoscaler's taint is none, but its removal is."""
+        """Whether a change of one node may change the targets. The autoscaler's taint is none, but
+        its removal is."""
         if self._part(old) != self._part(new):
             return True
         return old is not None and new is not None and is_leaving(old) and not is_leaving(new)
@@ -103,8 +107,8 @@ class TargetSet:
 
 
 def targets(nodes: Iterable[V1Node], ready_only: bool) -> Targets:
-    """The targets among these nodes. With `ready_only`, the ready ones; all, should none be ready: a control plane that
-    lost sight of the kubelets must not empty every load balancer."""
+    """The targets among these nodes. With `ready_only`, the ready ones; all, should none be ready:
+    a control plane that lost sight of the kubelets must not empty every load balancer."""
     return _targets(map(_judge, nodes), ready_only)
 
 
@@ -139,11 +143,6 @@ def is_leaving(node: V1Node) -> bool:
     return any(taint.key == TAINT_TO_BE_DELETED for taint in node_taints(node))
 
 
-def is_target(node: V1Node) -> bool:
-    """Whether load balancers are to send traffic to a node, readiness aside."""
-    return is_eligible(node) and not is_leaving(node)
-
-
 def _chosen(found: list[_Judged], ready_only: bool) -> list[_Judged]:
     return [one for one in found if one.ready] or found if ready_only else found
 
@@ -153,7 +152,8 @@ def _digest(found: list[_Judged]) -> str:
 
 
 def describe(node: V1Node) -> str:
-    """All about a target that load balancers depend on, in a line: name, provider ID, addresses in any order."""
+    """All about a target that load balancers depend on, in a line: name, provider ID, addresses in
+    any order."""
     addresses = (node.status.addresses if node.status is not None else None) or ()
     places = sorted(f"{address.type}={address.address}" for address in addresses)
     return " ".join([key_of(node), provider_id_of(node) or "-", *places])

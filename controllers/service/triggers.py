@@ -1,7 +1,8 @@
-"""Stages 2 to 3: turns events of Services and nodes into keys of the queues `service` and `node`.
+"""Stage 2: TRIGGER. Turns events of Services and nodes into keys of the queues `service`, `node`.
 
-A Service's key is "namespace/name". Changes of nodes are gathered in `nodesync.py`, then all load balancers are
-compared. Decides whether there may be work, and how urgent it is; never what the work is.
+A Service's key is "namespace/name". Changes of nodes are gathered in `nodesync.py`, then all load
+balancers are compared. Decides whether there may be work and how urgent it is, never what the work
+is.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cloudprovider.helpers import wants_load_balancer
 from controllers.runtime.cache import is_newer, key_of, uid_of, version_of
-from controllers.service.changes import Claim, claim, ingress, relevant, status_of
+from controllers.service.changes import Ownership, ingress, ownership, relevant, status_of
 from controllers.service.records import Record, Records
 from controllers.service.targets import is_leaving
 
@@ -27,9 +28,7 @@ DELETED: Final = 30
 NEW: Final = 20
 """Priority of Services without an address."""
 CHANGED: Final = 10
-"""Priority of Services that somebody changed."""
-REFRESH: Final = 0
-"""Priority of load balancers whose targets have changed."""
+"""Priority of Services that were changed."""
 DRIFT: Final = -10
 """Priority of load balancers that are compared with the cloud because it is time."""
 
@@ -43,7 +42,7 @@ class ServiceTriggers:
 
     def on_add(self, service: V1Service, initial: bool) -> None:
         key = key_of(service)
-        if claim(service) is not Claim.NONE or key in self._records:
+        if ownership(service) is not Ownership.NONE or key in self._records:
             self._queue.add(key, urgency(service))
 
     def on_update(self, old: V1Service, new: V1Service) -> None:
@@ -51,12 +50,11 @@ class ServiceTriggers:
         restored = is_newer(version_of(old), version_of(new)) is True  # the API server, from a backup
         if restored:
             self._records.rewind(key)
-        # A resync shows the same object twice; the check for drift does better.
-        if old is new or (not restored and relevant(old) == relevant(new)):
+        if not restored and relevant(old) == relevant(new):
             return
         if not wants_load_balancer(new) or uid_of(new) != uid_of(old):
             self._leaves(old)
-        if claim(new) is not Claim.NONE or key in self._records:
+        if ownership(new) is not Ownership.NONE or key in self._records:
             self._queue.add(key, urgency(new))
 
     def on_delete(self, service: V1Service) -> None:
@@ -65,14 +63,15 @@ class ServiceTriggers:
             self._queue.add(key_of(service), DELETED)
 
     def _leaves(self, service: V1Service) -> None:
-        """A former process may have built for it, and this one not have come to it: so it is remembered now."""
-        if wants_load_balancer(service) or claim(service) is Claim.REMOVE:
+        """A former process may have built for it, and this one not have come to it: so it is
+        remembered now."""
+        if wants_load_balancer(service) or ownership(service) is Ownership.REMOVE:
             self._records.put_if_absent(key_of(service), Record.blank(service))
 
 
 def urgency(service: V1Service) -> int:
     """The priority of an event about this Service."""
-    if claim(service) is not Claim.KEEP:
+    if ownership(service) is not Ownership.KEEP:
         return DELETED
     return CHANGED if ingress(status_of(service)) else NEW
 
@@ -97,7 +96,7 @@ class NodeTriggers:
         self._changed(node, None)
 
     def _changed(self, old: V1Node | None, new: V1Node | None) -> None:
-        if old is not new and self._targets.differs(old, new):
+        if self._targets.differs(old, new):
             self._targets.invalidate()
             self._sync.changed()
         elif old is not None and new is not None and is_leaving(new) and not is_leaving(old):

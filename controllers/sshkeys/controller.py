@@ -1,7 +1,8 @@
-"""The ssh-key controller: the public keys of a file are installed on all machines, so that a user can log in there.
+"""The ssh-key controller: the public keys of a file are installed on all machines, so that a user
+can log in there.
 
-Wires the stages: informer and file (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5). Runs in the
-manager, or alone in a program of your own.
+Wires the stages: informer and file (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5).
+Runs in the manager, or alone in a program of your own.
 """
 
 from __future__ import annotations
@@ -9,44 +10,45 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
+from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import NODES
 from controllers.runtime.cleaning import conceal
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, FailureHandling, Worker, WorkQueue
-from controllers.runtime.run import Periodic, run_until
-from controllers.runtime.write import EventRecorder
-from controllers.sshkeys.changes import KeyFileProblems
-from controllers.sshkeys.keyfile import KeyFile
+from controllers.runtime.queue import FailureHandling
+from controllers.sshkeys.keyfile import KeyFile, KeyFileProblems
 from controllers.sshkeys.metrics import SSHKeyMetrics
 from controllers.sshkeys.options import SSHKeyOptions
 from controllers.sshkeys.reconcile import SSHKeyReconciler
 from controllers.sshkeys.triggers import SSHKeyTriggers
 
 if TYPE_CHECKING:
-    from cloudprovider.host import StopSignal
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
     from controllers.runtime.cache import InformerFactory
+    from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-COMPONENT = "ssh-key-controller"
-IDENTITY = COMPONENT
 _BACKOFF = Backoff(base=1.0, cap=300.0)
 
 
-class SSHKeyController:
-    """Installs SSH keys on every machine: at the start, when the file changes, when nodes have joined, and hourly.
+class SSHKeyController(ControllerBase):
+    """Installs SSH keys on every machine: at the start, when the file changes, when nodes have
+    joined, and hourly.
 
-    Takes what every controller takes: clients, shared informers, the gateway to one provider, `options`. It does not
-    start the informers. `run` may be called once. Raises ValueError at construction when the provider installs no keys,
-    user or file are missing, or the file cannot be used. A key that leaves the file stays on the machines: the
-    contract has no way to remove it.
+    Takes what every controller takes: clients, shared informers, the gateway to one provider,
+    `options`. It does not start the informers. `run` may be called once. Raises ValueError at
+    construction when the provider installs no keys, user or file are missing, or the file cannot be
+    used. A key that leaves the file stays on the machines: the contract has no way to remove it.
 
-    Follows: the SSH tunneler that kube-apiserver had until 1.20, which gave all machines its own key.
+    Follows: the SSH tunneler that kube-apiserver had until 1.20, which gave all machines its own
+    key.
     """
+
+    NAME = "ssh-key-controller"
+    CLIENT = "ssh-key-controller"
 
     def __init__(
         self,
@@ -63,27 +65,27 @@ class SSHKeyController:
             raise ValueError(
                 f"cloud provider {cloud.provider_name!r} installs no SSH keys: none of its instances is an SSHKeys"
             )
-        self._options = options = options or SSHKeyOptions()
+        options = options or SSHKeyOptions()
         if not (options.ssh_user and options.ssh_keyfile):
             raise ValueError("it needs a user and a file of keys. Fix: give --ssh-user and --ssh-keyfile")
-        self._clock = clock
-        metrics = metrics or Metrics()
         try:
             self._file = KeyFile(options.ssh_keyfile)
         except KeyFileProblems as problems:
             raise ValueError(
                 f"--ssh-keyfile={options.ssh_keyfile} cannot be used: {problems}. Fix: name a file of public keys"
             ) from None
-        self._metrics = SSHKeyMetrics(metrics, clock)
+        super().__init__(clients, options, metrics, clock)
+        self._own_metrics = SSHKeyMetrics(self._metrics, clock)
         self._taken()
-        self._informer = informers.informer(NODES)
-        self._recorder = EventRecorder(clients.rest(IDENTITY), COMPONENT, clock=clock, metrics=metrics)
-        queue: WorkQueue[str] = WorkQueue("SSHKeys", clock=clock, metrics=metrics, backoff=_BACKOFF)
+        queue = self._queue("SSHKeys", backoff=_BACKOFF)
         self._triggers = SSHKeyTriggers(
             queue, lambda: self._file.keys, lambda: cloud.provider_id_prefixes, options.gather
         )
-        self._reconciler = SSHKeyReconciler(options.ssh_user, self._file, calls, self._recorder, self._metrics)
-        self._worker = Worker(
+        self._reconciler = SSHKeyReconciler(options.ssh_user, self._file, calls, self._recorder, self._own_metrics)
+        self._watch(informers.informer(NODES), self._triggers)
+        self._every(options.ssh_key_sync_period, "repetition", self._triggers.install_all)
+        self._every(options.file_period, "file", self.look)
+        self._add_worker(
             queue,
             self._reconciler.reconcile,
             threads=1,  # a key at a time: many clouds change a list in one place
@@ -91,32 +93,14 @@ class SSHKeyController:
                 on_error=self._reconciler.failed,
                 expected=(CloudCallError,),
                 noun="SSH key",
-                controller=COMPONENT,
-                recall=cloud.outage,
+                controller=self.NAME,
+                outage=cloud.outage,
             ),
-            metrics=metrics,
-            clock=clock,
-        )
-
-    def run(self, stop: StopSignal) -> None:
-        """Work until `stop` is set, then finish what is under way and return. Blocks; to be called once."""
-        triggers = self._triggers
-        run_until(
-            stop,
-            component=COMPONENT,
-            registrations=lambda: [self._informer.add_handler(triggers.on_add, triggers.on_update, triggers.on_delete)],
-            workers=[self._worker],
-            recorder=self._recorder,
-            drain_timeout=self._options.drain_timeout,
-            clock=self._clock,
-            periodic=[
-                Periodic("repetition", self._options.ssh_key_sync_period, triggers.install_all),
-                Periodic("file", self._options.file_period, self.look),
-            ],
         )
 
     def look(self) -> None:
-        """Read the file again, and install what it holds if it has changed. The controller does it by itself."""
+        """Read the file again, and install what it holds if it has changed. The controller does it
+        by itself."""
         before = set(self._file.keys)
         try:
             if not self._file.look():
@@ -132,10 +116,7 @@ class SSHKeyController:
         self._triggers.install_all()
 
     def _taken(self) -> None:
-        """The file's keys are those to install now. All at once: each call of `conceal` costs what all values cost."""
+        """The file's keys are those to install now. All at once: each call of `conceal` costs what
+        all values cost."""
         conceal(key.blob for key in self._file.keys.values())
-        self._metrics.file_read(self._file.keys)
-
-    def health(self) -> list[tuple[str, bool, str]]:
-        """(name, healthy, detail) of the worker; see `Worker.health`. Thread-safe."""
-        return [self._worker.health()]
+        self._own_metrics.file_read(self._file.keys)

@@ -1,28 +1,71 @@
-"""The file of --ssh-keyfile, read and read again (beside the stages): the one place that touches it.
+"""The file of --ssh-keyfile: read, parsed and read again. The one place that touches it.
 
-Bytes come from the disk; keys go to the reconciler. Contents are compared, not times, so that a link that is turned to
-another folder counts (as the kubelet does with the volume of a Secret), and a change counts only when two looks in a
-row show the same: a file that is half written is never read. Of what cannot be used only the digest is kept.
+No problem shows any part of the file: it may be a private key. Of contents that cannot be used only
+the digest is kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from controllers.sshkeys.changes import LARGEST, KeyFileProblems, parse_keys
+from cloudprovider.helpers.sshkeys import SSHPublicKey, parse_ssh_public_key
 
-if TYPE_CHECKING:
-    from cloudprovider.helpers.sshkeys import SSHPublicKey
+__all__ = ["LARGEST", "KeyFile", "KeyFileProblems", "parse_keys"]
 
-__all__ = ["KeyFile"]
+LARGEST: Final = 64 * 1024
+"""Bytes of a file."""
+_MOST: Final = 50  # keys of a file
+_ARMOUR: Final = re.compile(rb"-{4,5} ?BEGIN |PuTTY-User-Key-File")
+
+
+class KeyFileProblems(ValueError):
+    """A key file cannot be used. `problems` are clauses for people, each about one line of it or
+    about the whole."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+def parse_keys(data: bytes) -> tuple[SSHPublicKey, ...]:
+    """Pure: the keys of a file, each once, in its order. Empty lines and those that begin with #
+    are left out.
+
+    Raises KeyFileProblems with all that is wrong; then none of it may be used.
+    """
+    if len(data) > LARGEST:
+        raise KeyFileProblems([f"it is larger than {LARGEST} bytes"])
+    if _ARMOUR.search(data):
+        try:
+            parse_ssh_public_key(data)
+        except ValueError as error:
+            raise KeyFileProblems([str(error)]) from None
+    keys: dict[SSHPublicKey, None] = {}
+    problems = []
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith(b"#"):
+            continue
+        try:
+            keys[parse_ssh_public_key(line)] = None
+        except ValueError as error:
+            problems.append(f"line {number}: {error}")
+    if not keys and not problems:
+        problems.append("it holds no key")
+    if len(keys) > _MOST:
+        problems.append(f"it holds {len(keys)} keys, and {_MOST} are the most")
+    if problems:
+        raise KeyFileProblems(problems)
+    return tuple(keys)
 
 
 class KeyFile:
-    """The keys of a file, by fingerprint. Raises KeyFileProblems where it cannot be used. `look` is for one thread."""
+    """The keys of a file, by fingerprint. Raises KeyFileProblems where it cannot be used. `look` is
+    for one thread."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -36,9 +79,11 @@ class KeyFile:
         return self._keys
 
     def look(self) -> bool:
-        """Whether the file has other contents than at the last look but one; `keys` are then those of the new ones.
+        """Whether the file has other contents than at the last look but one; `keys` are then those
+        of the new ones.
 
-        Raises KeyFileProblems, once for each contents, where they cannot be used: the keys stay as they are.
+        Raises KeyFileProblems, once for each contents, where they cannot be used: the keys stay as
+        they are.
         """
         try:
             data = _read(self.path)
@@ -52,6 +97,9 @@ class KeyFile:
         return True
 
     def _settled(self, now: str) -> bool:
+        # A change counts when two looks in a row show the same: never a file that is half written.
+        # Contents are compared, not times, so a link that is turned to another folder counts, as
+        # the kubelet does with the volume of a Secret.
         settled, self._seen = now == self._seen, now
         if not settled or now == self._taken:
             return False

@@ -1,4 +1,4 @@
-"""What the ssh-key controller shows of its work (beside the stages). No I/O; no part of a key."""
+"""The metrics of the ssh-key controller. No I/O; no part of a key."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class SSHKeyMetrics:
         self._usable.set(0)
 
     def succeeded(self, fingerprint: str) -> bool:
-        """The key was installed. Whether that is news: it is the first time, or it failed before."""
+        """The key was installed. Whether that is news: it is the first time, or it failed
+        before."""
         self._last.set(self._clock.time())
         return self._now(fingerprint, INSTALLED)
 

@@ -1,4 +1,4 @@
-"""What can be set about the ssh-key controller, with its flags. Stage: before the first one, no I/O."""
+"""What can be set about the ssh-key controller, with its flags."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ class SSHKeyOptions:
         check=positive,
     )
     gather: float = option(10.0, DURATION, check=positive)
-    """Seconds that the keys wait for further nodes after one has joined, so that many cost one call."""
+    """Seconds that the keys wait for further nodes after one has joined, so that many cost one
+    call."""
     file_period: float = option(5.0, DURATION, check=positive)
-    """Seconds between two looks at the file; what has changed counts when two in a row show the same."""
+    """Seconds between two looks at the file; what has changed counts when two in a row show the
+    same."""
     drain_timeout: float = drain_timeout_option()

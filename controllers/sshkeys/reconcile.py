@@ -1,7 +1,9 @@
-"""Stage 4: takes a public key's fingerprint, and has the cloud install the key on all machines (stage 5).
+"""Stage 4: RECONCILE. Takes a public key's fingerprint, and has the cloud install the key on all
+machines (stage 5).
 
-Nothing is read back, and nothing is written to the API server but Events. They are about the Namespace kube-system, as
-what fails concerns every machine at once. Keys are told by fingerprint alone.
+Nothing is read back, and nothing is written to the API server but Events. They are about the
+Namespace kube-system, as what fails concerns every machine at once. Logs and Events name keys by
+fingerprint alone.
 """
 
 from __future__ import annotations
@@ -16,8 +18,7 @@ from controllers.runtime.write import Reference
 if TYPE_CHECKING:
     from controllers.cloudcalls.capabilities import SSHKeyCalls
     from controllers.runtime.write import EventRecorder
-    from controllers.sshkeys.changes import KeyFileProblems
-    from controllers.sshkeys.keyfile import KeyFile
+    from controllers.sshkeys.keyfile import KeyFile, KeyFileProblems
     from controllers.sshkeys.metrics import SSHKeyMetrics
 
 __all__ = ["SSHKeyReconciler"]
@@ -41,7 +42,8 @@ class SSHKeyReconciler:
         self._unable = False
 
     def reconcile(self, fingerprint: str) -> Result:
-        """Install the key on all machines, unless it is no longer in the file. Raises what the cloud answered."""
+        """Install the key on all machines, unless it is no longer in the file. Raises what the
+        cloud answered."""
         key = self._file.keys.get(fingerprint)
         if key is None or self._unable:
             return DONE
@@ -57,7 +59,7 @@ class SSHKeyReconciler:
         return DONE
 
     def failed(self, fingerprint: str, error: Exception) -> None:
-        """Tell the operator; the worker tries again by itself."""
+        """Report the failure; the worker tries again by itself."""
         key = self._file.keys.get(fingerprint)
         if key is None:
             return
@@ -69,7 +71,7 @@ class SSHKeyReconciler:
         self._recorder.event(KUBE_SYSTEM, "Warning", reason, f"{what}: {error}. {rest}")
 
     def refused(self, problems: KeyFileProblems) -> None:
-        """Tell the operator that the file has changed and cannot be used."""
+        """Report that the file has changed and cannot be used."""
         self._metrics.file_refused()
         text = f"--ssh-keyfile={self._file.path} has changed and cannot be used; the keys stay as they are: {problems}"
         log.warning("%s", text)

@@ -1,4 +1,5 @@
-"""Stages 2 to 3: turns the start, the clock, a changed file and Nodes that join into keys of the queue `SSHKeys`.
+"""Stage 2: TRIGGER. Turns the start, the clock, a changed file and Nodes that join into keys of the
+queue `SSHKeys`.
 
 A key is the fingerprint of a public key. Decides whether there may be work, never what the work is.
 """
@@ -9,7 +10,8 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from controllers.sshkeys.changes import has_joined
+from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
+from controllers.runtime.cache import uid_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +20,19 @@ if TYPE_CHECKING:
 
     from controllers.runtime.queue import WorkQueue
 
-__all__ = ["SSHKeyTriggers"]
+__all__ = ["SSHKeyTriggers", "has_joined"]
+
+
+def has_joined(old: V1Node | None, new: V1Node, prefixes: Sequence[str]) -> bool:
+    """Whether a machine of this provider has joined with this version of a Node: it is new, or
+    another machine's now.
+
+    A Node without a provider ID counts too: whose machine it is, only the cloud can say.
+    """
+    provider_id = provider_id_of(new)
+    if ownership(provider_id, prefixes) is Ownership.FOREIGN:
+        return False
+    return old is None or (uid_of(old), provider_id_of(old)) != (uid_of(new), provider_id)
 
 
 class SSHKeyTriggers:
@@ -49,20 +63,17 @@ class SSHKeyTriggers:
             self._changed(None, node)
 
     def on_update(self, old: V1Node, new: V1Node) -> None:
-        if old is not new:
-            self._changed(old, new)
+        self._changed(old, new)
 
     def on_delete(self, node: V1Node) -> None:
-        """Its machine's keys went with it."""
+        """Nothing to do: its machine's keys went with it."""
 
     def _changed(self, old: V1Node | None, new: V1Node) -> None:
-        """Nodes that join together cost one call: each key waits a while for further ones.
-
-        A key that waits for its next try needs no other one. One that is tried right now does: the call that is under
-        way may have read the list of machines before this one was in it.
-        """
-        if has_joined(old, new, self._prefixes()):
-            for fingerprint in list(self._fingerprints()):
-                waits = self._queue.num_requeues(fingerprint) and isfinite(self._queue.next_run(fingerprint))
-                if not waits:
-                    self._queue.add_after(fingerprint, self._gather)
+        if not has_joined(old, new, self._prefixes()):
+            return
+        for fingerprint in list(self._fingerprints()):
+            # A key that waits for its next try needs no other one. One that is tried right now
+            # does: the call may have read the list of machines before this one was in it.
+            waits = self._queue.num_requeues(fingerprint) and isfinite(self._queue.next_run(fingerprint))
+            if not waits:  # nodes that join together cost one call
+                self._queue.add_after(fingerprint, self._gather)

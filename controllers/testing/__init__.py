@@ -1,28 +1,22 @@
-"""The kit for tests with the manager: what the pytest plugin's fixtures `cluster` and `manager` are made of.
+"""The kit for tests with the manager: what the pytest plugin's fixtures `cluster` and `manager` are
+made of.
 
-Above `controllers/app/`: it starts the manager as a program does. Nothing that runs in production imports it. Read
-first: `plugin.py` (the fixtures), `cluster.py` (the API server as a test sees it), `managerrun.py` (the manager in a
-thread).
+Above `controllers/app/`: it starts the manager as a program does. Nothing that runs in production
+imports it. Read first: `plugin.py` (the fixtures), `cluster.py` (the API server as a test sees it),
+`managerrun.py` (the manager in a thread).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from controllers.lazy import lazy
+from cloudprovider.internal.lazy import lazy
 
 if TYPE_CHECKING:
     from controllers.testing.cluster import Cluster
     from controllers.testing.handles import Event, NodeHandle, ServiceHandle
     from controllers.testing.managerrun import ManagerRun
 else:
-    __getattr__, __dir__ = lazy(
-        __name__,
-        {
-            "cluster": ["Cluster"],
-            "handles": ["Event", "NodeHandle", "ServiceHandle"],
-            "managerrun": ["ManagerRun"],
-        },
-    )
+    __getattr__, __dir__ = lazy(__name__)
 
 __all__ = ["Cluster", "NodeHandle", "ServiceHandle", "Event", "ManagerRun"]

@@ -1,8 +1,10 @@
-"""The cluster under test: an API server, and what kubelets, kube-controller-manager and people do in it.
+"""The cluster under test: an API server, and what kubelets, kube-controller-manager and people do
+in it.
 
-Data comes from the API server (embedded, or any that a kubeconfig names) over HTTP, with a client of its own; it goes
-to the test, as handles and Events. A wait is woken by watches of nodes, Services and Events, and when it fails it
-shows what was last seen: the objects, their Events, and the end of the manager's log.
+Data comes from the API server (embedded, or any that a kubeconfig names) over HTTP, with a client
+of its own; it goes to the test, as handles and Events. A wait is woken by watches of nodes,
+Services and Events, and when it fails it shows what was last seen: the objects, their Events, and
+the end of the manager's log.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from cloudprovider.testing import objects
 from cloudprovider.testing.waiting import eventually
-from controllers.runtime.api import ApiError, ClientBuilder
+from controllers.runtime.api import ApiError, ClientBuilder, ClientSettings
 from controllers.runtime.cache import EVENTS, NODES, SERVICES, InformerFactory, Resource
 from controllers.runtime.metrics import Metrics
 from controllers.testing.handles import Event, NodeHandle, ServiceHandle
@@ -43,15 +45,17 @@ class Witness(Protocol):
 class Cluster:
     """See the module. For the test's thread; as a context manager it closes itself.
 
-    `close` deletes what was made through it, also Services whose finalizer nobody removes any more, so that it can be
-    used on a cluster that lives longer than the test.
+    `close` deletes what was made through it, also Services whose finalizer no controller removes
+    any more, so that it can be used on a cluster that lives longer than the test.
     """
 
     def __init__(self, kubeconfig: str | Path) -> None:
         """Raises ClientConfigError when the kubeconfig cannot be used; connects later."""
         self.kubeconfig = Path(kubeconfig)
         metrics = Metrics()
-        self._clients = ClientBuilder.from_options(str(kubeconfig), metrics=metrics, program="cluster-under-test")
+        self._clients = ClientBuilder.from_options(
+            str(kubeconfig), settings=ClientSettings(program="cluster-under-test"), metrics=metrics
+        )
         self._rest = self._clients.rest("test")
         self._informers = InformerFactory(self._rest, metrics=metrics)
         self._news = threading.Condition()
@@ -66,7 +70,8 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- what kubelets and people do ---------------------------------------------------------------------------------
+    # -- what kubelets and people do
+    # ---------------------------------------------------------------------------------
 
     def join(
         self,
@@ -79,11 +84,13 @@ class Cluster:
         pod_cidrs: Sequence[str] | None = None,
         ready: bool = True,
     ) -> NodeHandle:
-        """A kubelet with --cloud-provider=external registers its node, with the uninitialized taint.
+        """A kubelet with --cloud-provider=external registers its node, with the uninitialized
+        taint.
 
-        `provider_id`: what the kubelet was told, mostly nothing. `pod_cidrs`: by default the next /24 of CLUSTER_CIDR,
-        as kube-controller-manager gives it. When `ready` the node is so, and without the taint not-ready that every new
-        node has. Raises ApiError, AlreadyExists among them.
+        `provider_id`: what the kubelet was given, mostly nothing. `pod_cidrs`: by default the next
+        /24 of CLUSTER_CIDR, as kube-controller-manager gives it. When `ready` the node is so, and
+        without the taint not-ready that every new node has. Raises ApiError, AlreadyExists among
+        them.
         """
         cidrs = [f"10.244.{next(self._ranges)}.0/24"] if pod_cidrs is None else pod_cidrs
         body = objects.node(
@@ -111,7 +118,8 @@ class Cluster:
         labels: Mapping[str, str] | None = None,
         **spec: Any,
     ) -> ServiceHandle:
-        """Somebody creates a Service of type LoadBalancer; `spec` adds fields, such as externalTrafficPolicy="Local".
+        """Somebody creates a Service of type LoadBalancer; `spec` adds fields, such as
+        externalTrafficPolicy="Local".
 
         Raises ApiError.
         """
@@ -131,7 +139,8 @@ class Cluster:
         self._made[repr(handle)] = handle
         return handle
 
-    # -- what came of it ---------------------------------------------------------------------------------------------
+    # -- what came of it
+    # ---------------------------------------------------------------------------------------------
 
     def events(self, about: NodeHandle | ServiceHandle) -> list[Event]:
         """The Events about an object of that kind and name, oldest first."""
@@ -152,13 +161,15 @@ class Cluster:
         ]
 
     def wait_until(self, condition: Callable[[], T], timeout: float = _PATIENCE, what: str = "") -> T:
-        """Wait until `condition` returns something true, and return that. AssertionError after `timeout` seconds.
+        """Wait until `condition` returns something true, and return that. AssertionError after
+        `timeout` seconds.
 
-        The condition is asked again whenever a Node, a Service or an Event changes, and every 0.1 s, as a cloud tells
-        nobody when it changes. An AssertionError or LookupError inside it, or an API server that does not answer, means
-        "not yet"; every other exception comes through. The wait also ends when the manager does. The error shows what
-        is last known: each Node and Service of the test, their Events and the end of the manager's log. `what` says in
-        words what was waited for.
+        The condition is asked again whenever a Node, a Service or an Event changes, and every 0.1
+        s, as a cloud does not say when it changes. An AssertionError or LookupError inside it, or
+        an API server that does not answer, means "not yet"; every other exception comes through.
+        The wait also ends when the manager does. The error shows what is last known: each Node and
+        Service of the test, their Events and the end of the manager's log. `what` says in words
+        what was waited for.
         """
         __tracebackhide__ = True
         self._watch()
@@ -185,7 +196,8 @@ class Cluster:
             raise AssertionError(f"{error}{last}\n{self.describe()}") from error.__cause__
 
     def describe(self) -> str:
-        """The Nodes and Services of the test as they are now, their Events, and the end of the manager's log."""
+        """The Nodes and Services of the test as they are now, their Events, and the end of the
+        manager's log."""
         lines = [line for handle in self._made.values() for line in self._described(handle)]
         if self._witness is not None:
             log = self._witness.log.splitlines()
@@ -198,7 +210,8 @@ class Cluster:
         self._witness = witness
 
     def close(self) -> None:
-        """Delete what was made through this object, and close the connections. May be called twice."""
+        """Delete what was made through this object, and close the connections. May be called
+        twice."""
         for handle in self._made.values():
             try:
                 if handle.exists:
@@ -206,7 +219,7 @@ class Cluster:
                 if handle.exists and handle.finalizers:
                     handle.patch({"metadata": {"finalizers": None}})
             except (ApiError, LookupError):
-                continue  # the server is gone, or somebody was faster: nothing is left to tidy
+                continue  # the server is gone, or another program was faster: nothing is left to tidy
         self._made.clear()
         self._informers.stop()
         self._clients.close()

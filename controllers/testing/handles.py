@@ -1,7 +1,9 @@
-"""One Node or Service of the cluster under test: what it is now, and what its kubelet or its users do to it.
+"""One Node or Service of the cluster under test: what it is now, and what its kubelet or its users
+do to it.
 
-Data comes from the API server, read anew at each look, so that what a test sees is never older than the look; writes
-are what a kubelet, kube-controller-manager or a person would send. `cluster.py` makes the handles.
+Data comes from the API server, read anew at each look, so that what a test sees is never older than
+the look; writes are what a kubelet, kube-controller-manager or a person would send. `cluster.py`
+makes the handles.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from controllers.runtime.cache import Resource, T
 __all__ = ["Event", "NodeHandle", "ServiceHandle"]
 
 JSON = dict[str, Any]
-_TRIES: Final = 10  # times that a write is made anew after somebody else's
+_TRIES: Final = 10  # times that a write is made anew after another program's
 
 
 @frozen
@@ -98,7 +100,8 @@ class _Handle(Generic[T]):
         return list(self.json["metadata"].get("finalizers") or [])
 
     def patch(self, body: Mapping[str, Any]) -> None:
-        """Change it by a JSON merge patch, as a person would: `{"metadata": {"annotations": {"a": "b"}}}`."""
+        """Change it by a JSON merge patch, as a person would: `{"metadata": {"annotations": {"a":
+        "b"}}}`."""
         self._rest.request("PATCH", self._path, body=dict(body), content_type=MERGE_PATCH)
 
     def annotate(self, annotations: Mapping[str, str | None]) -> None:
@@ -110,7 +113,8 @@ class _Handle(Generic[T]):
         self.patch({"metadata": {"labels": dict(labels)}})
 
     def delete(self) -> None:
-        """Delete it; with finalizers it stays until they are gone. Nothing happens if there is none."""
+        """Delete it; with finalizers it stays until they are gone. Nothing happens if there is
+        none."""
         try:
             self._rest.request("DELETE", self._path)
         except NotFound:
@@ -118,7 +122,8 @@ class _Handle(Generic[T]):
 
 
 class NodeHandle(_Handle[V1Node]):
-    """A Node, and what its kubelet and kube-controller-manager do. Properties raise LookupError when there is none."""
+    """A Node, and what its kubelet and kube-controller-manager do. Properties raise LookupError
+    when there is none."""
 
     @property
     def provider_id(self) -> str:
@@ -147,7 +152,7 @@ class NodeHandle(_Handle[V1Node]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether its kubelet is heard of."""
+        """Whether its kubelet reports."""
         return self.conditions.get("Ready") == "True"
 
     def mark_ready(self) -> None:
@@ -156,7 +161,8 @@ class NodeHandle(_Handle[V1Node]):
         self._without_taint(TAINT_NODE_NOT_READY)
 
     def mark_not_ready(self) -> None:
-        """Its kubelet is silent, as when the machine is off or gone; only then the cloud is asked whether it is."""
+        """Its kubelet is silent, as when the machine is off or gone; only then the cloud is asked
+        whether it is."""
         self._report(ready=False)
 
     def _report(self, *, ready: bool) -> None:
@@ -186,6 +192,7 @@ class ServiceHandle(_Handle[V1Service]):
 
     @property
     def addresses(self) -> list[str]:
-        """IP addresses and hostnames of its load balancer, as `status.loadBalancer.ingress` shows them."""
+        """IP addresses and hostnames of its load balancer, as `status.loadBalancer.ingress` shows
+        them."""
         ingress = self.json.get("status", {}).get("loadBalancer", {}).get("ingress") or ()
         return [one.get("ip") or one.get("hostname") or "" for one in ingress]

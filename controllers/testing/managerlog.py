@@ -1,7 +1,9 @@
-"""The log of managers that run in a test's process: its lines as production writes them, kept for the test's report.
+"""The log of managers that run in a test's process: its lines as production writes them, kept for
+the test's report.
 
-Data comes from the loggers of our packages and of the provider's; it goes to `ManagerRun.log`. The records go on to
-other handlers as ever; each is marked, so that the plugin can keep it from standing in a test's report twice.
+Data comes from the loggers of our packages and of the provider's; it goes to `ManagerRun.log`. The
+records go on to other handlers as ever; each is marked, so that the plugin can keep it from
+standing in a test's report twice.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from controllers.app.logs import OURS, TextFormatter
+from controllers.process.logs import OURS, TextFormatter
 
 __all__ = ["MARK", "ManagerLog"]
 
@@ -19,7 +21,8 @@ MARK: Final = "in_manager_log"
 
 
 class ManagerLog(logging.Handler):
-    """Keeps the lines of these loggers and ours, from INFO on, from `open` to `close`. Thread-safe."""
+    """Keeps the lines of these loggers and ours, from INFO on, from `open` to `close`.
+    Thread-safe."""
 
     def __init__(self, packages: Iterable[str] = ()) -> None:
         super().__init__(logging.INFO)

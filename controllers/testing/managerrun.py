@@ -1,7 +1,9 @@
-"""The whole manager in a thread of the test's process, with the provider object that the test holds.
+"""The whole manager in a thread of the test's process, with the provider object that the test
+holds.
 
-Data comes from flags, as they would be typed, and from a kubeconfig; the manager runs as the program runs it, but for
-signals and the process's end. Periods are short, so that what takes minutes in production takes a moment here.
+Data comes from flags, as they would be typed, and from a kubeconfig; the manager runs as the
+program runs it, but for signals and the process's end. Periods are short, so that what takes
+minutes in production takes a moment here.
 """
 
 from __future__ import annotations
@@ -49,10 +51,12 @@ _END: Final = 30.0  # seconds beyond its own limit until it counts as stuck
 
 
 class ManagerRun:
-    """A manager that is started and ended any number of times, one at a time. For the test's thread.
+    """A manager that is started and ended any number of times, one at a time. For the test's
+    thread.
 
-    `flags` come after `QUICK`, so that they win; `catalog`, `webhooks`, `options` and `defaults` are what the vendor's
-    main.py gives to `main` (there `options` is called flags). Raises ValueError with all problems of the flags.
+    `flags` come after `QUICK`, so that they win; `catalog`, `webhooks`, `options` and `defaults`
+    are what the vendor's main.py gives to `main` (there `options` is called flags). Raises
+    ValueError with all problems of the flags.
     """
 
     def __init__(
@@ -96,8 +100,8 @@ class ManagerRun:
     def start(self, provider: Interface | None = None) -> None:
         """Start it, and wait until every controller runs. Raises what kept it from that.
 
-        `provider`: another object than before. A provider is initialised once in its life, so a second start, as after
-        a restart of the process, has a new one.
+        `provider`: another object than before. A provider is initialised once in its life, so a
+        second start, as after a restart of the process, has a new one.
         """
         if self.is_running:
             raise RuntimeError("the manager runs already")
@@ -127,7 +131,8 @@ class ManagerRun:
             raise self._error
 
     def stop(self) -> None:
-        """Stop it as SIGTERM does: work under way is finished. Raises what it died of. May be called twice."""
+        """Stop it as SIGTERM does: work under way is finished. Raises what it died of. May be
+        called twice."""
         self._stop.set()
         self._join()
         error, self._error = self._error, None
@@ -135,10 +140,11 @@ class ManagerRun:
             raise error
 
     def kill(self) -> None:
-        """End it as SIGKILL does: what waits is forgotten, and nothing that changes the cluster or the cloud is sent.
+        """End it as SIGKILL does: what waits is forgotten, and nothing that changes the cluster or
+        the cloud is sent.
 
-        A call to the provider that is under way is cancelled, and goes on as far as the provider does not look at
-        `current_call()`, as a request goes on that has left already.
+        A call to the provider that is under way is cancelled, and goes on as far as the provider
+        does not look at `current_call()`, as a request goes on that has left already.
         """
         if self.manager is not None:
             self.manager.abandon("killed by the test")
@@ -147,7 +153,8 @@ class ManagerRun:
         self._error = None
 
     def close(self) -> None:
-        """Stop it, and keep the log no longer than this. Raises what it died of. May be called twice."""
+        """Stop it, and keep the log no longer than this. Raises what it died of. May be called
+        twice."""
         try:
             self.stop()
         finally:
@@ -160,7 +167,7 @@ class ManagerRun:
 
     @property
     def failure(self) -> str:
-        """Why it ended although nobody asked it to; "" while it has not."""
+        """Why it ended although it was not asked to; "" while it has not."""
         return "" if self._error is None else f"{type(self._error).__name__}: {self._error}"
 
     @property
@@ -169,7 +176,8 @@ class ManagerRun:
         return self._log.text
 
     def metric(self, sample: str, **labels: str) -> float:
-        """The sum of the samples of this name on /metrics that have these labels, of the present run; 0 for none."""
+        """The sum of the samples of this name on /metrics that have these labels, of the present
+        run; 0 for none."""
         return sum(
             one.value
             for family in text_string_to_metric_families(self._metrics.text().decode())

@@ -1,14 +1,17 @@
-"""The pytest plugin: fixtures for end-to-end tests of a provider. pytest loads it in every run where we are installed.
+"""The pytest plugin: fixtures for end-to-end tests of a provider. pytest loads it in every run
+where we are installed.
 
-So this module imports pytest and nothing else; what a fixture needs is imported when the fixture is used, and
-`-p no:cloudprovider` leaves it out. The fixtures hand out `Cluster` and `ManagerRun` of this package:
+So this module imports pytest and nothing else; what a fixture needs is imported when the fixture is
+used, and `-p no:cloudprovider` leaves it out. The fixtures hand out `Cluster` and `ManagerRun` of
+this package:
 
     def test_joins(cluster, manager):
         node = cluster.join("node-1")
         cluster.wait_until(lambda: node.is_initialized)
         assert node.provider_id == "acme://i-1"
 
-The vendor's own fixture `provider` says with which provider; a folder, a module or a class may define it.
+The vendor's own fixture `provider` says with which provider; a folder, a module or a class may
+define it.
 """
 
 from __future__ import annotations
@@ -54,19 +57,22 @@ def provider() -> Interface:
 
 @pytest.fixture
 def cloud_config() -> CloudConfig | None:
-    """What the provider was made from, whose secrets are kept out of logs and Events; to be overridden if needed."""
+    """What the provider was made from, whose secrets are kept out of logs and Events; to be
+    overridden if needed."""
     return None
 
 
 @pytest.fixture
 def manager_flags() -> Sequence[str]:
-    """More flags for the manager, as they would be typed; the last one of a name counts. To be overridden if needed."""
+    """More flags for the manager, as they would be typed; the last one of a name counts. To be
+    overridden if needed."""
     return ()
 
 
 @pytest.fixture
 def embedded_apiserver() -> Iterator[EmbeddedAPIServer]:
-    """An embedded API server that is started, empty but for what a new cluster has; a new one for each test."""
+    """An embedded API server that is started, empty but for what a new cluster has; a new one for
+    each test."""
     from cloudprovider.testing.apiserver import EmbeddedAPIServer
 
     with EmbeddedAPIServer() as server:
@@ -94,7 +100,8 @@ def manager(
     cloud_config: CloudConfig | None,
     manager_flags: Sequence[str],
 ) -> Iterator[ManagerRun]:
-    """The manager with `provider`, ready when the test begins; stopped and drained after it, failing if it had died."""
+    """The manager with `provider`, ready when the test begins; stopped and drained after it,
+    failing if it had died."""
     from controllers.testing.managerrun import ManagerRun
 
     run = ManagerRun(cluster.kubeconfig, provider, manager_flags, config=cloud_config)
@@ -112,7 +119,8 @@ def manager(
 
 
 def _not_in_managers_log(record: logging.LogRecord) -> bool:
-    """A manager's line is in the report's section of its own, so it is left out of pytest's "Captured log"."""
+    """A manager's line is in the report's section of its own, so it is left out of pytest's
+    "Captured log"."""
     return not hasattr(record, "in_manager_log")
 
 

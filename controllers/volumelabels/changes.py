@@ -1,11 +1,12 @@
-"""Stage 6, its pure half: from a PersistentVolume and the cloud's labels of it to one patch, or to what contradicts.
+"""Stage 4: DECIDE. From a PersistentVolume and the cloud's labels of it to one patch, or to
+contradictions.
 
-The reconciler (stage 4) hands over what the cache and the provider said. Labels and node affinity that are there are
-never changed, whoever wrote them: a user may know better, and the API server lets nobody change an affinity. Where
-they say otherwise than the cloud, nothing is written at all, so that no volume ends with half of each.
+Labels and node affinity that are there are never changed: a user may know better, and the API
+server allows no change of an affinity.
 
-Follows: the admission plugin PersistentVolumeLabel of Kubernetes, and the PersistentVolumeLabelController that
-cloud-controller-manager had until 1.14, with the stable topology keys in place of the beta ones.
+Follows: the admission plugin PersistentVolumeLabel of Kubernetes, and the
+PersistentVolumeLabelController that cloud-controller-manager had until 1.14, with the stable
+topology keys in place of the beta ones.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node_selector_term import V1NodeSelectorTerm
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
-__all__ = ["Labelling", "labelling", "needs_labels", "stable_labels", "told"]
+__all__ = ["Labelling", "described", "labelling", "needs_labels", "stable_labels"]
 
 _TOPOLOGY: Final = (LABEL_TOPOLOGY_ZONE, LABEL_TOPOLOGY_REGION)
 _STABLE: Final = {beta: stable for stable, beta in LABEL_PAIRS if stable in _TOPOLOGY}
@@ -34,7 +35,8 @@ _STABLE: Final = {beta: stable for stable, beta in LABEL_PAIRS if stable in _TOP
 
 @frozen
 class Labelling:
-    """What is to be done about a volume: a patch, which may be empty, or contradictions, and then no patch."""
+    """What is to be done about a volume: a patch, which may be empty, or contradictions, and then
+    no patch."""
 
     patch: Patch = field(factory=Patch)
     contradictions: tuple[str, ...] = ()
@@ -42,7 +44,7 @@ class Labelling:
 
 
 def needs_labels(volume: V1PersistentVolume) -> bool:
-    """Whether the cloud is asked about this volume: it has no zone label, or no node affinity, and nobody else does it.
+    """Whether the cloud is asked about this volume: it has no zone label, or no node affinity.
 
     Volumes of CSI drivers get their topology from the driver; one that is being deleted needs none.
     """
@@ -53,13 +55,15 @@ def needs_labels(volume: V1PersistentVolume) -> bool:
 
 
 def stable_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels with the stable keys of zone and region; a beta key counts where the stable one is missing."""
+    """The labels with the stable keys of zone and region; a beta key counts where the stable one is
+    missing."""
     plain = {key: value for key, value in labels.items() if key not in _STABLE}
     return {_STABLE[key]: value for key, value in labels.items() if key in _STABLE} | plain
 
 
 def labelling(volume: V1PersistentVolume, answer: Mapping[str, str]) -> Labelling:
-    """What the volume lacks of the cloud's labels, and the node affinity that follows from its zones and region.
+    """What the volume lacks of the cloud's labels, and the node affinity that follows from its
+    zones and region.
 
     Raises ValueError where the answer names an empty zone.
     """
@@ -77,7 +81,7 @@ def labelling(volume: V1PersistentVolume, answer: Mapping[str, str]) -> Labellin
         for key, values in topology.items()
         if terms and all(_excludes(term, key, values) for term in terms)
     ]
-    if contradictions:
+    if contradictions:  # nothing at all is written, so that no volume ends with half of each
         return Labelling(contradictions=tuple(contradictions))
     missing = {key: value for key, value in wanted.items() if key not in present}
     patches = [changed({}, {"metadata": {"labels": missing}})] if missing else []
@@ -87,8 +91,9 @@ def labelling(volume: V1PersistentVolume, answer: Mapping[str, str]) -> Labellin
     return Labelling(Patch(made.body, made.content_type, versioned=True) if made else Patch())
 
 
-def told(patch: Patch) -> str:
-    """What a patch of `labelling` writes, for people: its labels, and whether it sets the node affinity."""
+def described(patch: Patch) -> str:
+    """What a patch of `labelling` writes, for people: its labels, and whether it sets the node
+    affinity."""
     labels = patch.body.get("metadata", {}).get("labels", {})
     parts = [f"{key}={value}" for key, value in sorted(labels.items())]
     return ", ".join([*parts, "node affinity"] if "spec" in patch.body else parts)

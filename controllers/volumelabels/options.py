@@ -1,4 +1,4 @@
-"""What can be set about the labels of volumes, with its flags. Stage: before the first one, no I/O."""
+"""What can be set about the labels of volumes, with its flags."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class VolumeLabelOptions:
 
 @frozen(kw_only=True)
 class VolumeWebhookOptions:
-    """How the webhook persistentvolume-labeler answers. Frozen; raises ValueError on values that make no sense."""
+    """How the webhook persistentvolume-labeler answers. Frozen; raises ValueError on values that
+    make no sense."""
 
     failure_policy: str = option(
         "Ignore",

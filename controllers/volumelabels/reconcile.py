@@ -1,8 +1,10 @@
-"""Stage 4: takes a volume's name, asks the cloud for its labels (stage 5), and writes what is missing (stage 6).
+"""Stage 4: RECONCILE. Takes a volume's name, asks the cloud for its labels (stage 5), and writes
+what is missing (stage 6).
 
-The cloud is asked once about each version of a volume that lacks something: what it has no labels for, and what
-contradicts its answer, is left alone until somebody changes the volume's labels or affinity. A disk that the cloud does
-not have is told in an Event and asked for again, more and more rarely; a volume is never deleted.
+The cloud is asked once about each version of a volume that lacks something. A volume for which it
+has no labels, or that contradicts its answer, is left alone until its labels or affinity change. A
+disk that the cloud does not have is reported by an Event and asked for again, more and more rarely;
+a volume is never deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from controllers.runtime.api import NotFound
 from controllers.runtime.cache import PERSISTENT_VOLUMES, key_of
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError
 from controllers.runtime.write import ObjectReplaced, Patch, apply
-from controllers.volumelabels.changes import labelling, needs_labels, told
+from controllers.volumelabels.changes import described, labelling, needs_labels
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
@@ -48,7 +50,8 @@ class VolumeLabelReconciler:
         self._recorder = recorder
 
     def reconcile(self, name: str) -> Result:
-        """Label the volume. Raises what the cloud or the API server answered; TerminalError for a bad answer."""
+        """Label the volume. Raises what the cloud or the API server answered; TerminalError for a
+        bad answer."""
         volume = self._lister.get(name)
         if volume is None or not needs_labels(volume):
             return DONE
@@ -69,7 +72,7 @@ class VolumeLabelReconciler:
         return DONE
 
     def failed(self, name: str, error: Exception) -> None:
-        """Tell the volume's owner why it has no labels; the worker tries again by itself."""
+        """Report why the volume has no labels; the worker tries again by itself."""
         volume = self._lister.get(name)
         if volume is None:
             return
@@ -91,12 +94,12 @@ class VolumeLabelReconciler:
             path = PERSISTENT_VOLUMES.key_path(name)
             done = apply(self._rest, path, volume, plan, PERSISTENT_VOLUMES.parse)
             if done is not None:
-                written = told(labelling(done, answer).patch)
+                written = described(labelling(done, answer).patch)
                 log.info("labelled persistentvolume %s: %s", name, written)
                 self._recorder.event(volume, "Normal", "LabelledVolume", f"Written, as the cloud says: {written}")
 
     def _contradict(self, volume: V1PersistentVolume, problems: tuple[str, ...]) -> None:
-        """Tell what stands against the cloud's labels: nothing of it is changed, nor written beside it."""
+        """Report what contradicts the cloud's labels; nothing is written."""
         text = (
             f"This volume contradicts the cloud: {'; '.join(problems)}. Nothing was written. If the volume is wrong, "
             "correct its labels, or create it again with another node affinity, which cannot be changed"

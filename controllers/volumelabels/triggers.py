@@ -1,4 +1,4 @@
-"""Stages 2 to 3: turns events of PersistentVolumes into keys of the queue `VolumeLabels`.
+"""Stage 2: TRIGGER. Turns events of PersistentVolumes into keys of the queue `VolumeLabels`.
 
 A key is a volume's name. Decides whether there may be work, never what the work is.
 """
@@ -30,8 +30,9 @@ class VolumeTriggers:
             self._queue.add(key_of(volume))
 
     def on_update(self, old: V1PersistentVolume, new: V1PersistentVolume) -> None:
-        # A resync, a new phase or a claim must not bypass the back-off of a volume whose labels cannot be had.
-        if old is not new and needs_labels(new) and _relevant(old) != _relevant(new):
+        # A new phase or a claim must not bypass the back-off of a volume whose labels cannot be
+        # had.
+        if needs_labels(new) and _relevant(old) != _relevant(new):
             self._queue.add(key_of(new))
 
     def on_delete(self, volume: V1PersistentVolume) -> None:

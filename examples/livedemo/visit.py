@@ -1,39 +1,47 @@
-"""The demo in a cluster of yours (`make run KUBECONFIG=...`): it initialises the nodes that wait for it, and no more.
+"""The demo in a cluster of yours (`make run KUBECONFIG=...`): it initialises the nodes that wait
+for it, and no more.
 
-Only cloud-node-controller runs, without a Lease, with a fake cloud that knows whatever node is asked about: no Service,
-no route and no other node is touched. Before anything is written, the demo says which nodes it will write to, and it
-stops if the fake cloud would take any other node for its own.
+Only cloud-node-controller runs, without a Lease, with a fake cloud that knows whatever node is
+asked about: no Service, no route and no other node is touched. Before anything is written, the demo
+says which nodes it will write to, and it stops if the fake cloud would take any other node for its
+own.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
+from typing import Any
 
-from controllers.runtime.api import ClientBuilder, ClientConfigError, Forbidden
-from controllers.runtime.cache import InformerFactory
-from controllers.runtime.metrics import Metrics
-from livedemo.cluster import any_node_cloud, write_config
-from livedemo.describe import describe
-from livedemo.manager import Figures, ManagerProcess
-from livedemo.nodes import NodeRows, times
-from livedemo.scene import NodeRow, Scene
-from livedemo.script import LOOK, Failed
-from livedemo.view import View, choose
+from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
+from controllers.runtime.api import ClientBuilder, ClientConfigError, RestClient
+from livedemo.manager import ManagerProcess
+from livedemo.screen import Failed, Screen
 
-START_PATIENCE = 40.0
 THINK_SECONDS = 5.0
+CLOUD = {
+    "on_demand": {
+        "types": ["standard-4", "standard-8"],
+        "zones": ["north-1a", "north-1b", "north-1c"],
+        "region": "north-1",
+    }
+}
 
 
 class Visit:
     """One run against the cluster of `kubeconfig`."""
 
     def __init__(self, kubeconfig: str, directory: Path) -> None:
+        config = directory / "fake-cloud.json"
+        config.write_text(json.dumps(CLOUD, indent=2))
         self._kubeconfig = kubeconfig
-        self._nodes = NodeRows()
-        config = write_config(any_node_cloud(), directory / "fake-cloud.json")
+        self._screen = Screen(self._look, lambda: self._manager.last_words())
+        self._waiting: dict[str, float] = {}
+        self._took: dict[str, float] = {}
+        self._rest: RestClient
         self._manager = ManagerProcess(
             "the manager",
             [
@@ -51,112 +59,71 @@ class Visit:
 
     def run(self) -> None:
         """Raises Failed, ApiError or KeyboardInterrupt."""
-        metrics = Metrics()
         try:
-            clients = ClientBuilder.from_options(kubeconfig=self._kubeconfig, metrics=metrics)
+            clients = ClientBuilder.from_options(kubeconfig=self._kubeconfig)
         except ClientConfigError as error:
             raise Failed(str(error)) from error
-        informers = InformerFactory(clients.rest("demo"), metrics=metrics)
-        view: View | None = None
         try:
-            self._nodes.watch(informers)
-            informers.start()
-            deadline = time.monotonic() + START_PATIENCE
-            while not informers.has_synced():
-                if time.monotonic() > deadline:
-                    raise Failed(f"the API server did not answer: {informers.health()[0].error}")
-                time.sleep(0.02)
-            time.sleep(0.1)  # the handler has its own queue
-            self._check_strangers()
+            self._rest = clients.rest("demo")
+            self._look()
             self._warn()
-            print(f"cloud-controller-manager with the fake cloud, against the cluster of {self._kubeconfig}:")
-            print("  " + " \\\n      ".join(self._manager.command) + "\n", flush=True)
+            screen = self._screen
+            screen.write(f"cloud-controller-manager with the fake cloud, against the cluster of {self._kubeconfig}:")
+            screen.write("  " + " \\\n      ".join(self._manager.command) + "\n", "dim")
             self._manager.start()
-            view = choose("Nodes of your cluster", log=True)
-            self._watch(view)
-            view.close()
-            self._summary(clients, view)
+            screen.until({"the manager is ready": self._manager.ready})
+            screen.until({"no node waits any more": lambda: not self._waiting})
+            code, took = self._manager.stop()
+            if code != 0:
+                raise Failed(f"the manager ended with exit code {code} after SIGTERM{self._manager.last_words()}")
+            screen.write("\nIn figures", "bold")
+            screen.write(f"  {self._figures()}")
+            screen.write(f"  the manager drained and ended with 0, {took:.1f} s after SIGTERM")
         finally:
-            if view is not None:
-                view.close()
             self._manager.stop()
-            informers.stop()
             clients.close()
 
-    def _check_strangers(self) -> None:
-        if self._nodes.strangers:
-            names = ", ".join(sorted(self._nodes.strangers)[:5])
-            raise Failed(
-                f"these nodes have neither the taint nor a provider ID: {names}. The fake cloud would take them for "
-                "its own and overwrite their addresses, so the demo does not run against this cluster."
-            )
+    def _figures(self) -> str:
+        if not self._took:
+            return "no node carries the taint: nothing to initialise"
+        took = self._took.values()
+        return f"{len(took)} nodes were initialised, median {median(took):.2f} s, longest {max(took):.2f} s"
 
     def _warn(self) -> None:
         """What is about to be written cannot be taken back, so a person gets a moment to think."""
-        names = [row.name for row in self._nodes.rows()]
+        screen, names = self._screen, list(self._waiting)
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        print(f"Nodes with the taint: {shown or 'none'}.")
-        print(
+        screen.write(f"Nodes with the taint: {shown or 'none'}.")
+        screen.write(
             "They, and those that join meanwhile, get made-up addresses, labels and provider IDs from the fake cloud."
         )
-        print("A provider ID can never be changed. No other node and no Service is touched.\n", flush=True)
+        screen.write("A provider ID can never be changed. No other node and no Service is touched.\n")
         if names and sys.stdin.isatty():
-            print(f"Starting in {THINK_SECONDS:g} s; Ctrl-C leaves everything as it is.", flush=True)
+            screen.write(f"Starting in {THINK_SECONDS:g} s; Ctrl-C leaves everything as it is.")
             time.sleep(THINK_SECONDS)
 
-    def _watch(self, view: View) -> None:
-        """Until every node with the taint is initialised."""
-        deadline = time.monotonic() + START_PATIENCE
-        while not self._manager.ready():
-            if time.monotonic() > deadline:
-                raise Failed(f"the manager was not ready after {START_PATIENCE:g} s{self._manager.last_words()}")
-            self._show(view)
-        while any(row.ready is None and row.deleted is None for row in self._nodes.rows()):
-            self._check_strangers()
-            self._show(view)
-        for _ in range(5):
-            self._show(view)  # the last Events and figures
-
-    def _show(self, view: View) -> None:
+    def _look(self) -> None:
+        """Raises Failed, when the manager ended or there is a node that must not be written to."""
         code = self._manager.exit_code
         if code is not None:
             raise Failed(f"the manager ended with exit code {code}{self._manager.last_words()}")
-        view.show(
-            Scene(
-                elapsed=self._nodes.elapsed(),
-                nodes=self._nodes.rows(),
-                log=[(line.level, line.text) for line in self._manager.lines(4)],
+        strangers, now = [], self._screen.elapsed
+        for node in self._rest.get("/api/v1/nodes")["items"]:
+            name = node["metadata"]["name"]
+            if _waits(node):
+                self._waiting.setdefault(name, now)
+            elif name in self._waiting:
+                took = self._took[name] = now - self._waiting.pop(name)
+                self._screen.tell(name, f"node {name}: initialised in {took:.2f} s: {node['spec']['providerID']}")
+            elif not node["spec"].get("providerID"):
+                strangers.append(name)
+        if strangers:
+            raise Failed(
+                f"these nodes have neither the taint nor a provider ID: {', '.join(sorted(strangers)[:5])}. The fake "
+                "cloud would take them for its own and overwrite their addresses, so the demo does not run against "
+                "this cluster."
             )
-        )
-        time.sleep(LOOK)
 
-    def _summary(self, clients: ClientBuilder, view: View) -> None:
-        rows = [row for row in self._nodes.rows() if row.ready is not None]
-        if rows:
-            self._describe(clients, view, rows[-1])
-        figures = self._manager.figures() or Figures()
-        code, took = self._manager.stop()
-        if code != 0:
-            raise Failed(f"the manager ended with exit code {code} after SIGTERM{self._manager.last_words()}")
-        lines = [f"{len(rows)} nodes were initialised" if rows else "no node carries the taint: nothing to initialise"]
-        spent = times(rows)
-        if spent is not None:
-            lines[0] += f", median {spent[0]:.2f} s, longest {spent[1]:.2f} s"
-            lines.append(
-                f"{figures.cloud_calls} cloud calls for all of them, {figures.writes / len(rows):.1f} writes and "
-                f"{figures.events / len(rows):.1f} Event writes a node"
-            )
-        lines.append(f"the manager drained and ended with 0, {took:.1f} s after SIGTERM")
-        view.block("In figures", [f"  {line}" for line in lines])
 
-    @staticmethod
-    def _describe(clients: ClientBuilder, view: View, row: NodeRow) -> None:
-        rest = clients.rest("demo")
-        node = rest.get(f"/api/v1/nodes/{row.name}")
-        query = {"fieldSelector": f"involvedObject.name={row.name},involvedObject.kind=Node"}
-        try:
-            events = rest.get("/api/v1/namespaces/default/events", query=query)["items"]
-        except Forbidden:
-            events = []  # the manager may write Events without being allowed to list them
-        title = f"One of them in detail (* is what the cloud gave): {row.name}"
-        view.block(title, describe(node, events, datetime.now(UTC)))
+def _waits(node: dict[str, Any]) -> bool:
+    return any(taint["key"] == TAINT_EXTERNAL_CLOUD_PROVIDER for taint in node["spec"].get("taints") or ())

@@ -1,4 +1,5 @@
-"""A very small cloud, in the memory of this process: it stands for the client library of your own cloud."""
+"""A very small cloud, in the memory of this process: it stands for the client library of your own
+cloud."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The cloud-controller-manager of harbour: registered by hand, as the tutorial's provider is not installed."""
+"""The cloud-controller-manager of harbour: registered by hand, as the tutorial's provider is not
+installed."""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""In a cluster: a Service gets the address of a harbour load balancer, and loses it with the Service."""
+"""In a cluster: a Service gets the address of a harbour load balancer, and loses it with the
+Service."""
 
 import pytest
 from harbour_api import connect

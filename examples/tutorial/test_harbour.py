@@ -1,4 +1,5 @@
-"""harbour keeps the contract: `pytest --conformance-report=report` says scenario by scenario what was tried."""
+"""harbour keeps the contract: `pytest --conformance-report=report` says scenario by scenario what
+was tried."""
 
 import pytest
 from harbour_api import connect

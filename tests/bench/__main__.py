@@ -1,8 +1,9 @@
 """`make bench`: the figures of docs/reference/benchmarks.md, measured over the real API server.
 
-`make bench BENCH_ARGS="services routes"` measures these rows alone. Contenders alternate; what is slow by its nature is
-measured once. Every measurement is bounded by a timeout, and its result is printed as it comes. The page under docs/
-gets a row's table when the row is over, unless something was left out of it.
+`make bench BENCH_ARGS="services routes"` measures these rows alone. Contenders alternate; what is
+slow by its nature is measured once. Every measurement is bounded by a timeout, and its result is
+printed as it comes. The page under docs/ gets a row's table when the row is over, unless something
+was left out of it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench.contenders import ROOT, build, compile_sources
+from tests.bench.contenders import ROOT, compile_sources
 from tests.bench.report import as_json, block, keep
 from tests.bench.scenario import Outcome, Scenario, run
 from tests.bench.scenarios.footprint import footprint
@@ -27,6 +28,7 @@ from tests.bench.scenarios.services import services
 from tests.bench.scenarios.start import start
 from tests.bench.scenarios.sweep import sweep
 from tests.bench.scenarios.takeover import takeover
+from tests.envtest.build import bench_program
 
 SCENARIOS: dict[str, Callable[[float], Scenario]] = {
     "initialise": initialise,
@@ -57,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"[{passed // 60:2}:{passed % 60:02}] {text}", flush=True)
 
     for program in ("limit", "goccm"):
-        build(program)
+        bench_program(program, build=True)
     compile_sources()
     whole = given.scale == 1 and not given.only and not given.skip
     found: dict[str, list[Outcome]] = {}

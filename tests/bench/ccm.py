@@ -1,7 +1,9 @@
-"""Our manager over the in-memory cloud of the benchmarks, the counterpart of `goccm/main.go`: same answers and latency.
+"""Our manager over the in-memory cloud of the benchmarks, the counterpart of `goccm/main.go`: same
+answers and latency.
 
-`python -m tests.bench.ccm --cloud-provider=bench --cloud-config=FILE ...`; the file is JSON: `latencyMs`, `batch`,
-`gonePrefix`, and `journal`: a file in which every call is written down as it ends, which `witness.py` reads.
+`python -m tests.bench.ccm --cloud-provider=bench --cloud-config=FILE ...`; the file is JSON:
+`latencyMs`, `batch`, `gonePrefix`, and `journal`: a file in which every call is written down as it
+ends, which `witness.py` reads.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ NAME = "bench"
 
 
 class BenchCloud(Interface, InstancesV2, InstancesBatch, LoadBalancer, Routes):
-    """Knows every node name, after `latency` seconds; nodes whose names begin with `gone_prefix` are gone."""
+    """Knows every node name, after `latency` seconds; nodes whose names begin with `gone_prefix`
+    are gone."""
 
     def __init__(self, latency: float, batch: bool, *, gone_prefix: str = "", journal: str = "") -> None:
         self._latency = latency

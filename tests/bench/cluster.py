@@ -1,4 +1,5 @@
-"""A real API server for one measurement, filled with nodes of 12.8 KB, and the Services that are put into it."""
+"""A real API server for one measurement, filled with nodes of 12.8 KB, and the Services that are
+put into it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Who is measured: the API server's own limit, our manager, and the Go cloud-controller-manager, as commands."""
+"""Who is measured: the API server's own limit, our manager, and the Go cloud-controller-manager, as
+commands."""
 
 from __future__ import annotations
 
-import functools
 import json
-import os
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +16,7 @@ from kubernetes.client.models.v1_node import V1Node
 from controllers.node.changes import initialization
 from tests.bench.ccm import metadata_of
 from tests.bench.cluster import BenchCluster
+from tests.envtest.build import bench_program
 from tests.envtest.server import Identity
 
 HERE = Path(__file__).parent
@@ -32,23 +32,9 @@ GONE = "gone"
 """Nodes whose names begin so do not exist in the cloud."""
 
 
-@functools.lru_cache
-def build(name: str) -> Path:
-    """Build one of the Go programs beside this file into the user's cache; seconds, once the modules are there."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubernetes-cloud-provider" / "bench"
-    cache.mkdir(parents=True, exist_ok=True)
-    target = cache / name
-    subprocess.run(
-        ["go", "build", "-trimpath", "-ldflags", "-s -w", "-o", str(target), "."],
-        cwd=HERE / name,
-        env={**os.environ, "CGO_ENABLED": "0"},
-        check=True,
-    )
-    return target
-
-
 def compile_sources() -> None:
-    """Have Python's bytecode ready, as an installed package and an image have it: a start must not wait for it."""
+    """Have Python's bytecode ready, as an installed package and an image have it: a start must not
+    wait for it."""
     packages = sysconfig.get_paths()["purelib"]
     folders = [packages, *(str(ROOT / name) for name in ("cloudprovider", "controllers", "tests"))]
     subprocess.run([sys.executable, "-m", "compileall", "-q", *folders], stdout=subprocess.DEVNULL, check=False)
@@ -73,7 +59,8 @@ class Contender:
     """Seconds until it is given up."""
 
     def command(self, cluster: BenchCluster, folder: Path, identity: Identity | None = None) -> list[str]:
-        """The command line; files that it needs are written to `folder`, and the cloud's journal too.
+        """The command line; files that it needs are written to `folder`, and the cloud's journal
+        too.
 
         `identity` is who it is to the API server: the administrator, if nothing is said.
         """
@@ -82,7 +69,7 @@ class Contender:
             plan.write_text(json.dumps(_plan(cluster)))
             server = cluster.server
             return [
-                str(build("limit")), "-server", server.url, "-token", server.token, "-ca", str(server.ca_file),
+                str(bench_program("limit")), "-server", server.url, "-token", server.token, "-ca", str(server.ca_file),
                 "-plan", str(plan),
             ]  # fmt: skip
         settings = {
@@ -103,7 +90,7 @@ class Contender:
         if self.kind == "ours":
             return [sys.executable, "-m", "tests.bench.ccm", *common, *self.flags]
         off = ["--allocate-node-cidrs=false", "--configure-cloud-routes=false"]
-        return [str(build("goccm")), *common, *off, *self.flags]  # of a flag given twice the last one counts
+        return [str(bench_program("goccm")), *common, *off, *self.flags]  # of a flag given twice the last one counts
 
 
 def journal(folder: Path) -> Path:
@@ -120,7 +107,8 @@ def beside_go(
     uncapped_once: bool = False,
     timeout: float = 120.0,
 ) -> tuple[Contender, Contender, Contender]:
-    """Ours with default flags beside the Go program, uncapped and with its default flags; the last is run once."""
+    """Ours with default flags beside the Go program, uncapped and with its default flags; the last
+    is run once."""
     go = Contender("Go uncapped", "go", controllers, latency_ms, flags=(*flags, *UNCAPPED), timeout=timeout)
     default = Contender("Go default", "go", controllers, latency_ms, flags=flags, once=True, timeout=timeout)
     if uncapped_once:

@@ -1,7 +1,7 @@
 """Tables of the figures, and the page under docs/ that keeps them.
 
-Each scenario has a block of the page between two comments; a block is replaced as a whole and nothing else of the page
-is touched. A block that is not there yet is added at the end.
+Each scenario has a block of the page between two comments; a block is replaced as a whole and
+nothing else of the page is touched. A block that is not there yet is added at the end.
 """
 
 from __future__ import annotations

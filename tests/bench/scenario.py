@@ -78,7 +78,8 @@ def run(
 ) -> list[Outcome]:
     """Measure these of a scenario's contenders, alternating; `tell` hears of every measurement.
 
-    A contender that did not finish is not run again. Those that are run once come in the first round.
+    A contender that did not finish is not run again. Those that are run once come in the first
+    round.
     """
     runs: dict[str, list[Figures]] = {one.name: [] for one in contenders}
     failures: dict[str, str] = {}

@@ -1,4 +1,5 @@
-"""One measurement: a contender's process over a cluster, watched by the two witnesses and bounded by a timeout."""
+"""One measurement: a contender's process over a cluster, watched by the two witnesses and bounded
+by a timeout."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _STOP_SECONDS = 60
 
 
 class Unfinished(Exception):
-    """A contender did not do its work, or not rightly; `short` is for the table, the message has the end of its log."""
+    """A contender did not do its work, or not rightly; `short` is for the table, the message has
+    the end of its log."""
 
     def __init__(self, short: str, log: str = "") -> None:
         super().__init__(f"{short}\n{log}".rstrip())
@@ -43,7 +45,8 @@ class Trial:
     _deadline: float = field()
 
     def wait(self, done: Callable[[], bool], what: str) -> None:
-        """Look at `done` until it holds. Raises `Unfinished` when the time is up, or the contender ends before that."""
+        """Look at `done` until it holds. Raises `Unfinished` when the time is up, or the contender
+        ends before that."""
         while not done():
             code = self.process.poll()
             if code is not None and not (self.contender.kind == "limit" and code == 0):
@@ -60,7 +63,8 @@ class Trial:
 def trial(
     contender: Contender, cluster: BenchCluster, *flags: str, identity: Identity | None = None
 ) -> Iterator[Trial]:
-    """Run a contender, with these flags besides its own, until the with statement ends; its process is then ended."""
+    """Run a contender, with these flags besides its own, until the with statement ends; its process
+    is then ended."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = Path(name)
         command = [*contender.command(cluster, folder, identity), *flags]

@@ -1,7 +1,8 @@
-"""The two witnesses of every benchmark: the API server's audit log and the journal of the in-memory cloud.
+"""The two witnesses of every benchmark: the API server's audit log and the journal of the in-memory
+cloud.
 
-Both are files of JSON lines with microseconds of the same clock, written the same way whoever is measured; all times
-are Unix seconds. Read while they grow.
+Both are files of JSON lines with microseconds of the same clock, written the same way whoever is
+measured; all times are Unix seconds. Read while they grow.
 """
 
 from __future__ import annotations
@@ -162,7 +163,8 @@ def _call(entry: Mapping[str, Any]) -> Call:
 
 
 def learnt(calls: Iterable[Call]) -> dict[str, float]:
-    """When the cloud had first said of each node all there is to say: gone, or else running or shut down."""
+    """When the cloud had first said of each node all there is to say: gone, or else running or shut
+    down."""
     found: dict[str, float] = {}
     for call in calls:
         if call.method in ("instances_state", "instance_shutdown"):
@@ -177,8 +179,8 @@ def learnt(calls: Iterable[Call]) -> dict[str, float]:
 def confirmed(calls: Iterable[Call], answers: int, period: float) -> dict[str, float]:
     """When each node was confirmed gone: at the answer that makes `answers` in a row.
 
-    Each of them was asked for at least `period` seconds after the one before had come, as the lifecycle controller
-    counts them.
+    Each of them was asked for at least `period` seconds after the one before had come, as the
+    lifecycle controller counts them.
     """
     found: dict[str, float] = {}
     last: dict[str, float] = {}

@@ -1,4 +1,5 @@
-"""What a vendor's program has beside the rest: a class of flags, and a module with a controller's entry."""
+"""What a vendor's program has beside the rest: a class of flags, and a module with a controller's
+entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a program with one controller has beside the documented lines: a provider, a cluster, and a signal."""
+"""What a program with one controller has beside the documented lines: a provider, a cluster, and a
+signal."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ provider = FakeCloud(FakeConfig())
 
 
 def run_until_signal(run: Callable[[StopSignal], None], *, drain: float) -> int:
-    """Run it against an embedded API server until it has built a load balancer there, then stop it. Returns 0."""
+    """Run it against an embedded API server until it has built a load balancer there, then stop it.
+    Returns 0."""
     stop = threading.Event()
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     with provider, EmbeddedAPIServer() as server:

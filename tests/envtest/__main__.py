@@ -1,6 +1,8 @@
-"""``python -m tests.envtest``: have the programs of the tests ready (`build.py`), or say what will be skipped.
+"""``python -m tests.envtest``: build the programs of the tests (`build.py`), or say what will be
+skipped.
 
-What REQUIRE_REAL_API_SERVER, REQUIRE_REAL_KUBELET or REQUIRE_HELM asks for must not be skipped: then the code is 1.
+What REQUIRE_REAL_API_SERVER, REQUIRE_REAL_KUBELET or REQUIRE_HELM asks for must not be skipped:
+then the code is 1.
 """
 
 import os
@@ -15,7 +17,7 @@ from tests.envtest.machine import check_machine
 
 def _kubelet() -> Path:
     check_machine()
-    return kubelet()
+    return kubelet(build=True)
 
 
 def _ready(name: str, find: Callable[[], Path], tests: str, required: str) -> bool:
@@ -29,11 +31,11 @@ def _ready(name: str, find: Callable[[], Path], tests: str, required: str) -> bo
 
 def main() -> int:
     server = "REQUIRE_REAL_API_SERVER"
-    ready = [_ready("real API server", assets, "real API server tier", server)]
+    ready = [_ready("real API server", partial(assets, build=True), "real API server tier", server)]
     for name in TOOLS:
         required = "REQUIRE_HELM" if name == "helm" else server
-        ready.append(_ready(name, partial(tool, name), f"checks of the manifests with {name}", required))
-    ready.append(_ready("Go's manager", go_manager, "the check of the Go manager's flags", server))
+        ready.append(_ready(name, partial(tool, name, build=True), f"checks of the manifests with {name}", required))
+    ready.append(_ready("Go's manager", partial(go_manager, build=True), "tests with the Go manager", server))
     ready += [_ready("real kubelet", _kubelet, "real kubelet tier", "REQUIRE_REAL_KUBELET")]
     return 0 if all(ready) else 1
 

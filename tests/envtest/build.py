@@ -1,9 +1,11 @@
-"""Finds, or builds once, kube-apiserver, etcd, kubelet and Go's manager for the tests, and what checks manifests.
+"""Finds kube-apiserver, etcd, kubelet and Go's manager for the tests, and what checks manifests.
 
-``KUBEBUILDER_ASSETS`` wins where it is set (the envtest convention). Otherwise the programs are built by the Go
-toolchain from the public modules pinned in the ``go.mod`` of their folders here, and kept in the user's cache under a
-name made of those pins, so that a second run finds them at once and a changed pin builds anew. helm, kustomize and
-kubeconform are built in the same way, from ``tools/go.mod``, helm only when it is asked for.
+``KUBEBUILDER_ASSETS`` wins where it is set (the envtest convention). Otherwise the programs are in
+the user's cache, under a name made of the pins in the ``go.mod`` of their folders here, so that a
+changed pin builds anew. Only ``make envtest`` builds (`build=True`): by the Go toolchain, from the
+public modules that are pinned. A test finds what is there, or is left out
+(`tests/support/tiers.py`). helm, kustomize and kubeconform are built in the same way,
+from ``tools/go.mod``, helm only when it is asked for.
 """
 
 from __future__ import annotations
@@ -27,17 +29,22 @@ TOOLS = {
 OPERATOR = "github.com/prometheus-operator/prometheus-operator"
 """The module that holds the definitions of PodMonitor and PrometheusRule."""
 
+NOT_BUILT = "is not built yet: "
+"""In the message of AssetsMissing, before the command that builds what is missing."""
+
 
 class AssetsMissing(Exception):
     """A tier of the tests cannot run here; the message says what is missing and what to install."""
 
 
-def assets() -> Path:
-    """The folder that holds ``kube-apiserver`` and ``etcd``, building them where needed (minutes, once).
+def assets(*, build: bool = False) -> Path:
+    """The folder that holds ``kube-apiserver`` and ``etcd``; with `build` they are built where
+    needed (minutes, once).
 
     Raises:
-        AssetsMissing: ``KUBEBUILDER_ASSETS`` lacks a program, or neither it nor a Go toolchain is there.
-        subprocess.CalledProcessError: the Go build failed; its output is on standard error.
+        AssetsMissing: ``KUBEBUILDER_ASSETS`` lacks a program, or they are not built, or there is no
+        Go toolchain to build them. subprocess.CalledProcessError: the Go build failed; its output
+        is on standard error.
 
     May be called from many processes at once: a file lock lets one of them build.
     """
@@ -55,51 +62,62 @@ def assets() -> Path:
             "./",
             "the real API server needs a Go toolchain to build it, or KUBEBUILDER_ASSETS naming a folder with "
             "kube-apiserver and etcd",
+            build=build,
         )
     return folder
 
 
-def kubelet() -> Path:
-    """The program ``kubelet``, built where needed (minutes, once).
+def kubelet(*, build: bool = False) -> Path:
+    """The program ``kubelet``.
 
-    The folders that envtest's own tools make for ``KUBEBUILDER_ASSETS`` have none; then it is built as well. Raises as
-    `assets`; may be called from many processes at once.
+    The folders that envtest's own tools make for ``KUBEBUILDER_ASSETS`` have none; then it is built
+    as well. Raises as `assets`; may be called from many processes at once.
     """
     given = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull, "kubelet")
     if given.is_file():
         return given
     source = HERE / "kubelet"
     target = cache() / _pins(source) / "kubelet"
-    _have(target, source, "./", "the kubelet needs a Go toolchain to build it, or one in KUBEBUILDER_ASSETS")
+    without_go = "the kubelet needs a Go toolchain to build it, or one in KUBEBUILDER_ASSETS"
+    _have(target, source, "./", without_go, build=build)
     return target
 
 
-def go_manager() -> Path:
-    """Go's cloud-controller-manager over a cloud of the benchmarks, built where needed (minutes, once).
+def go_manager(*, build: bool = False) -> Path:
+    """Go's cloud-controller-manager over a cloud of the benchmarks.
 
-    ``PROGRAM describe`` prints its flags and feature gates. Raises as `assets`; may be called from many processes.
+    ``PROGRAM describe`` prints its flags and feature gates. Raises as `assets`; may be called from
+    many processes.
     """
-    source = HERE.parent / "bench" / "goccm"
-    target = cache() / _pins(source) / "goccm"
-    _have(target, source, "./", "the Go cloud-controller-manager is built by a Go toolchain, and there is none")
+    return bench_program("goccm", build=build)
+
+
+def bench_program(name: str, *, build: bool = False) -> Path:
+    """One of the Go programs of tests/bench. Raises as `assets`; may be called from many
+    processes."""
+    source = HERE.parent / "bench" / name
+    target = cache() / _pins(source) / name
+    _have(target, source, "./", f"{name} is built by a Go toolchain, and there is none", build=build)
     return target
 
 
-def tool(name: str) -> Path:
-    """A program of ``TOOLS``, built once; helm, which takes many minutes, only where REQUIRE_HELM is set.
+def tool(name: str, *, build: bool = False) -> Path:
+    """A program of ``TOOLS``; helm, which takes many minutes, is built only where REQUIRE_HELM is
+    set.
 
     Raises as `assets`; may be called from many processes at once.
     """
     source = HERE / "tools"
     target = cache() / f"tools-{_pins(source)}" / name
     if name == "helm" and not target.is_file() and not os.environ.get("REQUIRE_HELM"):
-        raise AssetsMissing("helm is not built yet, which takes many minutes: `make envtest REQUIRE_HELM=1`")
-    _have(target, source, TOOLS[name], f"{name} is built by a Go toolchain, and there is none")
+        raise AssetsMissing(f"helm {NOT_BUILT}`make envtest REQUIRE_HELM=1`, many minutes")
+    _have(target, source, TOOLS[name], f"{name} is built by a Go toolchain, and there is none", build=build)
     return target
 
 
 def operator_definitions() -> list[Path]:
-    """The CustomResourceDefinitions of the Prometheus operator that the chart uses, from its Go module.
+    """The CustomResourceDefinitions of the Prometheus operator that the chart uses, from its Go
+    module.
 
     Raises AssetsMissing without a Go toolchain, CalledProcessError where the module cannot be had.
     """
@@ -113,10 +131,12 @@ def operator_definitions() -> list[Path]:
     return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in ("podmonitors", "prometheusrules")]
 
 
-def _have(target: Path, source: Path, package: str, without_go: str) -> None:
+def _have(target: Path, source: Path, package: str, without_go: str, *, build: bool) -> None:
     """Build `package` in the module at `source` into `target`, unless it is there."""
     if target.is_file():
         return
+    if not build:
+        raise AssetsMissing(f"{target.name} {NOT_BUILT}`make envtest`")
     go = shutil.which("go")
     if go is None:
         raise AssetsMissing(without_go)

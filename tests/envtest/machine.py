@@ -1,9 +1,11 @@
-"""A machine that can be a node: a containerd of its own, and a real kubelet that is started and stopped at will.
+"""A machine that can be a node: a containerd of its own, and a real kubelet that is started and
+stopped at will.
 
-Nothing of it stays on the host that runs the tests. Data, sockets and logs are in a temporary folder. What both
-programs write to fixed places goes to file systems that only they see (a mount namespace of their own, which ends with
-them): /var/lib, /var/log, and the kernel's settings that a kubelet changes. They listen on no port, and the kernel ends
-them when the test process dies, however it dies. No images are pulled and no pods run.
+Nothing of it stays on the host that runs the tests. Data, sockets and logs are in a temporary
+folder. What both programs write to fixed places goes to file systems that only they see (a mount
+namespace of their own, which ends with them): /var/lib, /var/log, and the kernel's settings that a
+kubelet changes. They listen on no port, and the kernel ends them when the test process dies,
+however it dies. No images are pulled and no pods run.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ __all__ = ["STATUS_PERIOD", "Machine", "check_machine", "host_ip"]
 STATUS_PERIOD = 0.5
 """Seconds between two status updates of the kubelet; 10 s and 5 min by default."""
 _HIDDEN = (Path("/var/lib"), Path("/var/log"))
-"""A kubelet writes to /var/lib/kubelet/device-plugins and /var/log/containers, wherever its own folder is."""
+"""A kubelet writes to /var/lib/kubelet/device-plugins and /var/log/containers, wherever its own
+folder is."""
 _KERNEL_SETTINGS: Mapping[str, int] = {
     "vm/overcommit_memory": 1,
     "vm/panic_on_oom": 0,
@@ -52,11 +55,13 @@ _NETWORK = {
     "name": "no-pods",
     "plugins": [{"type": "bridge"}],
 }
-"""A network that containerd finds configured, so that the node becomes Ready; no pod ever uses it."""
+"""A network that containerd finds configured, so that the node becomes Ready; no pod ever uses
+it."""
 
 
 def check_machine() -> None:
-    """Raises AssetsMissing with all that this host lacks to be a node, but for the kubelet, which can be built."""
+    """Raises AssetsMissing with all that this host lacks to be a node, but for the kubelet, which
+    can be built."""
     if sys.platform != "linux":
         raise AssetsMissing("a kubelet runs on Linux only")
     absent = [tool for tool in _PACKAGES if shutil.which(tool) is None]
@@ -77,7 +82,8 @@ def check_machine() -> None:
 
 
 def host_ip() -> str | None:
-    """An IPv4 address of this host that a kubelet accepts as ``--node-ip``: not loopback, not link-local."""
+    """An IPv4 address of this host that a kubelet accepts as ``--node-ip``: not loopback, not
+    link-local."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             with suppress(OSError):  # an interface without an IPv4 address
@@ -105,7 +111,8 @@ class Machine:
         self._programs = Programs(self.folder)
 
     def start(self) -> None:
-        """Start containerd; raises RuntimeError with the tail of its log when it does not answer in 60 s."""
+        """Start containerd; raises RuntimeError with the tail of its log when it does not answer in
+        60 s."""
         self._write_files()
         self._spawn("containerd", "containerd", "--config", str(self.folder / "containerd.toml"))
         deadline = time.monotonic() + 60
@@ -123,10 +130,11 @@ class Machine:
     def start_kubelet(
         self, name: str, kubeconfig: Path, *, node_ip: str | None = None, flags: Sequence[str] = ()
     ) -> None:
-        """Start the kubelet as that node's, for a cluster with an external cloud provider; returns at once.
+        """Start the kubelet as that node's, for a cluster with an external cloud provider; returns
+        at once.
 
-        What it kept of an earlier run (checkpoints, the seed of its machine) is still there, as after a restart.
-        `flags` count more than those that are given here.
+        What it kept of an earlier run (checkpoints, the seed of its machine) is still there, as
+        after a restart. `flags` count more than those that are given here.
         """
         own = [
             f"--config={self.folder / 'kubelet.json'}",
@@ -140,7 +148,8 @@ class Machine:
         self._spawn("kubelet", str(self._kubelet), *own, *([f"--node-ip={node_ip}"] if node_ip else []), *flags)
 
     def stop_kubelet(self) -> None:
-        """Stop it, as the machine's shutdown does; its Node keeps its last status. Nothing where it does not run."""
+        """Stop it, as the machine's shutdown does; its Node keeps its last status. Nothing where it
+        does not run."""
         self._programs.end("kubelet")
 
     def check_running(self, name: str = "kubelet") -> None:
@@ -220,7 +229,8 @@ def _kubelet_config(folder: Path, containerd: Path) -> dict[str, Any]:
         "healthzPort": 0,
         "podLogsDir": str(folder / "pods"),
         "volumePluginDir": str(folder / "volume-plugins"),
-        # The tests' host is no node: its cgroups, swap, disks and firewall are none of this kubelet's business.
+        # The tests' host is no node: its cgroups, swap, disks and firewall are none of this
+        # kubelet's business.
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],

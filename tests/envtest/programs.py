@@ -1,7 +1,8 @@
-"""Programs that run beside a test: started with their output in files, ended by their process, never by a name.
+"""Programs that run beside a test: started with their output in files, ended by their process,
+never by a name.
 
-Each has a guard, a shell whose input ends with this process, however that dies (kill -9 of pytest included); then it
-kills the program, unless another one has its number by then.
+Each has a guard, a shell whose input ends with this process, however that dies (kill -9 of pytest
+included); then it kills the program, unless another one has its number by then.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _COMM_LENGTH: Final = 15  # of a program's name in Linux's table of processes
 
 
 class Programs:
-    """The programs of one folder, by name; each writes to ``NAME.log`` there. For one thread at a time."""
+    """The programs of one folder, by name; each writes to ``NAME.log`` there. For one thread at a
+    time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,9 +1,11 @@
-"""The real kube-apiserver and etcd on free loopback ports: RBAC on, audit log on, data kept over a restart.
+"""The real kube-apiserver and etcd on free loopback ports: RBAC on, audit log on, data kept over a
+restart.
 
-These identities may talk to it: ``token`` is in system:masters, ``manager_token`` is the service account that the
-shipped RBAC manifest binds, so that a test run with it shows that the manifest is enough, ``restricted_token`` has no
-rights but those that a test gives it, and ``kubelet_tokens`` are the kubelets of a few nodes: what they may do is
-decided by the Node authorizer and the NodeRestriction admission, as in a cluster.
+These identities may talk to it: ``token`` is in system:masters, ``manager_token`` is the service
+account that the shipped RBAC manifest binds, so that a test run with it shows that the manifest is
+enough, ``restricted_token`` has no rights but those that a test gives it, and ``kubelet_tokens``
+are the kubelets of a few nodes: what they may do is decided by the Node authorizer and the
+NodeRestriction admission, as in a cluster.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import json
 import secrets
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -29,6 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.envtest.build import assets
 from tests.envtest.programs import Programs
+from tests.support.https import free_port
 from tests.support.pki import Authority
 
 MANAGER_USER = "system:serviceaccount:kube-system:cloud-controller-manager"
@@ -39,7 +41,8 @@ KUBELET_NODES = ("node-0000", "node-0001")
 
 @frozen
 class Identity:
-    """Another one that may talk to the server. Several can share a name: the UID tells them apart in the audit log."""
+    """Another one that may talk to the server. Several can share a name: the UID tells them apart
+    in the audit log."""
 
     user: str
     uid: str
@@ -50,8 +53,8 @@ class Identity:
 class RealAPIServer:
     """One etcd and one kube-apiserver in a folder of their own.
 
-    ``start`` returns when ``/readyz`` answers; ``restart`` keeps ports, data and identities; ``stop`` ends both
-    processes and removes the folder. For one thread at a time.
+    ``start`` returns when ``/readyz`` answers; ``restart`` keeps ports, data and identities;
+    ``stop`` ends both processes and removes the folder. For one thread at a time.
     """
 
     def __init__(self, *, audit_level: str = "Request", identities: Sequence[Identity] = ()) -> None:
@@ -64,7 +67,7 @@ class RealAPIServer:
         self.kubelet_tokens = {name: secrets.token_hex(16) for name in KUBELET_NODES}
         self.client_authority = Authority("client-ca")
         """Signs certificates of clients."""
-        self._port, self._etcd_port, self._peer_port = _free_ports(3)
+        self._port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
         self._programs = Programs(self.folder)
 
     @property
@@ -80,7 +83,8 @@ class RealAPIServer:
         return self.folder / "audit.log"
 
     def start(self) -> None:
-        """Start both programs; raises RuntimeError with the tail of their logs when they do not get ready in 60 s."""
+        """Start both programs; raises RuntimeError with the tail of their logs when they do not get
+        ready in 60 s."""
         self._write_files()
         self._start_etcd()
         self._start_apiserver()
@@ -95,12 +99,14 @@ class RealAPIServer:
         self._programs.end("kube-apiserver", kill=kill)
 
     def start_apiserver(self) -> None:
-        """Start kube-apiserver again on the same port with the same data; returns when it is ready."""
+        """Start kube-apiserver again on the same port with the same data; returns when it is
+        ready."""
         self._start_apiserver()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """kube-apiserver stands still (SIGSTOP) in the body of a with statement: it accepts, and answers nothing."""
+        """kube-apiserver stands still (SIGSTOP) in the body of a with statement: it accepts, and
+        answers nothing."""
         process = self._programs.process("kube-apiserver")
         process.send_signal(signal.SIGSTOP)
         try:
@@ -123,7 +129,8 @@ class RealAPIServer:
         return copy
 
     def restore(self, backup: Path) -> None:
-        """Put etcd's data back as they were, resourceVersions included, while both programs are stopped."""
+        """Put etcd's data back as they were, resourceVersions included, while both programs are
+        stopped."""
         self._programs.end("kube-apiserver", kill=True)
         self._programs.end("etcd")
         shutil.rmtree(self.folder / "etcd")
@@ -132,7 +139,8 @@ class RealAPIServer:
         self._start_apiserver()
 
     def write_kubeconfig(self, path: Path, *, token: str | None = None) -> Path:
-        """Write a kubeconfig for ``token`` (by default the administrator's) to ``path`` and return it."""
+        """Write a kubeconfig for ``token`` (by default the administrator's) to ``path`` and return
+        it."""
         cluster = {"server": self.url, "certificate-authority": str(self.ca_file)}
         path.write_text(
             json.dumps(
@@ -216,7 +224,8 @@ class RealAPIServer:
             f"--audit-log-path={self.audit_log}",
             "--audit-log-mode=batch",
             "--audit-log-batch-max-wait=200ms",
-            # Tests and benchmarks must meet the server's own limit, not its fairness queues for one busy client.
+            # Tests and benchmarks must meet the server's own limit, not its fairness queues for one
+            # busy client.
             "--max-requests-inflight=2000",
             "--max-mutating-requests-inflight=1000",
         )
@@ -251,7 +260,8 @@ class RealAPIServer:
 
 
 def _audit_policy(level: str) -> dict[str, Any]:
-    """Writes at this level ("Request" keeps bodies, "Metadata" costs little), those of Leases with bodies."""
+    """Writes at this level ("Request" keeps bodies, "Metadata" costs little), those of Leases with
+    bodies."""
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -263,14 +273,3 @@ def _audit_policy(level: str) -> dict[str, Any]:
             {"level": "Metadata"},
         ],
     }
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

@@ -1,1 +1,2 @@
-"""The container image of examples/deploy/image: built for real, and run without rights. `make image`."""
+"""The container image of examples/deploy/image: built for real, and run without rights. `make
+image`."""

@@ -1,12 +1,15 @@
-"""``python -m tests.image``: build the image on Debian's packages, look at it, and run the manager from it.
+"""``python -m tests.image``: build the image on Debian's packages, look at it, and run the manager
+from it.
 
-1. Two bases by mmdebstrap: python3 with certificates, and the same with python3-venv for the stages that install.
+1. Two bases by mmdebstrap: python3 with certificates, and the same with python3-venv for the stages
+   that install.
 2. examples/deploy/image/Dockerfile by buildah, with examples/samplecloud as the provider.
-3. As a user without rights and without a place to write: --version, --help, and against the real API server a node of
-   the fake cloud and one of the sample's are initialised.
+3. As a user without rights and without a place to write: --version, --help, and against the real
+   API server a node of the fake cloud and one of the sample's are initialised.
 4. How large it is, and what makes it so.
 
-Where buildah or mmdebstrap is missing it stops with a warning, or fails where REQUIRE_REAL_API_SERVER is set.
+Where buildah or mmdebstrap is missing it stops with a warning, or fails where
+REQUIRE_REAL_API_SERVER is set.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ USER = "65532"
 OTHER_USER = "12345:12345"
 """Some platforms choose the user themselves."""
 CLOUDS = {
-    "fake": "state: /cloud/cloud.sqlite\ngenerate: [{count: 2}]\n",
+    "fake": "generate: [{count: 2}]\n",
     "samplecloud": json.dumps(
         {
             "region": "north",
@@ -100,7 +103,8 @@ def debian(*packages: str) -> Path:
 
 
 def look(buildah: Buildah, container: str) -> None:
-    """What the image says about itself and holds: no root, nothing that its user may change, no pip."""
+    """What the image says about itself and holds: no root, nothing that its user may change, no
+    pip."""
     config = buildah.inspect("localhost/ccm")["config"]
     assert config["User"] == f"{USER}:{USER}", config
     assert config["Entrypoint"][0].startswith("/opt/python/"), config
@@ -122,7 +126,8 @@ def run_flags(buildah: Buildah, container: str) -> None:
 
 
 def run_manager(buildah: Buildah, container: str, folder: Path) -> None:
-    """Each provider initialises a node on the real API server; a SIGTERM ends the process with 0."""
+    """Each provider initialises a node on the real API server; a SIGTERM ends the process with
+    0."""
     server = RealAPIServer()
     try:
         server.start()
@@ -176,7 +181,8 @@ def initialise(buildah: Buildah, container: str, own: Path, provider: str, admin
 
 
 def end(log: Path) -> None:
-    """SIGTERM to the manager itself, whose number stands in each of its log lines: buildah passes no signals on."""
+    """SIGTERM to the manager itself, whose number stands in each of its log lines: buildah passes
+    no signals on."""
     [number, *_] = re.findall(r"^I\d{4} \S+ +(\d+) ", log.read_text(), re.MULTILINE)
     os.kill(int(number), signal.SIGTERM)
 

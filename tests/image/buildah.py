@@ -1,7 +1,8 @@
-"""buildah with a storage of its own: images are built and run without a daemon, and nothing is left behind.
+"""buildah with a storage of its own: images are built and run without a daemon, and nothing is left
+behind.
 
-The driver vfs and the isolation chroot work inside containers and virtual machines too, where overlay mounts and
-namespaces may not be allowed.
+The driver vfs and the isolation chroot work inside containers and virtual machines too, where
+overlay mounts and namespaces may not be allowed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class Buildah:
         self._pip = folder / "pip"
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run one command; returns its standard output. Raises CalledProcessError, its messages are on our stderr."""
+        """Run one command; returns its standard output. Raises CalledProcessError, its messages are
+        on our stderr."""
         done = subprocess.run([*self._command, *arguments], input=stdin, stdout=subprocess.PIPE, text=True, check=True)
         return done.stdout.strip()
 

@@ -1,33 +1,57 @@
-"""The two API servers that every integration test runs against: the embedded one and the real kube-apiserver.
+"""The two API servers that every integration test runs against: the embedded one and the real
+kube-apiserver.
 
-``api`` is parametrised over both and hands the test an empty cluster. The real server is started once per worker
-process: a test clears the whole cluster, so that workers cannot share one. Where it cannot be had the tests are
-skipped with a message, or fail where ``REQUIRE_REAL_API_SERVER`` is set, as CI does.
+``api`` is parametrised over both and hands the test an empty cluster. The real server is started
+once per worker process: a test clears the whole cluster, so that workers cannot share one. Under
+xdist two workers have one, each for every second test of the tier. Where it cannot be had the tests
+are skipped with a message, or fail where ``REQUIRE_REAL_API_SERVER`` is set, as CI does.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from controllers.runtime.api import ClientBuilder
-from tests.envtest.build import AssetsMissing, assets
+from tests.envtest.build import assets
 from tests.envtest.server import RealAPIServer
 from tests.support.api import API
 from tests.support.process import Start
 from tests.support.rights import Restricted, apply_rbac, await_namespaces, restricted
+from tests.support.tiers import need
 
-REAL = pytest.param("real", marks=[pytest.mark.real, pytest.mark.xdist_group("real")])
+Share = Callable[[Mapping[str, Any] | str], FakeCloud]
+REAL = pytest.param("real", marks=pytest.mark.real)
+EMBEDDED = pytest.mark.parametrize("api", ["embedded"], indirect=True)
+"""For tests in which the cloud's and our own behaviour decides, and nothing of the server's."""
+_SERVERS = 2
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Deal the tests of the real API server to two workers; those with a group of their own have a
+    server of their own."""
+    dealt = [one for one in items if one.get_closest_marker("real") and not one.get_closest_marker("xdist_group")]
+    for number, item in enumerate(dealt):
+        item.add_marker(pytest.mark.xdist_group(f"real-{number % _SERVERS}"))
+    yield
+    # xdist puts the group behind the name of the test. With a pytest that it does not know it fails
+    # to, silently, and every worker starts a server.
+    if getattr(config.option, "loadgroup", False) and not all("@" in one.nodeid for one in dealt):
+        raise pytest.UsageError("this pytest-xdist does not group tests with this pytest: see pyproject.toml")
 
 
 class Cluster(API):
-    """An API server under test, with a kubeconfig whose identity is the manager's (bound by our RBAC manifest)."""
+    """An API server under test, with a kubeconfig whose identity is the manager's (bound by our
+    RBAC manifest)."""
 
     def __init__(self, server: EmbeddedAPIServer | RealAPIServer, kubeconfig: Path, ca_file: Path | None) -> None:
         super().__init__(server.url, server.token, ca_file)
@@ -40,7 +64,8 @@ class Cluster(API):
         return isinstance(self.server, RealAPIServer)
 
     def clients(self, *, as_admin: bool = False) -> ClientBuilder:
-        """A new client builder with the manager's rights, or with all rights; closed at the end of the test."""
+        """A new client builder with the manager's rights, or with all rights; closed at the end of
+        the test."""
         kubeconfig = self.kubeconfig
         if as_admin:
             kubeconfig = Path(self.server.write_kubeconfig(kubeconfig.with_name("admin.kubeconfig")))
@@ -49,11 +74,12 @@ class Cluster(API):
         return builder
 
     def kubelet(self, name: str) -> API:
-        """The API as the kubelet of a node sees it: user system:node:NAME in the group system:nodes.
+        """The API as the kubelet of a node sees it: user system:node:NAME in the group
+        system:nodes.
 
-        On the real server the Node authorizer and the NodeRestriction admission decide what it may do; it has a token
-        for the nodes in KUBELET_NODES. The embedded server imitates neither: there it may do everything, so tests of
-        refusals look at `is_real`.
+        On the real server the Node authorizer and the NodeRestriction admission decide what it may
+        do; it has a token for the nodes in KUBELET_NODES. The embedded server imitates neither:
+        there it may do everything, so tests of refusals look at `is_real`.
         """
         if isinstance(self.server, RealAPIServer):
             return API(self.url, self.server.kubelet_tokens[name], self.ca_file)
@@ -76,12 +102,7 @@ class Cluster(API):
 @pytest.fixture(scope="session")
 def real_api_server() -> Iterator[RealAPIServer]:
     """The real kube-apiserver of this worker process, with our RBAC manifest applied."""
-    try:
-        assets()
-    except AssetsMissing as missing:
-        if os.environ.get("REQUIRE_REAL_API_SERVER"):
-            pytest.fail(f"REQUIRE_REAL_API_SERVER is set, but {missing}")
-        pytest.skip(f"the real API server tier: {missing}")
+    need("the real API server", assets)
     server = RealAPIServer()
     try:
         server.start()
@@ -117,3 +138,18 @@ def start(tmp_path: Path) -> Iterator[Start]:
     made = Start(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def share(tmp_path: Path) -> Iterator[Share]:
+    """Makes a fake cloud of these settings, on which processes work by the cloud.json in the test's
+    folder."""
+    with ExitStack() as ends:
+
+        def made(settings: Mapping[str, Any] | str) -> FakeCloud:
+            read = yaml.safe_load(settings) if isinstance(settings, str) else settings
+            cloud = ends.enter_context(FakeCloud(FakeConfig.model_validate(read)))
+            cloud.share(tmp_path / "cloud.json")
+            return cloud
+
+        yield made

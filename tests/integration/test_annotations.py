@@ -1,4 +1,5 @@
-"""A user's mistakes in annotations become one Warning Event on the Service; once they are mended, it is served."""
+"""A user's mistakes in annotations become one Warning Event on the Service; once they are mended,
+it is served."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ from kubernetes.client.models import V1LoadBalancerIngress, V1LoadBalancerStatus
 from cloudprovider import Interface, LoadBalancer
 from cloudprovider.helpers import BOOL, Duration, ServiceAnnotations, annotation
 from cloudprovider.testing.waiting import eventually
-from controllers.app.standalone import Host
-from controllers.service import ServiceController, ServiceOptions
+from controllers.manager.embedding import Host
+from controllers.service.controller import ServiceController
+from controllers.service.options import ServiceOptions
 from tests.integration.conftest import Cluster
 from tests.support.running import at_work
 
@@ -83,7 +85,7 @@ def test_mistakes_are_one_event_and_what_is_mended_is_built(api: Cluster) -> Non
         assert told["type"] == "Warning"
         assert told["message"] == (
             "Error syncing load balancer: failed to ensure load balancer: acme.example/idle-timeout: '5 minutes' cannot"
-            " be used; allowed: a duration such as 30s or 1m30s, from 1s to 1h; acme.example/internl: unknown"
+            " be used; allowed: a duration such as 30s or 1m30s, from 1s to 1h0m0s; acme.example/internl: unknown"
             " annotation; did you mean acme.example/internal?"
         )
         assert cloud.built == {}

@@ -1,4 +1,5 @@
-"""What a cloud's error says, as tenants see it in Events, operators in the log and in health: without secrets (X2)."""
+"""What a cloud's error says, as tenants see it in Events, operators in the log and in health:
+without secrets (X2)."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
+from cloudprovider.testing.fake import raises
 from cloudprovider.testing.waiting import eventually
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, Share
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 from tests.support.process import MODULE, Start
@@ -24,17 +25,13 @@ MESSAGE = (
 
 @pytest.mark.row("X2", "X4")
 def test_a_clouds_error_reaches_events_log_and_health_without_secrets(
-    api: Cluster, start: Start, tmp_path: Path
+    api: Cluster, start: Start, share: Share, tmp_path: Path
 ) -> None:
-    config = {
-        "generate": [{"count": 1}],
-        "faults": [{"action": "raise", "error": "RuntimeError", "method": "instance*", "message": MESSAGE}],
-    }
-    (tmp_path / "cloud.yaml").write_text(yaml.safe_dump(config))
+    share({"generate": [{"count": 1}], "caller": SECRET}).faults.on("instance*", raises(RuntimeError(MESSAGE)))
     api.create(NODES, small_node("node-0000"))
     process = start(
         "--cloud-provider=fake",
-        f"--cloud-config={tmp_path / 'cloud.yaml'}",
+        f"--cloud-config={tmp_path / 'cloud.json'}",
         f"--kubeconfig={api.kubeconfig}",
         "--leader-elect=false",
         "--health-bind-address=127.0.0.1:0",
@@ -43,7 +40,7 @@ def test_a_clouds_error_reaches_events_log_and_health_without_secrets(
     )
     [event, *_] = eventually(lambda: api.events_of("node-0000"), 90, lambda: process.log)
     assert event["reason"] == "FailedToInitializeNode"
-    assert "login at https://<redacted>@cloud.example failed, sent *** and Bearer *** E1121" in event["message"]
+    assert "login at https://<redacted>@cloud.example failed, sent *** and Bearer <redacted> E1121" in event["message"]
     assert len(event["message"]) <= 1024
     assert event["message"].isprintable()
     eventually(lambda: "attempt 2" in process.log or "Traceback" in process.log, 90, lambda: process.log)

@@ -1,7 +1,8 @@
-"""What the gateway promises about calls to the cloud, seen from both ends: the provider's log and the API server.
+"""What the gateway promises about calls to the cloud, seen from both ends: the provider's log and
+the API server.
 
-A hung batch that nothing can be compared with, a provider that scribbles on what it is handed, answers that serve
-twice, and the rate limit of the manager's flags.
+A hung batch that nothing can be compared with, a provider that scribbles on what it is handed,
+answers that serve twice, and the rate limit of the manager's flags.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import pytest
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_taint import V1Taint
 
-from cloudprovider import CloudProviderError, InstanceMetadata, InstancesBatch, InstanceState, InstancesV2, Interface
-from cloudprovider.testing.fake import CallRecord, FakeCloud, FakeConfig, attach
+from cloudprovider import CloudProviderError, InstanceMetadata, InstancesBatch, InstanceState, Interface
+from cloudprovider.testing.fake import CallRecord, FakeCloud, FakeConfig, hangs
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
-from controllers.node import CloudNodeOptions
-from tests.integration.conftest import Cluster
+from controllers.node.options import CloudNodeOptions
+from tests.integration.conftest import Cluster, Share
 from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
@@ -61,7 +62,7 @@ def test_a_lone_batch_that_hangs_is_split_long_before_its_deadline(api: Cluster)
         api.create(NODES, small_node(name))
     options = CloudCallOptions(timeout=120.0, lone_patience=0.5, patience=0.2, cache_ttl=0.0)
     with _cloud() as cloud:
-        cloud.faults.add({"name": "hang", "action": "hang", "method": "instances_metadata", "key": "node-0013"})
+        cloud.faults.on("instances_metadata", hangs(), key="node-0013")
         with node_controller(api.kubeconfig, cloud, options=NEVER, calls=options) as running:
             eventually(lambda: _ready(api) == {*names} - {"node-0013"}, timeout=30, message=lambda: _ready(api))
             calls = cloud.calls.log("instances_metadata")
@@ -80,20 +81,17 @@ def test_a_lone_batch_that_hangs_is_split_long_before_its_deadline(api: Cluster)
 
 
 class Vandal(Interface):
-    """Knows every node, and spoils every part of the object that it is handed, in place, once its answer is made."""
+    """Knows every node, and spoils every part of the object that it is handed, in place, once its
+    answer is made."""
 
-    def __init__(self, batch: bool) -> None:
-        self._batch = batch
+    def __init__(self) -> None:
         self.seen: list[V1Node] = []
 
     def provider_name(self) -> str:
         return "vandal"
 
-    def instances_batch(self) -> InstancesBatch | None:
-        return _VandalBatch(self) if self._batch else None
-
-    def instances_v2(self) -> InstancesV2 | None:
-        return None if self._batch else _VandalV2(self)
+    def instances_batch(self) -> InstancesBatch:
+        return _VandalBatch(self)
 
     def answer(self, node: V1Node) -> InstanceMetadata:
         assert node.metadata is not None
@@ -138,30 +136,16 @@ class _VandalBatch(InstancesBatch):
         return {}
 
 
-class _VandalV2(InstancesV2):
-    def __init__(self, vandal: Vandal) -> None:
-        self._vandal = vandal
-
-    def instance_exists(self, node: V1Node) -> bool:
-        return True
-
-    def instance_shutdown(self, node: V1Node) -> bool:
-        return False
-
-    def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        return self._vandal.answer(node)
-
-
-@pytest.mark.parametrize("method", ["instances_metadata", "instance_metadata"])
 def test_what_a_provider_scribbles_on_its_arguments_is_told_and_goes_nowhere(
-    api: Cluster, method: str, caplog: pytest.LogCaptureFixture
+    api: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
+    method = "instances_metadata"
     names = _names(3)
     other = {"key": "example.com/dedicated", "effect": "NoSchedule"}
     for name in names:
         annotations = {"example.com/note": "mine"}
         api.create(NODES, small_node(name, taints=[UNINITIALIZED, other], annotations=annotations))
-    vandal = Vandal(batch=method == "instances_metadata")
+    vandal = Vandal()
     with node_controller(api.kubeconfig, vandal, options=OFTEN) as running:
         eventually(lambda: _ready(api) == set(names), timeout=20, message=lambda: caplog.text)
         asked = len(vandal.seen)
@@ -209,37 +193,17 @@ def _is_cached(running: Running, name: str, raw: dict[str, Any]) -> bool:
 @pytest.mark.row("N14")
 def test_what_one_poll_learnt_answers_the_next_without_a_call_per_node(api: Cluster) -> None:
     names = _names(5)
-    with _asked_node_by_node(api, names, kept=60.0) as (cloud, running):
-        eventually(lambda: set(_asked_by_id(cloud)) == set(names), timeout=20)
-        _refreshed(running, names, 2)
-        assert {name: len(calls) for name, calls in _asked_by_id(cloud).items()} == dict.fromkeys(names, 1)
-
-
-@pytest.mark.row("N14")
-def test_what_one_poll_learnt_is_asked_anew_when_it_is_old(api: Cluster) -> None:
-    names = _names(5)
-    with _asked_node_by_node(api, names, kept=3.0) as (cloud, _):
-        eventually(lambda: set(_asked_by_id(cloud)) == set(names), timeout=20)
-        for name in names:
-            cloud.console.change_instance(name, type="huge")
-        label = "node.kubernetes.io/instance-type"
-        eventually(lambda: {node["metadata"]["labels"].get(label) for node in api.items(NODES)} == {"huge"}, timeout=20)
-        for calls in _asked_by_id(cloud).values():
-            assert calls[1].started - calls[0].started >= 2.0, "refreshes are at most a second apart otherwise"
-
-
-@contextmanager
-def _asked_node_by_node(api: Cluster, names: list[str], *, kept: float) -> Iterator[tuple[FakeCloud, Running]]:
-    """The controller over a cloud without batches, refreshing all the time; its nodes are initialised."""
     for name in names:
         api.create(NODES, small_node(name))
-    calls = CloudCallOptions(cache_ttl=kept)
+    calls = CloudCallOptions(cache_ttl=60.0)
     with (
         _cloud(capabilities=["instances_v2"]) as cloud,
         node_controller(api.kubeconfig, cloud, options=OFTEN, calls=calls) as running,
     ):
         eventually(lambda: _ready(api) == set(names), timeout=20)
-        yield cloud, running
+        eventually(lambda: set(_asked_by_id(cloud)) == set(names), timeout=20)
+        _refreshed(running, names, 2)
+        assert {name: len(calls) for name, calls in _asked_by_id(cloud).items()} == dict.fromkeys(names, 1)
 
 
 def _refreshed(running: Running, names: list[str], rounds: int) -> None:
@@ -264,13 +228,11 @@ def _asked_by_id(cloud: FakeCloud) -> dict[str, list[CallRecord]]:
 # ---- the rate that the operator allows
 
 
-def test_the_manager_keeps_to_the_rate_of_its_flags(api: Cluster, start: Start, tmp_path: Path) -> None:
+def test_the_manager_keeps_to_the_rate_of_its_flags(api: Cluster, start: Start, share: Share, tmp_path: Path) -> None:
     qps, burst, names = 10, 3, _names(25)
     for name in names:
         api.create(NODES, small_node(name))
-    state = tmp_path / "cloud.sqlite"
-    config = {"state": str(state), "generate": [{"count": 25}], "capabilities": ["instances_v2"], "log": "all"}
-    (tmp_path / "cloud.json").write_text(json.dumps(config))
+    cloud = share({"generate": [{"count": 25}], "capabilities": ["instances_v2"], "log": "all"})
     process = start(
         "--cloud-provider=fake",
         f"--cloud-config={tmp_path / 'cloud.json'}",
@@ -283,8 +245,7 @@ def test_the_manager_keeps_to_the_rate_of_its_flags(api: Cluster, start: Start, 
     )
     eventually(lambda: _ready(api) == set(names), timeout=40, message=lambda: process.log)
     assert process.metric("cloudprovider_api_throttle_rate") == qps
-    with attach(state) as cloud:
-        calls = [call for call in cloud.calls.log() if not call.method.startswith("console.")]
+    calls = cloud.calls.log()
     assert len([call for call in calls if call.method == "instance_metadata"]) >= len(names)
     assert _fastest(calls, burst) <= 1.5 * qps
     took = calls[-1].started - calls[0].started

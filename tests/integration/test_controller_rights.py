@@ -1,7 +1,9 @@
-"""Each controller alone, with the rights that the manifest gives to it alone: none is missing, and none is left over.
+"""Each controller alone, with the rights that the manifest gives to it alone: none is missing, and
+none is left over.
 
-Over the real API server, whose audit log says what the manager asked for and what was refused (X6). And with the rights
-of a Go cloud-controller-manager, which are narrower in places: it runs, and names what it misses.
+Over the real API server, whose audit log says what the manager asked for and what was refused (X6).
+And with the rights of a Go cloud-controller-manager, which are narrower in places: it runs, and
+names what it misses.
 """
 
 from __future__ import annotations
@@ -16,14 +18,13 @@ from typing import Any
 
 import pytest
 
-from cloudprovider.testing.fake import Attached, attach
-from cloudprovider.testing.fake.expand import instance_id
+from cloudprovider.testing.fake import FakeCloud, raises
 from cloudprovider.testing.waiting import eventually
-from controllers.app.catalog import CATALOG
-from controllers.app.entry import enabled
-from controllers.app.rbac import grants
+from controllers.catalog import CATALOG
+from controllers.cli.rbac import grants
+from controllers.registration.entry import enabled
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
-from tests.integration.conftest import REAL, Cluster
+from tests.integration.conftest import REAL, Cluster, Share
 from tests.support.api import MERGE, NODES
 from tests.support.https import ask, free_port
 from tests.support.nodes import UNINITIALIZED, small_node
@@ -32,14 +33,8 @@ from tests.support.rights import BINDINGS, ROLES
 from tests.support.sshkeys import PUBLIC
 
 CLOUD = """
-state: cloud.sqlite
 generate: [{count: 4}]
 latency: {"*": 200ms}
-faults:
-- {action: raise, error: RuntimeError, method: "instance*", key: node-0002, message: no such luck}
-- {action: raise, error: RuntimeError, method: "*route", key: "*node-0002*", message: no such luck}
-- {action: raise, error: RuntimeError, method: "ensure_load_balancer", key: "*broken*", message: no such luck}
-- {action: raise, error: RuntimeError, method: "add_ssh_key*", message: no such luck}
 routes:
   existing:
   - {name: stale, destination_cidr: 10.244.9.0/24, cluster: kubernetes, target_node: vanished, foreign: false}
@@ -53,9 +48,11 @@ TRIED = [
     for entry in CATALOG
     if os.environ.get("CONTROLLER_RIGHTS") == "all" or not entry.name.startswith("cloud-node-")
 ]
-"""The node controllers look at a node again only when a write met another one: waiting for that takes a minute."""
+"""The node controllers look at a node again only when a write met another one: waiting for that
+takes a minute."""
 IDENTITY = ("get", "namespaces", "kube-system")
-"""For the service controller, and for providers that ask which cluster this is; the fake cloud does not."""
+"""For the service controller, and for providers that ask which cluster this is; the fake cloud does
+not."""
 SERVICES = "/api/v1/namespaces/default/services"
 FLAGS = (
     "--cloud-provider=fake",
@@ -72,7 +69,8 @@ FLAGS = (
 
 @contextmanager
 def bound(api: Cluster, rules: dict[str, list[dict[str, Any]]]) -> Iterator[None]:
-    """The restricted identity has these rules, by namespace ("" for all), in the body of a with statement."""
+    """The restricted identity has these rules, by namespace ("" for all), in the body of a with
+    statement."""
     made = []
     try:
         for namespace, own in rules.items():
@@ -93,7 +91,8 @@ def bound(api: Cluster, rules: dict[str, list[dict[str, Any]]]) -> Iterator[None
 
 
 def asked_for(api: Cluster, before: int, named: set[str]) -> set[tuple[str, str, str]]:
-    """(verb, resource, name) of what the identity asked for since then; of itself everybody may ask."""
+    """(verb, resource, name) of what the identity asked for since then; of itself everybody may
+    ask."""
     found = set()
     for event in done(api, before):
         reference = event.get("objectRef") or {}
@@ -115,12 +114,13 @@ def kubeconfig_of(api: Cluster, path: Path) -> Path:
 
 
 def fill(api: Cluster, *, initialised: bool) -> None:
-    """Four nodes that are not ready, two Services, and a volume whose disk the cloud does not have."""
+    """Four nodes that are not ready, two Services, and a volume whose disk the cloud does not
+    have."""
     _create_volume(api, "lost")
     for number in range(4):
         node = small_node(f"node-000{number}", taints=[] if initialised else None)
         node["spec"] |= {"podCIDR": f"10.244.{number}.0/24", "podCIDRs": [f"10.244.{number}.0/24"]}
-        node["spec"] |= {"providerID": f"fake://{instance_id(node['metadata']['name'])}"} if initialised else {}
+        node["spec"] |= {"providerID": f"fake://i-{node['metadata']['name']}"} if initialised else {}
         node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
         api.create(NODES, node)
     for name in ("web", "broken"):
@@ -134,8 +134,20 @@ def _create_volume(api: Cluster, name: str) -> None:
     api.create(VOLUMES, {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
 
 
-def jostle(api: Cluster, cloud: Attached, turn: int) -> None:
-    """Give every controller something to do, and change what it is about to write: that takes a look at the new one."""
+def unlucky(share: Share) -> FakeCloud:
+    """A cloud in which something fails for every controller."""
+    cloud = share(CLOUD)
+    bad = raises(RuntimeError("no such luck"))
+    cloud.faults.on("instance*", bad, key="node-0002")
+    cloud.faults.on("*route", bad, key="*node-0002*")
+    cloud.faults.on("ensure_load_balancer", bad, key="*broken*")
+    cloud.faults.on("add_ssh_key*", bad)
+    return cloud
+
+
+def jostle(api: Cluster, cloud: FakeCloud, turn: int) -> None:
+    """Give every controller something to do, and change what it is about to write: that takes a
+    look at the new one."""
     cloud.console.set_shutdown("node-0001", turn % 2 == 0)
     volume = f"volume-{turn % TURNS:04d}"
     if api.find(f"{VOLUMES}/{volume}") is None:
@@ -163,7 +175,7 @@ def crowd(api: Cluster, turn: int) -> None:
 @pytest.mark.parametrize("controller", TRIED)
 @pytest.mark.parametrize("api", [REAL], indirect=True)
 def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
-    api: Cluster, start: Start, tmp_path: Path, controller: str
+    api: Cluster, start: Start, share: Share, tmp_path: Path, controller: str
 ) -> None:
     assert isinstance(api.server, RealAPIServer)
     rules: dict[str, list[dict[str, Any]]] = {}
@@ -174,14 +186,14 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
         wanted |= {(verb, grant.resource, name) for verb in grant.verbs for name in grant.names or ("",)}
     named = {resource for _, resource, name in wanted if name}
     must = wanted if controller == "service-lb-controller" else wanted - {IDENTITY}
-    (tmp_path / "cloud.yaml").write_text(CLOUD)
+    cloud = unlucky(share)
     before = len(api.server.audit_events())
     fill(api, initialised=controller != "cloud-node-controller")
     port = free_port()
     with bound(api, rules):
         kubeconfig = kubeconfig_of(api, tmp_path / "own.kubeconfig")
         (tmp_path / "keys.pub").write_text(PUBLIC)
-        files = (f"--cloud-config={tmp_path / 'cloud.yaml'}", f"--ssh-keyfile={tmp_path / 'keys.pub'}")
+        files = (f"--cloud-config={tmp_path / 'cloud.json'}", f"--ssh-keyfile={tmp_path / 'keys.pub'}")
         own = ("--cluster-cidr=10.244.0.0/22",) if controller == "node-ipam-controller" else ()
         flags = (*FLAGS, *own, *files, f"--kubeconfig={kubeconfig}")
         process = start(*flags, f"--controllers={controller}", f"--secure-port={port}", command=MODULE)
@@ -191,15 +203,14 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
         # Who has this token, and what they may see here: asked by the manager.
         assert ask(port, "/metrics", token=api.server.restricted_token)[0] == 403
         deadline = time.monotonic() + 120
-        with attach(tmp_path / "cloud.sqlite") as cloud:
-            for turn in itertools.count():
-                if asked_for(api, before, named) >= must:
-                    break
-                assert time.monotonic() < deadline, (must - asked_for(api, before, named), process.log)
-                jostle(api, cloud, turn)
-                if controller == "node-ipam-controller":
-                    crowd(api, turn)
-                time.sleep(0.2)  # the audit log is written in batches
+        for turn in itertools.count():
+            if asked_for(api, before, named) >= must:
+                break
+            assert time.monotonic() < deadline, (must - asked_for(api, before, named), process.log)
+            jostle(api, cloud, turn)
+            if controller == "node-ipam-controller":
+                crowd(api, turn)
+            time.sleep(0.2)  # the audit log is written in batches
         assert sorted(asked_for(api, before, named) - wanted) == []
         assert [event["requestURI"] for event in done(api, before) if event["responseStatus"]["code"] == 403] == []
         assert "missing permission" not in process.log
@@ -222,28 +233,28 @@ GO_RULES = [
     {"apiGroups": [""], "resources": ["endpoints"], "verbs": ["create", "get", "list", "watch", "update"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 ]
-"""What the Kubernetes documentation grants a cloud-controller-manager, with the lease that it needs."""
+"""What the Kubernetes documentation grants a cloud-controller-manager, with the lease that it
+needs."""
 
 
 @pytest.mark.row("N7")
 @pytest.mark.parametrize("api", [REAL], indirect=True)
 def test_with_the_rules_of_a_go_manager_it_runs_and_names_what_it_misses(
-    api: Cluster, start: Start, tmp_path: Path
+    api: Cluster, start: Start, share: Share, tmp_path: Path
 ) -> None:
-    (tmp_path / "cloud.yaml").write_text(CLOUD)
+    cloud = unlucky(share)
     fill(api, initialised=False)
     port = free_port()
     with bound(api, {"": GO_RULES}):
         kubeconfig = kubeconfig_of(api, tmp_path / "own.kubeconfig")
-        flags = (*FLAGS, f"--cloud-config={tmp_path / 'cloud.yaml'}", f"--kubeconfig={kubeconfig}")
+        flags = (*FLAGS, f"--cloud-config={tmp_path / 'cloud.json'}", f"--kubeconfig={kubeconfig}")
         process = start(*flags, f"--secure-port={port}", command=MODULE)
         eventually(lambda: "missing permission: patch on services/status" in process.log, 60, lambda: process.log)
         for number in (0, 1, 3):
             path = f"{NODES}/node-000{number}"
             eventually(lambda path=path: api.get(path)["spec"].get("providerID"), 60, lambda: process.log)  # type: ignore[misc]  # bound now
-        with attach(tmp_path / "cloud.sqlite") as cloud:
-            eventually(lambda: len(cloud.console.load_balancers()) == 1, 60, lambda: process.log)
-            eventually(lambda: "node-0000" in {route.target_node for route in cloud.console.routes()}, 60)
+        eventually(lambda: len(cloud.console.load_balancers()) == 1, 60, lambda: process.log)
+        eventually(lambda: "node-0000" in {route.target_node for route in cloud.console.routes()}, 60)
         assert "Services never show their load balancer's address" in process.log
         status, text = ask(port, "/healthz")
         assert status == 500

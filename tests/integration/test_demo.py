@@ -1,12 +1,8 @@
-"""`make run` as a process, in plain mode: what it shows, its exit codes, and that nothing survives it.
-
-The live table is drawn for a terminal that is none, at several sizes.
-"""
+"""`make run` as a process: what it shows, its exit codes, and that nothing survives it."""
 
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import re
 import signal
@@ -20,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
@@ -34,13 +29,15 @@ SERVICES = "/api/v1/namespaces/default/services"
 
 
 def _takes_interrupts() -> None:
-    """A shell has its background jobs ignore SIGINT, and so their children: this test may run in one."""
+    """A shell has its background jobs ignore SIGINT, and so their children: this test may run in
+    one."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
 def demo(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The demo with its temporary files under tmp_path, so that its manager can be found by its command line."""
+    """The demo with its temporary files under tmp_path, so that its manager can be found by its
+    command line."""
     process = subprocess.Popen(
         [sys.executable, str(DEMO), *arguments],
         stdout=subprocess.PIPE,
@@ -81,7 +78,7 @@ def test_the_story_comes_true_act_by_act(tmp_path: Path) -> None:
     assert process.returncode == 0, out + err
     assert time.monotonic() - began < 100  # about 25 s on a machine of its own
     assert err == ""
-    assert "\x1b" not in out
+    assert "\x1b" not in out  # no colours where nobody looks
     acts = re.findall(r"^(\d)/(\d)  \S", out, re.MULTILINE)
     assert [int(number) for number, _ in acts] == list(range(1, len(acts) + 1))
     assert {total for _, total in acts} == {str(len(acts))}
@@ -209,97 +206,17 @@ def test_a_manager_that_cannot_start_ends_the_demo_with_its_words(embedded: Embe
     assert "Traceback" not in err
 
 
-def drawn(width: int, height: int) -> str:
-    """The live table in the middle of an act, as a terminal of this size shows it."""
-    from livedemo.live import LiveView
-    from livedemo.scene import EventRow, ManagerRow, NodeRow, Role, Scene, ServiceRow
-
-    screen = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
-    view = LiveView(screen, "Before", ["Nodes join", "The leader is killed"], log=False)
-    view.act("The leader is killed", "Watch the other manager take the Lease, and go on where the first one ended.")
-    view.deed("kill -9 4711")
-    view.expected("manager B leads")
-    view.expected("the new node is initialised")
-    view.held("manager B leads", 6.1)
-    nodes = [
-        NodeRow(f"worker-{i:02d}", i, i + 0.5, None, True, f"fake://i-worker-{i:02d}", (f"10.0.16.{i}",), "standard-8",
-                "north-1a", f"10.244.{i}.0/24", True)
-        for i in range(1, 12)
-    ]  # fmt: skip
-    view.show(
-        Scene(
-            elapsed=31.5,
-            nodes=[*nodes, NodeRow("worker-12", 30.0, pod_cidr="10.244.12.0/24")],
-            services=[ServiceRow("web", "192.0.2.1", 11)],
-            managers=[ManagerRow("manager A", 4711, Role.KILLED, 19), ManagerRow("manager B", 4712, Role.LEADER, 1)],
-            routes={f"10.244.{i}.0/24": f"worker-{i:02d}" for i in range(1, 12)},
-            events=[EventRow("Normal", "LeaderElection", "Lease/cloud-controller-manager", "manager B became leader")],
-        )
-    )
-    assert isinstance(screen.file, io.StringIO)
-    frame = screen.file.getvalue()
-    view.done()
-    view.act("Nodes join", "")
-    view.done()
-    view.close()
-    last = screen.file.getvalue()[len(frame) :]
-    assert "✓ 1 Nodes join" in last
-    assert "✓ 2 The leader is killed" in last
-    assert "worker-01 " in last  # nothing is left out at the end, whatever the room
-    return frame
-
-
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 40), (140, 50)])
-def test_the_live_table_fits_the_terminal(width: int, height: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    frame = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", drawn(width, height).rpartition("\x1b[2K")[2])
-    lines = frame.splitlines()
-    assert len(lines) <= height
-    assert max(map(len, lines)) <= width
-    for text in (
-        "2/2  The leader is killed",
-        "> kill -9 4711",
-        "✓ manager B leads  6.1 s",
-        "○ the new node is initialised",
-        "● manager B  leader",
-        "✗ manager A  killed",
-        "worker-12 ",  # the one under way is shown, whatever the room
-        "192.0.2.1",
-        "LeaderElection",
-    ):
-        assert text in frame, frame
-    assert ("worker-01 " in frame) == (height > 24)
-    assert ("standard-8" in frame) == (width > 80)
-
-
-class OneMoment:
-    """A stage on which nothing ever changes."""
-
-    def look(self) -> Any:
-        from livedemo.scene import Scene
-
-        return Scene(elapsed=1.0)
-
-    def excuse(self) -> str:
-        return "\n  manager A: the last line of its log"
-
-
-def test_an_act_fails_with_the_checks_that_do_not_come_true(
+def test_what_does_not_come_true_fails_the_demo_with_a_reason(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    from livedemo import script
-    from livedemo.plain import PlainView
-
-    monkeypatch.setattr(script, "PATIENCE", 0.0)
-
-    def steps() -> Iterator[script.Step]:
-        yield script.expect(script.Check("this holds", lambda _: True), script.Check("this does not", lambda _: False))
-
-    with pytest.raises(script.Failed) as failed:
-        script.Player(OneMoment(), PlainView(["An act"]), 0.0).perform(script.Act("An act", "Watch this.", steps))
-    assert str(failed.value) == "after 0 s this is not so: this does not\n  manager A: the last line of its log"
-    assert "   1.00 s  OK this holds" in capsys.readouterr().out
+    monkeypatch.syspath_prepend(str(DEMO.parent))
+    module = importlib.import_module("livedemo.screen")
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    screen = module.Screen(lambda: None, lambda: "; the last line of its log")
+    with pytest.raises(module.Failed) as failed:
+        screen.until({"this holds": lambda: True, "this does not": lambda: False})
+    assert str(failed.value) == "after 0 s this is not so: this does not; the last line of its log"
+    assert "s  OK this holds" in capsys.readouterr().out
 
 
 def test_a_signal_while_a_manager_is_started_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
-"""The Helm chart and the kustomize overlays of examples/deploy: what they render, and that a real API server takes it.
+"""The Helm chart and the kustomize overlays of examples/deploy: what they render, and that a real
+API server takes it.
 
-helm, kustomize and kubeconform are the programs themselves, built from their Go modules; the schemas that kubeconform
-compares with are those that the real API server publishes, the definitions of PodMonitor and PrometheusRule those of
-the Prometheus operator's module.
+helm, kustomize and kubeconform are the programs themselves, built from their Go modules; the
+schemas that kubeconform compares with are those that the real API server publishes, the definitions
+of PodMonitor and PrometheusRule those of the Prometheus operator's module.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ import pytest
 import yaml
 
 from cloudprovider.testing.waiting import eventually
-from controllers.app.catalog import CATALOG, WEBHOOKS
-from controllers.app.entry import enabled
-from controllers.app.rbac import grants
-from controllers.app.webhooks.rights import NAME, NAMESPACE, WEBHOOK_RULES
+from controllers.catalog import CATALOG, WEBHOOKS
+from controllers.cli.rbac import grants
+from controllers.registration.entry import enabled
+from controllers.webhooks.rbac_rules import NAME, NAMESPACE, WEBHOOK_RULES
 from tests.envtest.build import operator_definitions
 from tests.generate import ROOT, rendered_files, written_files
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import API
 from tests.support.charts import CHART, KUSTOMIZE, REQUIRED, Object, build, identity, render, run
+from tests.support.rollout import evictions, updated
 from tests.support.schemas import write_schemas
 
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
@@ -39,14 +41,14 @@ FRESH_CONTROL_PLANE = [
     {"key": "node.kubernetes.io/network-unavailable", "effect": "NoSchedule"},
     {"key": "node.cilium.io/agent-not-ready", "effect": "NoSchedule"},
 ]
-"""The taints of a control-plane node that just joined: by the kubelet, kubeadm, the node lifecycle controller, and a
-network plugin that waits for addresses."""
+"""The taints of a control-plane node that just joined: by the kubelet, kubeadm, the node lifecycle
+controller, and a network plugin that waits for addresses."""
 OURS = {"namespace": NAMESPACE, "name": NAME}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MONITORING = {"podMonitor": {"enabled": True}, "alerts": {"enabled": True}, "dashboard": {"enabled": True}}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "deployment": {},
-    "daemonset": {"kind": "DaemonSet", "tlsSecretName": "serving-certificate"},
+    "deployment": {"kind": "Deployment"},
+    "daemonset": {"tlsSecretName": "serving-certificate"},
     "one controller": {"controllers": ["cloud-node"]},
     "monitoring": {"monitoring": MONITORING},
     "webhooks": {"webhooks": {"names": ["*"]}},
@@ -72,6 +74,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+DAEMONSET = KUSTOMIZE / "overlays" / "daemonset"
+ONE_AT_A_TIME = {"maxSurge": 0, "maxUnavailable": 1}
+
+
 def one(objects: list[Object], kind: str) -> Object:
     [found] = [obj for obj in objects if obj["kind"] == kind]
     return found
@@ -87,7 +93,8 @@ def pod_of(objects: list[Object]) -> Object:
 
 
 def tolerates(pod: Object, taint: Mapping[str, str]) -> bool:
-    """As the scheduler decides, and the eviction for taints NoExecute: no toleration of a limited time counts."""
+    """As the scheduler decides, and the eviction for taints NoExecute: no toleration of a limited
+    time counts."""
     return any(
         toleration.get("key") in (None, taint["key"])
         and toleration.get("effect") in (None, taint["effect"])
@@ -116,13 +123,14 @@ def test_the_pod_starts_in_a_cluster_that_has_no_network_yet(source: str) -> Non
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         get = container[probe]["httpGet"]
         assert (get["scheme"], get["host"], get["port"]) == ("HTTPS", "127.0.0.1", "https")  # needs no pod IP
-    # Its fields of the pod's status are empty, and an error for the kubelet, as long as the node has no address.
+    # Its fields of the pod's status are empty, and an error for the kubelet, as long as the node
+    # has no address.
     assert "status.hostIP" not in json.dumps(pod)
     assert "status.podIP" not in json.dumps(pod)
 
 
-def test_a_pod_that_is_drained_or_whose_node_died_goes_elsewhere() -> None:
-    pod = pod_of(render())
+def test_a_deployments_pod_that_is_drained_or_whose_node_died_goes_elsewhere() -> None:
+    pod = pod_of(render(VARIANTS["deployment"]))
     assert not tolerates(pod, {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
     assert not tolerates(pod, {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"})
 
@@ -141,8 +149,8 @@ def test_the_container_has_no_rights_on_its_node() -> None:
     assert container["resources"].keys() == {"requests", "limits"}
 
 
-def test_replicas_keep_apart_and_one_at_a_time_goes() -> None:
-    objects = render()
+def test_replicas_keep_apart() -> None:
+    objects = render(VARIANTS["deployment"])
     workload = one(objects, "Deployment")
     assert workload["spec"]["replicas"] == 2
     # With the host's ports a new pod cannot start beside the old one.
@@ -153,6 +161,75 @@ def test_replicas_keep_apart_and_one_at_a_time_goes() -> None:
     daemonset = render(VARIANTS["daemonset"])
     assert "topologySpreadConstraints" not in pod_of(daemonset)
     assert "PodDisruptionBudget" not in {obj["kind"] for obj in daemonset}
+
+
+def workloads() -> dict[str, Object]:
+    """What an operator gets who chooses nothing, by every way of installation."""
+    base = yaml.safe_load((KUSTOMIZE / "base" / "workload.yaml").read_text())
+    return {"chart": one(render(), "DaemonSet"), "base": base, "overlay": one(build(DAEMONSET), "DaemonSet")}
+
+
+@pytest.mark.row("O11")
+@pytest.mark.parametrize(("up", "down"), [(1, 0), (2, 0), (3, 0), (2, 1), (4, 1), (3, 2)])
+def test_an_update_of_the_defaults_is_done_wherever_most_control_plane_nodes_are_up(up: int, down: int) -> None:
+    """By the model of `tests/support/rollout.py`. As many nodes are up as etcd needs."""
+    for name, workload in workloads().items():
+        assert updated(workload, up, down) == (up, 0), name
+
+
+@pytest.mark.row("O11")
+def test_an_update_with_half_of_the_nodes_down_waits_for_them_or_for_the_operator() -> None:
+    """Two nodes need an etcd elsewhere. The new pod's node is back, or its Node is deleted; or a
+    value says: go on."""
+    for name, workload in workloads().items():
+        assert updated(workload, 1, 1) == (0, 1), name
+    assert updated(one(render({"maxUnavailable": "100%"}), "DaemonSet"), 1, 1) == (1, 0)
+
+
+@pytest.mark.row("O11")
+@pytest.mark.parametrize("nodes", [2, 3, 5])
+def test_a_version_that_does_not_start_leaves_the_old_one_at_work(nodes: int) -> None:
+    for name, workload in workloads().items():
+        _, old = updated(workload, nodes, starts=False)
+        assert old >= 1, name
+    deployment = one(render({"kind": "Deployment"}), "Deployment")
+    assert updated(deployment, nodes, starts=False) == (0, 1)
+
+
+@pytest.mark.row("O11")
+def test_a_drain_passes_over_the_defaults() -> None:
+    """`kubectl drain --ignore-daemonsets`; no budget of ours can hold it up."""
+    for objects in (render(), build(DAEMONSET)):
+        assert not [obj for obj in objects if obj["kind"] in ("PodDisruptionBudget", "Deployment")]
+
+
+@pytest.mark.row("O11")
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+@pytest.mark.parametrize(("up", "down"), [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1)])
+def test_a_deployment_updates_and_drains_while_more_than_half_of_its_pods_run(
+    replicas: int, up: int, down: int
+) -> None:
+    objects = render({"kind": "Deployment", "replicas": replicas})
+    workload, budget = one(objects, "Deployment"), one(objects, "PodDisruptionBudget")
+    runs = min(replicas, up)
+    if 2 * runs > replicas:
+        assert updated(workload, up, down) == (runs, 0)
+        assert evictions(budget, replicas, up) >= 1
+    else:  # docs/guides/deploying.md: no more replicas than nodes
+        assert updated(workload, up, down)[1] >= 1
+        always = one(render({"kind": "Deployment", "replicas": replicas, "maxUnavailable": "100%"}), "Deployment")
+        assert updated(always, up, down) == (runs, 0)
+
+
+@pytest.mark.row("O11")
+def test_the_model_says_what_the_real_controllers_did() -> None:
+    """Two replicas on one control-plane node, as this chart had them: observed on
+    kube-controller-manager 1.36.3."""
+    was = {"kind": "Deployment", "spec": {"replicas": 2, "strategy": {"rollingUpdate": ONE_AT_A_TIME}}}
+    assert updated(was, 1) == (0, 1)
+    assert updated(was, 2) == (2, 0)
+    assert evictions({"spec": {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"}}, 2, 1) == 0
+    assert evictions({"spec": {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"}}, 2, 2) == 1
 
 
 def test_every_value_arrives() -> None:
@@ -188,7 +265,7 @@ def test_every_value_arrives() -> None:
 
 def test_another_cloud_config_restarts_the_pods() -> None:
     def template(content: str) -> Object:
-        template = one(render({"cloudConfig": {"content": content}}), "Deployment")["spec"]["template"]
+        template = one(render({"cloudConfig": {"content": content}}), "DaemonSet")["spec"]["template"]
         assert isinstance(template, dict)
         return template
 
@@ -204,14 +281,16 @@ def test_another_cloud_config_restarts_the_pods() -> None:
         ({"controllers": ["-*"]}, "/controllers/0"),
         ({"controllers": ["-cloud-node"]}, "no controller is left to run"),
         ({"kind": "StatefulSet"}, "/kind"),
+        ({"maxUnavailable": 0}, "/maxUnavailable"),
+        ({"maxUnavailable": "0%"}, "/maxUnavailable"),
         ({"securePort": 70000}, "/securePort"),
         ({"flags": {"controllers": "*"}}, "/flags/controllers"),
         ({"flags": {"--v": 2}}, "/flags"),
         ({"replica": 3}, "replica"),
         ({"cloudConfig": {"content": "x", "secretName": "z"}}, "give either content or secretName"),
         ({"serviceAccount": {"create": False}}, "give serviceAccount.name"),
-        ({"flags": {"use-service-account-credentials": True}}, "python -m controllers.app.rbac --use-service-account"),
-        ({"flags": {"enable-leader-migration": True}}, "python -m controllers.app.rbac --enable-leader-migration"),
+        ({"flags": {"use-service-account-credentials": True}}, "python -m controllers.cli.rbac --use-service-account"),
+        ({"flags": {"enable-leader-migration": True}}, "python -m controllers.cli.rbac --enable-leader-migration"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(values: dict[str, Any], message: str) -> None:
@@ -271,6 +350,7 @@ def test_words_for_controllers_mean_what_they_mean_for_the_manager() -> None:
 
 @pytest.mark.parametrize("rendered", [False, True])
 def test_generated_files_are_current(rendered: bool) -> None:
+    """Manifests and pages, with the table of simulated deletions (N26) among them."""
     if rendered:
         run("helm", "version")  # without it the test is skipped
     files = rendered_files() if rendered else written_files()
@@ -279,8 +359,9 @@ def test_generated_files_are_current(rendered: bool) -> None:
 
 
 def test_kustomize_makes_what_the_chart_makes() -> None:
-    """Apart from labels on the roles, which the table's manifest does not have, and the names of generated Secrets."""
-    for overlay, variant in (("deployment", {}), ("daemonset", {"kind": "DaemonSet"})):
+    """Apart from labels on the roles, which the table's manifest does not have, and the names of
+    generated Secrets."""
+    for overlay, variant in (("deployment", {"kind": "Deployment"}), ("daemonset", {})):
         values = variant | {
             "image": {"repository": "example.com/acme/cloud-controller-manager"},
             "cloudConfig": {"secretName": "cloud-config"},
@@ -332,12 +413,12 @@ def test_webhooks_come_with_their_service_configuration_permissions_and_flag(tmp
         for rule in WEBHOOK_RULES
         for verb in rule.verbs
     }
-    [container] = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    [container] = one(objects, "DaemonSet")["spec"]["template"]["spec"]["containers"]
     assert "--webhooks=*" in container["args"]
-    plain = build(KUSTOMIZE / "overlays" / "deployment")
+    plain = build(DAEMONSET)
     assert not [obj for obj in plain if "Webhook" in obj["kind"]], "the component is for those who ask for it"
     with_component = build(monitored(tmp_path / "overlay"))
-    [container] = one(with_component, "Deployment")["spec"]["template"]["spec"]["containers"]
+    [container] = one(with_component, "DaemonSet")["spec"]["template"]["spec"]["containers"]
     assert f"--webhooks={webhook.name}" in container["args"]
     assert {"name": "webhooks", "containerPort": 10260} in container["ports"]
     assert one(with_component, "MutatingWebhookConfiguration")["webhooks"] == [entry]
@@ -347,7 +428,8 @@ def test_webhooks_come_with_their_service_configuration_permissions_and_flag(tmp
 
 @pytest.mark.parametrize("api", [REAL], indirect=True)
 def test_a_real_api_server_takes_everything(api: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """By a dry run on the server, with unknown and repeated fields as errors, and by kubeconform with its schemas."""
+    """By a dry run on the server, with unknown and repeated fields as errors, and by kubeconform
+    with its schemas."""
     for file in operator_definitions():
         definition = yaml.safe_load(file.read_text())
         api.create(DEFINITIONS, definition)
@@ -369,12 +451,13 @@ def test_a_real_api_server_takes_everything(api: Cluster, tmp_path: Path, reques
     done = run("kubeconform", "-strict", "-summary", "-output", "json", "-schema-location", schemas, stdin=text)
     summary = json.loads(done.stdout)["summary"]
     assert summary == {"valid": sum(map(len, rendered.values())), "invalid": 0, "errors": 0, "skipped": 0}
-    wrong = yaml.safe_dump(one(render(), "Deployment")).replace("hostNetwork:", "hostNetworking:")
+    wrong = yaml.safe_dump(one(render(), "DaemonSet")).replace("hostNetwork:", "hostNetworking:")
     assert run("kubeconform", "-strict", "-schema-location", schemas, stdin=wrong, check=False).returncode == 1
 
 
 def kinds(api: API) -> dict[str, str]:
-    """The path of each kind's collection, with a place for the namespace; of those that the manifests use."""
+    """The path of each kind's collection, with a place for the namespace; of those that the
+    manifests use."""
     found = {}
     for group in ("api/v1", "apis/apps/v1", "apis/policy/v1", "apis/rbac.authorization.k8s.io/v1",
                   "apis/admissionregistration.k8s.io/v1", "apis/monitoring.coreos.com/v1"):  # fmt: skip
@@ -388,6 +471,6 @@ def kinds(api: API) -> dict[str, str]:
 def monitored(folder: Path) -> Path:
     """An overlay with the monitoring, beside a copy of all others."""
     shutil.copytree(KUSTOMIZE, folder)
-    overlay = folder / "overlays" / "deployment" / "kustomization.yaml"
+    overlay = folder / "overlays" / "daemonset" / "kustomization.yaml"
     overlay.write_text(overlay.read_text().replace("# components:", "components:"))
     return overlay.parent

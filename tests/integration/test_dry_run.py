@@ -1,10 +1,11 @@
-"""Plan mode over both API servers: the plan, then the real thing; row by row they are the same, and the plan writes
-nothing."""
+"""Plan mode over both API servers: the plan, then the real thing; row by row they are the same, and
+the plan writes nothing."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,27 +21,26 @@ from kubernetes.client import (
 )
 from kubernetes.client.exceptions import ApiException
 
-from cloudprovider import Interface, StopSignal
+from cloudprovider import CloudConfig, Interface, StopSignal, Throttled
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, new_provider, raises
 from cloudprovider.testing.waiting import eventually
-from controllers.app import CATALOG, Context, ControllerEntry, Manager, ManagerError, parse
-from controllers.app.dryrun.cloud import ASSIGNED_LATER
-from controllers.app.dryrun.describing import facets
-from controllers.app.dryrun.mode import Outcome
-from controllers.app.dryrun.plan import Kind, Row
+from controllers.app import CATALOG, Context, ControllerEntry, ManagerError, PlanRun, parse
+from controllers.plan.describing import facets
+from controllers.plan.run import Outcome
+from controllers.registration.plan import ASSIGNED_LATER, Kind, Row
 from controllers.runtime.api import MERGE_PATCH, ClientBuilder, NotSent
 from controllers.runtime.run import Attentive
 from controllers.runtime.write import patch
 from controllers.testing import Cluster as Kit
 from controllers.testing.managerrun import QUICK, ROUTES, ManagerRun
-from tests.envtest.build import AssetsMissing, go_manager
+from tests.envtest.build import go_manager
 from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import LEASE
 from tests.support.failover.cloudserver import CloudServer
-from tests.support.failover.provider import RemoteCloud
-from tests.support.process import MODULE, Start
+from tests.support.process import Start
+from tests.support.tiers import need
 
 ALL = ("--controllers=*,pvlabel",)
 OBJECTS = ("/api/v1/nodes", "/api/v1/services", "/api/v1/persistentvolumes")
@@ -67,20 +67,23 @@ def kit(admin: Path) -> Iterator[Kit]:
         yield made
 
 
-def plan(kubeconfig: Path, provider: Interface, *flags: str, catalog: Any = CATALOG) -> Outcome:
+def plan(
+    kubeconfig: Path, provider: Interface, *flags: str, catalog: Any = CATALOG, times: tuple[str, ...] = QUICK
+) -> Outcome:
     """One dry run in this process."""
     routes = ROUTES if provider.routes() is not None else ()
-    argv = [f"--cloud-provider={provider.provider_name()}", f"--kubeconfig={kubeconfig}", *QUICK, *routes, *ALL]
+    argv = [f"--cloud-provider={provider.provider_name()}", f"--kubeconfig={kubeconfig}", *times, *routes, *ALL]
     parsed = parse([*argv, "--leader-elect=true", "--dry-run", *flags], catalog)
     assert parsed.options is not None, parsed.problems
     with ClientBuilder.from_options(str(kubeconfig)) as clients:
-        outcome = Manager(parsed.options, provider, clients, catalog=catalog).run(threading.Event())
+        outcome = PlanRun(parsed.options, provider, clients, catalog=catalog).run(threading.Event())
     assert outcome is not None
     return outcome
 
 
 class Written:
-    """Since it was made: what was written to the API server by managers, and what changed in the cloud."""
+    """Since it was made: what was written to the API server by managers, and what changed in the
+    cloud."""
 
     def __init__(self, api: Cluster, cloud: FakeCloud) -> None:
         self._api, self._cloud = api, cloud
@@ -365,10 +368,10 @@ def test_what_is_held_back_and_what_could_not_be_asked_is_shown(embedded: Path, 
         kit.node("n1").mark_not_ready()
         cloud.console.remove_instance("n1")
         cloud.console.remove_instance("n2")
-        cloud.faults.add({"action": "raise", "method": "get_load_balancer"})
-        cloud.faults.add({"action": "throttle", "method": "instances_metadata", "key": "n3"})
+        cloud.faults.on("get_load_balancer", raises())
+        cloud.faults.on("instances_metadata", raises(Throttled), key="n3")
         kit.expose("web")
-        outcome = plan(embedded, cloud, "--dry-run-timeout=2s")
+        outcome = plan(embedded, cloud, "--dry-run-timeout=3s", "--node-deletion-ready-grace=500ms")
     [held] = [row for row in outcome.rows if row.kind == Kind.HELD_BACK]
     assert (str(held.subject), held.action) == ("node/n1", "delete")
     assert "the cloud calls Ready nodes of zone" in held.note
@@ -381,24 +384,127 @@ def test_what_is_held_back_and_what_could_not_be_asked_is_shown(embedded: Path, 
     assert not [row for row in outcome.rows if row.kind == Kind.CHANGE and row.action == "delete"]
 
 
-def test_the_program_prints_the_plan_and_says_it_by_its_exit_code(embedded: Path, start: Start) -> None:
-    flags = (
-        f"--kubeconfig={embedded}",
-        "--cloud-provider=fake",
-        "--controllers=service",
-        "--cluster-name=x",
-        "--dry-run",
-    )
+DEFAULT_TIMES = ("--cluster-name=test", "--secure-port=0")
+"""All periods as by default."""
+
+
+@pytest.mark.row("M8")
+def test_with_default_flags_the_plan_has_what_only_a_later_look_would_do(
+    api: Cluster, admin: Path, kit: Kit, cloud: FakeCloud
+) -> None:
+    """What a manager does within its first ten minutes on a quiet cluster, and not in its first
+    pass."""
+    kit.join("n1")
+    kit.expose("web")
+    with ManagerRun(admin, cloud, ALL) as run:
+        settled(api, run)
+    kit.join("n2")
+    api.patch("/api/v1/nodes/n2", {"spec": {"taints": None, "providerID": "fake://i-n2"}})
+    cloud.console.set_shutdown("n2")
+    kit.node("n2").mark_not_ready()
+    [doomed] = [one for one in cloud.console.load_balancers() if one.service.endswith("/web")]
+    cloud.console.delete_load_balancer(doomed.name)
+    cloud.console.add_route("old", "10.244.77.0/24", target_node="vpn-box", cluster="test", foreign=False)
+    cloud.console.add_route("hole", "10.244.78.0/24", blackhole=True, cluster="test", foreign=False)
+    cloud.console.add_route("theirs", "10.245.77.0/24", target_node="vpn-box", cluster="test", foreign=False)
+    written = Written(api, cloud)
+    outcome = plan(admin, cloud, times=DEFAULT_TIMES)
+    written.nothing()
+    assert (outcome.complete, outcome.code) == (True, 3), (outcome.left, outcome.rows)
+    found = actions(outcome)
+    assert {("route/10.244.77.0/24", "delete route"), ("route/10.244.78.0/24", "delete route")} <= found
+    assert ("node/n2", "taint") in found
+    assert ("service/default/web", "create load balancer") in found
+    assert "route/10.245.77.0/24" not in {subject for subject, _ in found}
+
+
+@pytest.mark.row("M8")
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_is_due_after_the_time_of_the_plan_makes_it_incomplete(
+    embedded: Path, cloud: FakeCloud, gone: bool
+) -> None:
+    """The second answer comes a monitor period after the first: for a deletion, and for the
+    out-of-service taint."""
+    with Kit(embedded) as kit:
+        kit.join("n1", provider_id="fake://i-n1").patch({"spec": {"taints": None}})
+        (cloud.console.remove_instance if gone else cloud.console.set_shutdown)("n1")
+        kit.node("n1").mark_not_ready()
+        flags = ("--controllers=cloud-node-lifecycle", "--node-out-of-service-taint", "--node-monitor-period=90s")
+        outcome = plan(embedded, cloud, *flags, "--dry-run-timeout=3s", times=DEFAULT_TIMES)
+    assert (outcome.complete, outcome.code) == (False, 1)
+    assert "n1" in str(outcome.left)
+
+
+_LOUD = """
+import ctypes, os, subprocess, sys, threading
+from cloudprovider import register_cloud_provider
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from controllers.app import main
+
+class Loud(FakeCloud):
+    def say(self, what):
+        print(f"connected ({what})")
+        os.write(1, b"from the descriptor\\n")
+        ctypes.CDLL(None).puts(b"held back by C")
+        subprocess.run(["echo", "from a child"], check=True)
+
+    def provider_name(self):
+        return "loud"
+
+    def initialize(self, client_builder, stop):
+        self.say("initialize")
+        super().initialize(client_builder, stop)
+        threading.Thread(target=self.on, args=(stop,), daemon=True).start()
+
+    def on(self, stop):
+        while not stop.wait(0.01):
+            print("and on", flush=True)
+
+    def load_balancer(self):
+        self.say("load_balancer")
+        return super().load_balancer()
+
+def loud(config):
+    made = Loud(FakeConfig.model_validate({}))
+    made.say("factory")
+    return made
+
+register_cloud_provider("loud", loud)
+sys.exit(main())
+"""
+
+
+@pytest.mark.row("M12")
+@pytest.mark.parametrize("form", ["json", "table"])
+def test_the_program_prints_the_plan_alone_and_says_it_by_its_exit_code(
+    embedded: Path, start: Start, form: str
+) -> None:
+    flags = (f"--kubeconfig={embedded}", "--cloud-provider=loud", "--controllers=service", "--cluster-name=x")
     with Kit(embedded) as kit:
         kit.expose("web")
-        found = start(*flags, "--dry-run-output=json", command=MODULE)
+        command = (sys.executable, "-c", _LOUD)
+        found = start(*flags, "--dry-run", f"--dry-run-output={form}", command=command)
         assert found.ended() == 3, found.log
-    content = json.loads(found.output())
-    assert [row["action"] for row in content["rows"] if row["kind"] == "change"] == [
-        "add finalizer", "annotate", "create load balancer", "set status",
-    ]  # fmt: skip
-    assert (content["complete"], content["exitCode"], content["provider"]) == (True, 3, "fake")
+    printed = found.output()
+    if form == "json":
+        content = json.loads(printed)
+        assert [row["action"] for row in content["rows"] if row["kind"] == "change"] == [
+            "add finalizer", "annotate", "create load balancer", "set status",
+        ]  # fmt: skip
+        assert (content["complete"], content["exitCode"], content["provider"]) == (True, 3, "loud")
+    else:
+        assert printed.startswith("TO DO\n")
+        assert printed.endswith("Nothing was written.\n")
     assert "] dry run: service-lb-controller is running" in found.log
+    for said in (
+        "connected (factory)",
+        "connected (initialize)",
+        "from the descriptor",
+        "held back by C",
+        "from a child",
+    ):
+        assert said in found.log
+        assert said not in printed
 
 
 def test_without_an_api_server_nothing_is_planned_and_the_time_is_bounded(tmp_path: Path, cloud: FakeCloud) -> None:
@@ -410,23 +516,11 @@ def test_without_an_api_server_nothing_is_planned_and_the_time_is_bounded(tmp_pa
         plan(kubeconfig, cloud, "--dry-run-timeout=1s")
 
 
-class Closing(RemoteCloud):
-    """Keeps no connection: its threads outlive the test."""
-
-    def _ask(self, method: str, **arguments: object) -> Any:
-        try:
-            return super()._ask(method, **arguments)
-        finally:
-            self._local.connection.close()
-
-
 @pytest.mark.parametrize("api", [REAL], indirect=True)
 def test_beside_the_go_manager_that_leads(api: Cluster, admin: Path, kit: Kit, tmp_path: Path, start: Start) -> None:
-    """Go's program, built from the public modules, has done all that there was to do, and still leads."""
-    try:
-        program = go_manager()
-    except AssetsMissing as problem:
-        pytest.skip(str(problem))
+    """Go's program, built from the public modules, has done all that there was to do, and still
+    leads."""
+    program = need("Go's manager", go_manager)
     machines = [{"name": name, "addresses": [["InternalIP", f"10.0.0.{name[1]}"]]} for name in ("n1", "n2")]
     config = FakeConfig.model_validate({"provider": "bench", "instances": machines})
     with FakeCloud(config) as cloud, CloudServer(cloud) as server:
@@ -443,7 +537,7 @@ def test_beside_the_go_manager_that_leads(api: Cluster, admin: Path, kit: Kit, t
         eventually(lambda: kit.service("web").json["status"]["loadBalancer"].get("ingress"), 30, lambda: go.log)
         lease = api.get(LEASE)["spec"]["holderIdentity"]
         changed = {call.method for call in cloud.calls.log(changes_only=True)}
-        outcome = plan(admin, Closing(server.url, "plan"))
+        outcome = plan(admin, new_provider(CloudConfig.read(cloud.share(tmp_path / "plan.json"))))
         assert {call.method for call in cloud.calls.log(changes_only=True)} == changed
         assert api.get(LEASE)["spec"]["holderIdentity"] == lease
     assert outcome.complete, (outcome.left, outcome.rows)

@@ -1,9 +1,10 @@
-"""Two managers over the real API server with one shared cloud: the leader is ended in every way, at random moments too,
-and there are never two writers.
+"""Two managers over the real API server with one shared cloud: the leader is ended in every way, at
+random moments too, and there are never two writers.
 
-The judges are the API server's audit log and the cloud's journal, not the managers. `FAILOVER=2000,20` runs it with
-2,000 nodes, the lease's default times, an outage of the API server, and 20 rounds at random moments; with
-`FAILOVER_KINDS=ours-ours,ours-go` also beside the Go manager, on one Lease. `FAILOVER_SEED` repeats a run.
+The judges are the API server's audit log and the cloud's journal, not the managers.
+`FAILOVER=2000,20` runs it with 2,000 nodes, the lease's default times, an outage of the API server,
+and 20 rounds at random moments; with `FAILOVER_KINDS=ours-ours,ours-go` also beside the Go manager,
+on one Lease. `FAILOVER_SEED` repeats a run.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import Final
 import pytest
 
 from cloudprovider.testing.waiting import eventually
-from tests.envtest.build import AssetsMissing, assets
+from tests.envtest.build import assets
 from tests.support.failover.stage import Kind, Stage, Timing, stage
 from tests.support.failover.supervisor import Candidate
+from tests.support.tiers import need
 
 LONG: Final = "FAILOVER" in os.environ
 NODE_COUNT, ROUNDS = map(int, os.environ.get("FAILOVER", "60,0").split(","))
@@ -46,12 +48,7 @@ pytestmark = [pytest.mark.real, pytest.mark.xdist_group("failover")]
 
 @pytest.fixture(autouse=True)
 def _real_api_server() -> None:
-    try:
-        assets()
-    except AssetsMissing as missing:
-        if os.environ.get("REQUIRE_REAL_API_SERVER"):
-            pytest.fail(f"REQUIRE_REAL_API_SERVER is set, but {missing}")
-        pytest.skip(f"the real API server tier: {missing}")
+    need("the real API server", assets)
 
 
 def _kinds(pair: str) -> list[Kind]:
@@ -113,7 +110,8 @@ def _round(played: Stage, dice: random.Random, number: int) -> None:
 
 
 def _judge(played: Stage, restarted: float = math.inf) -> None:
-    """Cloud and cluster agree, and nobody wrote out of turn. What the Go manager does late is told, and not judged.
+    """Cloud and cluster agree, and nobody wrote out of turn. What the Go manager does late is told,
+    and not judged.
 
     An API server that was `restarted` then forbids everything until it has read its roles.
     """

@@ -1,4 +1,5 @@
-"""Slow load balancers of one namespace hold up neither nodes that join nor another namespace's Service.
+"""Slow load balancers of one namespace hold up neither nodes that join nor another namespace's
+Service.
 
 `SLOW_BALANCERS=80,50` runs it with 80 load balancers of 50 s each.
 """
@@ -19,7 +20,7 @@ from tests.support.api import NAMESPACES, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import Start
 
-COUNT, SECONDS = map(int, os.environ.get("SLOW_BALANCERS", "80,8").split(","))
+COUNT, SECONDS = map(int, os.environ.get("SLOW_BALANCERS", "80,5").split(","))
 NODE_WITHIN = 2.0
 """Seconds that a node may take longer than without them."""
 OTHER = "another-team"
@@ -50,7 +51,6 @@ def _join(api: Cluster, name: str) -> float:
 @pytest.mark.row("K3")
 def test_slow_load_balancers_of_one_namespace_hold_up_nobody_else(api: Cluster, start: Start, tmp_path: Path) -> None:
     config = {
-        "state": "cloud.sqlite",
         "on_demand": {"types": ["m-2"]},
         "latency": {"ensure_load_balancer": SECONDS, "instance*": 0.05},
         "capabilities": ["instances_v2", "load_balancer"],

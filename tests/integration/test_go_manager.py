@@ -1,13 +1,12 @@
-"""Our tables of the Go manager's flags and feature gates are those of the Go program itself, of the pinned version.
+"""Our tables of the Go manager's flags and feature gates are those of the Go program itself, of the
+pinned version.
 
-The program is built from `tests/bench/goccm`. Where it cannot be, the test is skipped, or fails where CI requires the
-real API server.
+The program is that of `tests/bench/goccm`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -15,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from controllers.app.catalog import CATALOG
-from controllers.app.flags import syntax
-from controllers.app.flags.gates import GATES
-from controllers.app.flags.parse import table
-from controllers.app.pages.gomanager import GO_DEPRECATED, GO_FLAGS, GO_GATES
-from tests.envtest.build import AssetsMissing, go_manager
+from controllers.catalog import CATALOG
+from controllers.flags import syntax
+from controllers.flags.gates import GATES
+from controllers.flags.parse import table
+from tests.envtest.build import go_manager
+from tests.support.gomanager import GO_DEPRECATED, GO_FLAGS, GO_GATES
+from tests.support.tiers import need
 
 VERSION = "0.37.2"
 LISTS = {"strings", "stringSlice", "int32Slice", "mapStringBool"}
@@ -29,12 +29,7 @@ LISTS = {"strings", "stringSlice", "int32Slice", "mapStringBool"}
 @pytest.fixture(scope="module")
 def described() -> dict[str, Any]:
     """What the Go program says of itself: flags and gates, those that its --help hides too."""
-    try:
-        program = go_manager()
-    except AssetsMissing as problem:
-        if os.environ.get("REQUIRE_REAL_API_SERVER"):
-            pytest.fail(f"REQUIRE_REAL_API_SERVER is set, but {problem}")
-        pytest.skip(str(problem))
+    program = need("Go's manager", go_manager)
     answer = subprocess.run([program, "describe"], check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(answer.stdout)
     return found

@@ -1,4 +1,5 @@
-"""/healthz tells the truth within 15 s: the API server is away or stands still, rights are taken away while running.
+"""/healthz tells the truth within 15 s: the API server is away or stands still, rights are taken
+away while running.
 
 That every cloud call fails is told by `test_cloud_outage.py`.
 """

@@ -14,8 +14,8 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
-from controllers.node import CloudNodeOptions
 from controllers.node.changes import initialization
+from controllers.node.options import CloudNodeOptions
 from controllers.runtime.metrics import Metrics
 from tests.bench.ccm import BenchCloud, metadata_of
 from tests.support.clock import FakeClock
@@ -47,7 +47,8 @@ def test_an_idle_hour_writes_nothing_and_asks_in_batches(tmp_path: Path) -> None
 
 
 def _await_rounds(metrics: Metrics, rounds: int) -> None:
-    """Wait until so many refreshes are worked off, and see that each took a call for a hundred nodes."""
+    """Wait until so many refreshes are worked off, and see that each took a call for a hundred
+    nodes."""
 
     def refreshed() -> float:
         return metrics.value("workqueue_work_duration_seconds_count", name="NodeRefresh") or 0.0

@@ -1,7 +1,8 @@
-"""Informers against an API server that does everything wrong: whatever happens, the cache ends at the server's state,
-and each handler saw a history that makes sense for each object.
+"""Informers against an API server that does everything wrong: whatever happens, the cache ends at
+the server's state, and each handler saw a history that makes sense for each object.
 
-The steps are drawn by hypothesis from a fixed seed; what a handler sees is checked while it sees it.
+The steps are drawn by hypothesis from a fixed seed; what a handler sees is checked while it sees
+it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.apiserver.faults import Action, Fault
-from controllers.runtime.api import ClientBuilder, RestClient
+from controllers.runtime.api import ClientBuilder, ClientSettings, RestClient
 from controllers.runtime.cache import NODES, Registration, uid_of, version_of
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.watchtypes import Body, Lines, WatchOptions
@@ -66,7 +67,8 @@ STEPS = st.lists(st.integers(0, 4).flatmap(lambda dice: FAULTS if dice == 0 else
 
 
 class RewindingRest:
-    """A client whose next watches start from an earlier version than asked for: a replica that repeats itself."""
+    """A client whose next watches start from an earlier version than asked for: a replica that
+    repeats itself."""
 
     def __init__(self, rest: RestClient) -> None:
         self._rest = rest
@@ -88,7 +90,8 @@ class RewindingRest:
 
 
 class Witness:
-    """A handler that follows each object and notes whatever cannot follow from what it saw before."""
+    """A handler that follows each object and notes whatever cannot follow from what it saw
+    before."""
 
     def __init__(self) -> None:
         self.known: dict[str, V1Node] = {}
@@ -136,11 +139,12 @@ class Run:
         for name in NAMES[:5]:
             self._create(name)
         self.clients = ClientBuilder.from_options(
-            kubeconfig=str(self.server.write_kubeconfig(folder / f"kubeconfig-{self.server.port}")), timeout=2.0
+            kubeconfig=str(self.server.write_kubeconfig(folder / f"kubeconfig-{self.server.port}")),
+            settings=ClientSettings(timeout=2.0),
         )
         self.metrics = Metrics()
         self.rest = RewindingRest(self.clients.rest("shared-informers"))
-        self.informer = Informer(self.rest, NODES, metrics=self.metrics, resync_period=0, options=QUICK)
+        self.informer = Informer(self.rest, NODES, metrics=self.metrics, options=QUICK)
         self.witnesses: list[tuple[Witness, Registration[V1Node]]] = []
         self.counter = itertools.count()
 
@@ -267,7 +271,7 @@ def _until(predicate: Callable[[], bool], tell: Callable[[], str]) -> None:
 @given(
     before=st.lists(st.one_of(LIST_RULES, STATUS_RULES), max_size=3),
     steps=STEPS,
-    pace=st.sampled_from([0.003, 0.006, 0.01]),
+    pace=st.sampled_from([0.001, 0.003, 0.006]),
     wait=st.booleans(),
 )
 def test_the_cache_converges_and_handlers_see_a_consistent_history(

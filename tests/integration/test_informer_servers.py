@@ -22,9 +22,11 @@ OPTIONS = WatchOptions(page_size=3, first_delay=0.05, longest_delay=0.5)
 
 
 class OldRest:
-    """A client that can be made to end its watch and to begin the next one at the beginning of time.
+    """A client that can be made to end its watch and to begin the next one at the beginning of
+    time.
 
-    The real server no longer knows that time and answers 410; the embedded one repeats all that has been.
+    The real server no longer knows that time and answers 410; the embedded one repeats all that has
+    been.
     """
 
     def __init__(self, rest: RestClient) -> None:

@@ -1,13 +1,15 @@
-"""A lease that is lost while there is work: nothing more is written, nothing is waited for. In this process."""
+"""A lease that is lost while there is work: nothing more is written, nothing is waited for. In this
+process."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -30,7 +32,7 @@ from controllers.app import (
     ServingOptions,
     hosting,
 )
-from controllers.app.options import LeaderElectionOptions
+from controllers.registration.options import LeaderElectionOptions
 from controllers.runtime.api import MERGE_PATCH, ClientBuilder
 from controllers.runtime.cache import NODES
 from controllers.runtime.election import LeaseLost, LeaseSettings
@@ -109,10 +111,9 @@ def test_everything_is_refused_and_nothing_waited_for(server: EmbeddedAPIServer,
         provider,
         clients,
         catalog=[ControllerEntry(name="busy", construct=construct)],
-        on_lost=lambda failure: told.append(str(failure)),
     )
     with ThreadPoolExecutor(2) as pool:
-        run = pool.submit(manager.run, threading.Event())
+        run = pool.submit(manager.run, threading.Event(), on_lost=lambda failure: told.append(str(failure)))
         assert busy.started.wait(20)
         [context] = contexts
         assert provider.clients is not None
@@ -168,19 +169,48 @@ register_cloud_provider("slow", lambda config: Slow())
 sys.exit(main(sys.argv[1:]))
 """
 
+HOSTED = (
+    PROGRAM.partition("register_cloud_provider(")[0]
+    + f"""
+from controllers.app import hosting, run_until_signal
+from controllers.node.controller import CloudNodeController
+from controllers.runtime.election import LeaseSettings
 
-@pytest.mark.row("M2")
-def test_a_program_ends_before_a_call_that_is_under_way_can_go_on(server: EmbeddedAPIServer, tmp_path: Path) -> None:
-    flags = ["--cloud-provider=slow", f"--kubeconfig={tmp_path / 'kubeconfig'}", "--secure-port=0"]
-    flags += [
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
-        "--leader-elect-retry-period=200ms",
-    ]
+def run(stop):
+    settings = LeaseSettings(name="{LEASE}", lease_duration=3, renew_deadline=2, retry_period=0.2)
+    with hosting(Slow(), sys.argv[1], election=settings, stop=stop) as host:
+        host.run(CloudNodeController(host.clients, host.informers, host.cloud), stop)
+
+sys.exit(run_until_signal(run, drain=30))
+"""
+)
+
+
+FLAGS = (
+    "--cloud-provider=slow",
+    "--secure-port=0",
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-retry-period=200ms",
+)
+
+
+def started(program: str, arguments: Sequence[str], folder: Path) -> subprocess.Popen[str]:
+    """The program, with the pipe of its standard error, which nobody reads yet."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *flags], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
-    ) as process:
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.row("M2", "K20")
+@pytest.mark.parametrize("hosted", [False, True])
+def test_a_program_ends_before_a_call_that_is_under_way_can_go_on(
+    server: EmbeddedAPIServer, tmp_path: Path, hosted: bool
+) -> None:
+    kubeconfig = str(tmp_path / "kubeconfig")
+    arguments = [kubeconfig] if hosted else [*FLAGS, f"--kubeconfig={kubeconfig}"]
+    with started(HOSTED if hosted else PROGRAM, arguments, tmp_path) as process:
         try:
             eventually((tmp_path / "called").exists, 30)
             take(server)
@@ -188,7 +218,54 @@ def test_a_program_ends_before_a_call_that_is_under_way_can_go_on(server: Embedd
         finally:
             process.kill()
     assert process.returncode == 1
-    assert "ended without draining" in log
+    if not hosted:  # which configures no log
+        assert "ended without draining" in log
+    assert not (tmp_path / "went-on").exists()
+
+
+CHATTY = """
+import logging, threading
+def chatter():
+    while True:
+        logging.getLogger("acme").info("retrying a request %s", "x" * 100)
+threading.Thread(target=chatter, daemon=True).start()
+"""
+HANGS = """
+import logging, time
+class Hangs(logging.Handler):
+    def emit(self, record): time.sleep(0 if record.levelno < logging.ERROR and "signal" not in record.msg else 1000)
+    def flush(self): time.sleep(1000)
+    def close(self): time.sleep(1000)
+logging.getLogger().addHandler(Hangs())
+"""
+
+
+@pytest.mark.row("K19")
+@pytest.mark.parametrize("log", [CHATTY, HANGS])
+@pytest.mark.parametrize("how", ["lease", "signals"])
+def test_a_log_that_hangs_holds_up_no_end(server: EmbeddedAPIServer, tmp_path: Path, log: str, how: str) -> None:
+    """Nobody reads standard error, and the pipe is full; or a provider's own handler never
+    returns."""
+    first = '        Path("called").touch()\n'
+    more = "".join(f"        {line}\n" for line in log.strip().splitlines())
+    kubeconfig = str(tmp_path / "kubeconfig")
+    with started(PROGRAM.replace(first, more + first), [*FLAGS, f"--kubeconfig={kubeconfig}"], tmp_path) as process:
+        try:
+            eventually((tmp_path / "called").exists, 30)
+            time.sleep(1.0)  # real time, in which the pipe fills
+            before = server.get("leases", LEASE, "kube-system")["spec"]["renewTime"]
+            eventually(lambda: server.get("leases", LEASE, "kube-system")["spec"]["renewTime"] > before)
+            began = time.monotonic()
+            if how == "lease":
+                take(server)
+            else:
+                process.send_signal(signal.SIGTERM)
+                time.sleep(0.2)
+                process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 1
+            assert time.monotonic() - began < 3
+        finally:
+            process.kill()
     assert not (tmp_path / "went-on").exists()
 
 
@@ -221,7 +298,7 @@ def test_a_loss_while_draining_ends_the_drain(server: EmbeddedAPIServer, tmp_pat
         busy.let_go.set()
 
 
-@pytest.mark.row("M2")
+@pytest.mark.row("M2", "O8")
 @pytest.mark.parametrize("mutating", [True, False])
 def test_a_drain_that_leaves_a_change_of_the_cloud_behind_does_not_release_the_lease(
     server: EmbeddedAPIServer, tmp_path: Path, mutating: bool
@@ -258,7 +335,8 @@ def test_a_drain_that_leaves_a_change_of_the_cloud_behind_does_not_release_the_l
         call = pool.submit(contexts[0].cloud.call, "create_route", hang, key="x", mutating=mutating)
         assert hangs.wait(10)
         stop.set()
-        run.result(20)
+        with pytest.raises(ManagerError, match=r"work is left behind .*(cloud calls|a call for x)"):
+            run.result(20)  # exit code 1, whatever the call does
         left = server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"]
         assert bool(left) is mutating
         let_go.set()
@@ -286,9 +364,12 @@ def test_a_program_of_one_controller_takes_part_too(server: EmbeddedAPIServer, t
         assert server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"] == holder
     assert server.get("leases", LEASE, "kube-system")["spec"]["holderIdentity"] == ""
 
-    busy = Busy()
-    with hosting(Tiny(), kubeconfig, election=settings()) as host:
+    busy, told = Busy(), list[ManagerError]()
+    with hosting(Tiny(), kubeconfig, election=settings(), on_lost=told.append) as host:
         take(server)
         with pytest.raises(ManagerError, match="leaderelection lost: other has taken"):
             host.run(busy, never)
     busy.let_go.set()
+    assert [str(failure) for failure in told] == [
+        f"leaderelection lost: other has taken the lease kube-system/{LEASE}; ended without draining"
+    ]

@@ -1,4 +1,5 @@
-"""The program: the vendor's ten-line main as a process of its own, from its flags to its exit code."""
+"""The program: the vendor's ten-line main as a process of its own, from its flags to its exit
+code."""
 
 from __future__ import annotations
 
@@ -13,11 +14,12 @@ from typing import Any
 import pytest
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.fake import hangs
 from cloudprovider.testing.waiting import eventually
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, Share
 from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, small_node
-from tests.support.process import EXAMPLE, MODULE, Start
+from tests.support.process import EXAMPLE, Start
 
 PASSWORD = "correct-horse-battery-staple"
 
@@ -29,9 +31,12 @@ def embedded(tmp_path: Path) -> Iterator[EmbeddedAPIServer]:
         yield server
 
 
+ON_DEMAND: dict[str, Any] = {"on_demand": {"types": ["m-2"], "zones": ["z-1"], "region": "r-1"}}
+
+
 def cloud(path: Path, **more: Any) -> str:
     """A configuration of the fake cloud, with a password among it, as a flag."""
-    config = {"on_demand": {"types": ["m-2"], "zones": ["z-1"], "region": "r-1"}, "caller": PASSWORD, **more}
+    config = {**ON_DEMAND, "caller": PASSWORD, **more}
     path.write_text(json.dumps(config))
     return f"--cloud-config={path}"
 
@@ -71,9 +76,12 @@ def test_a_node_being_initialised_at_the_signal_is_finished(
     assert initialised(embedded.get("nodes", "slow"))
 
 
-def test_a_second_signal_ends_it_at_once_with_1(embedded: EmbeddedAPIServer, start: Start, tmp_path: Path) -> None:
+def test_a_second_signal_ends_it_at_once_with_1(
+    embedded: EmbeddedAPIServer, start: Start, share: Share, tmp_path: Path
+) -> None:
     embedded.create(small_node("hung"))
-    config = cloud(tmp_path / "cloud.json", faults=[{"action": "hang", "method": "instance*_metadata"}])
+    share(ON_DEMAND).faults.on("instance*_metadata", hangs())
+    config = f"--cloud-config={tmp_path / 'cloud.json'}"
     process = start(f"--kubeconfig={tmp_path / 'kubeconfig'}", "--leader-elect=false", config)
     eventually(lambda: "is running" in process.log, 20, lambda: process.log)
     process.signal(signal.SIGTERM)
@@ -83,37 +91,38 @@ def test_a_second_signal_ends_it_at_once_with_1(embedded: EmbeddedAPIServer, sta
     assert "SIGTERM again: ending at once" in process.log
 
 
-@pytest.mark.row("N5")
+@pytest.mark.row("N5", "O8")
 def test_a_provider_that_hangs_on_one_node_costs_that_node_and_not_the_exit(
-    embedded: EmbeddedAPIServer, start: Start, tmp_path: Path
+    embedded: EmbeddedAPIServer, start: Start, share: Share, tmp_path: Path
 ) -> None:
     for name in ("hung", "well-0", "well-1"):
         embedded.create(small_node(name))
-    hang = {"action": "hang", "method": "instance*_metadata", "key": "hung"}
+    share({**ON_DEMAND, "capabilities": ["instances_v2"]}).faults.on("instance*_metadata", hangs(), key="hung")
     process = start(
         f"--kubeconfig={tmp_path / 'kubeconfig'}",
         "--leader-elect=false",
         "--cloud-api-timeout=500ms",
-        cloud(tmp_path / "cloud.json", faults=[hang], capabilities=["instances_v2"]),
+        f"--cloud-config={tmp_path / 'cloud.json'}",
     )
     eventually(lambda: "parked until its call ends" in process.log, 20, lambda: process.log)
     eventually(lambda: all(initialised(embedded.get("nodes", f"well-{n}")) for n in range(2)), 20)
     assert not initialised(embedded.get("nodes", "hung"))
     process.signal(signal.SIGTERM)
-    assert process.ended(15) == 0
+    assert process.ended(15) == 1
     assert "work that has not ended: a call for node/hung" in process.log
+    assert "work is left behind that did not end in time: a call for node/hung" in process.log
 
 
 @pytest.mark.row("M4")
 def test_bad_flags_are_all_listed_and_nothing_is_touched(
-    embedded: EmbeddedAPIServer, start: Start, tmp_path: Path
+    embedded: EmbeddedAPIServer, start: Start, share: Share, tmp_path: Path
 ) -> None:
     embedded.create(small_node("n0"))
     before = embedded.get("nodes", "n0")
-    state = tmp_path / "cloud.sqlite"
+    untouched = share(ON_DEMAND)
     process = start(
         f"--kubeconfig={tmp_path / 'kubeconfig'}",
-        cloud(tmp_path / "cloud.json", state=str(state)),
+        f"--cloud-config={tmp_path / 'cloud.json'}",
         "--concurrent-node-syncs=0",
         "--node-status-update-frequency=5",
         "--controllers=*,-cloud-nod",
@@ -126,27 +135,17 @@ def test_bad_flags_are_all_listed_and_nothing_is_touched(
     assert process.ended() == 2
     lines = process.log.splitlines()
     assert lines[0] == "main.py: 8 problems with the flags; nothing was started:"
-    for part in (
-        "--concurrent-node-syncs=0: must be between 1 and 1000",
-        "--node-status-update-frequency=5: must be a duration",
-        "'cloud-nod'; known: cloud-node-controller (cloud-node)",
-        "--secure-port=102580: must be between 0 and 65535",
-        "--cloud-provider=fale: unknown cloud provider",
-        "--kube-api-burst=7: has no effect without --kube-api-qps",
-        "--logging-fromat: there is no such flag; did you mean --logging-format?",
-        "--leader-elect-lease-duration=15s: must be greater than the renew deadline",
-    ):
-        assert any(part in line for line in lines), part
-    assert "Known providers: " in process.log
-    assert "fake" in process.log
+    assert len(lines) == 10
+    assert "--cloud-provider=fale: unknown cloud provider" in process.log
     assert "Traceback" not in process.log
     assert embedded.get("nodes", "n0") == before
-    assert not state.exists()
+    assert untouched.calls.count() == 0
 
 
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
+        ([], "--kubeconfig"),  # outside a cluster
         (["--kubeconfig=missing"], "missing"),
         (["--kubeconfig=broken"], "broken"),
         (["--kubeconfig=kubeconfig", "--cloud-config=missing"], "there is no cloud config at 'missing'"),
@@ -164,13 +163,6 @@ def test_what_cannot_be_read_is_told_without_a_traceback_and_ends_with_1(
     assert PASSWORD not in process.log
 
 
-def test_outside_a_cluster_without_kubeconfig_it_says_what_to_give(start: Start) -> None:
-    process = start("--leader-elect=false")
-    assert process.ended() == 1
-    assert "--kubeconfig" in process.log
-    assert "Traceback" not in process.log
-
-
 def test_json_logs_are_one_object_a_line(embedded: EmbeddedAPIServer, start: Start, tmp_path: Path) -> None:
     embedded.create(small_node("n0"))
     process = start(
@@ -179,9 +171,13 @@ def test_json_logs_are_one_object_a_line(embedded: EmbeddedAPIServer, start: Sta
         "--logging-format=json",
         "-v=6",
         "--allow-untagged-cloud",
+        "--health-bind-address=127.0.0.1:0",
         cloud(tmp_path / "cloud.json", has_cluster_id=False),
     )
     eventually(lambda: initialised(embedded.get("nodes", "n0")), 20, lambda: process.log)
+    [url] = re.findall(r"on (http://127\.0\.0\.1:\d+)", process.log)  # a free port, which the log names
+    with urllib.request.urlopen(f"{url}/metrics", timeout=5) as answer:
+        assert b"rest_client_requests_total" in answer.read()
     process.signal(signal.SIGTERM)
     assert process.ended() == 0
     lines = [json.loads(line) for line in process.log.splitlines()]
@@ -191,40 +187,6 @@ def test_json_logs_are_one_object_a_line(embedded: EmbeddedAPIServer, start: Sta
     assert any(line["level"] == "debug" for line in lines)
     assert PASSWORD not in process.log
     assert embedded.token not in process.log
-
-
-def test_health_is_served_on_a_free_port_that_the_log_names(
-    embedded: EmbeddedAPIServer, start: Start, tmp_path: Path
-) -> None:
-    process = start(
-        f"--kubeconfig={tmp_path / 'kubeconfig'}",
-        "--leader-elect=false",
-        "--health-bind-address=127.0.0.1:0",
-    )
-    [url] = eventually(lambda: re.findall(r"on (http://127\.0\.0\.1:\d+)", process.log), 20, lambda: process.log)
-
-    def ready() -> bool:
-        with urllib.request.urlopen(url + "/livez", timeout=5) as answer:
-            return bool(answer.status == 200)
-
-    assert eventually(ready)
-    with urllib.request.urlopen(url + "/metrics", timeout=5) as answer:
-        assert b"rest_client_requests_total" in answer.read()
-
-
-@pytest.mark.parametrize("command", [EXAMPLE, MODULE])
-def test_help_and_version_need_nothing(start: Start, command: tuple[str, ...]) -> None:
-    process = start("--help", command=command)
-    assert process.ended() == 0
-    text = process.output()
-    program = "main.py" if "main.py" in command[1] else "cloud-controller-manager"
-    assert text.startswith(f"usage: {program} [flags]")
-    for section in ("Generic flags:", "Cloud-node-controller flags:", "Misc flags:", "Global flags:"):
-        assert section in text
-    assert "--cloud-provider NAME" in text
-    process = start("--version", command=command)
-    assert process.ended() == 0
-    assert re.fullmatch(r"cloud-controller-manager \d+\.\d+\.\d+\S*\n", process.output())
 
 
 def test_the_example_has_ten_lines() -> None:

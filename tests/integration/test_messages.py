@@ -1,4 +1,5 @@
-"""What a running manager says about mistakes that a vendor or an operator makes: what happened, where, what to do."""
+"""What a running manager says about mistakes that a vendor or an operator makes: what happened,
+where, what to do."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer, StatusError
-from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from cloudprovider.testing.waiting import eventually
-from controllers.app import CATALOG, ManagerError, foundation, manager, parse
+from controllers.app import CATALOG, ManagerError, parse
+from controllers.manager import manager, shared_services
 from controllers.runtime.api import ClientBuilder, ClientConfigError, Unauthorized
 from controllers.testing import Cluster, ManagerRun
 
@@ -110,8 +112,8 @@ def test_a_kubeconfig_without_a_current_context(embedded_apiserver: EmbeddedAPIS
 def test_an_api_server_that_does_not_answer(
     embedded_apiserver: EmbeddedAPIServer, provider: FakeCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(foundation, "TELL", 0.2)
-    monkeypatch.setattr(manager, "TELL", 0.2)
+    monkeypatch.setattr(shared_services, "LOG_SECONDS", 0.2)
+    monkeypatch.setattr(manager, "LOG_SECONDS", 0.2)
     path, url = embedded_apiserver.write_kubeconfig(tmp_path / "config"), embedded_apiserver.url
     embedded_apiserver.stop()
     run = ManagerRun(path, provider)
@@ -125,9 +127,14 @@ def test_an_api_server_that_does_not_answer(
         f"Check that {url} is the API server's address (server: in the kubeconfig, or --master), that it runs"
         in run.log
     )
+    assert run.manager is not None
+    ready, live = (run.manager.health.endpoint(name) for name in ("readyz", "livez"))
+    assert not all(check.ok for check in ready())
+    assert all(check.ok for check in live())
     embedded_apiserver.start()
     starting.join(20)
     assert run.is_running
+    assert all(check.ok for check in ready())
     run.close()
 
 
@@ -154,7 +161,7 @@ def test_one_controller_has_one_name_and_a_load_balancer_one_line(
     service = cluster.expose("web")
     [address] = cluster.wait_until(lambda: service.addresses)
     [name] = [balancer.name for balancer in provider.console.load_balancers()]
-    provider.faults.add({"action": "raise", "method": "ensure_load_balancer", "key": "*broken*", "times": 1})
+    provider.faults.on("ensure_load_balancer", raises(), key="*broken*", times=1)
     broken = cluster.expose("broken")
     cluster.wait_until(lambda: broken.addresses)
     service.delete()

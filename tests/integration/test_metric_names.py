@@ -56,7 +56,6 @@ LEADER = {"leader_election_master_status": {"name"}}
 """With leader election alone."""
 QUEUES = {"Nodes", "service", "node", "Routes"}
 CLOUD = """
-state: cloud.sqlite
 generate: [{count: 1}]
 """
 

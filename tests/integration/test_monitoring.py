@@ -1,4 +1,5 @@
-"""The alert rules and the dashboard of examples/deploy ask for metrics and labels that a running manager has."""
+"""The alert rules and the dashboard of examples/deploy ask for metrics and labels that a running
+manager has."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import new_provider
 from cloudprovider.testing.waiting import eventually
 from controllers.app import Manager, ManagerOptions, Options
-from controllers.app.route import RouteSwitches
-from controllers.app.serving import ServingOptions
+from controllers.endpoints.options import ServingOptions
 from controllers.route.options import RouteOptions, parse_cluster_cidrs
+from controllers.route.registration import RouteSwitches
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.metrics import Metrics
 from tests.generate import ALERTS, ROOT, alerts_page
@@ -83,7 +84,8 @@ def queries() -> Iterator[tuple[str, str]]:
 
 
 def asked(expression: Any) -> Iterator[tuple[str, set[str]]]:
-    """(series, labels asked for) of a parsed query: of its matchers, and of the groupings around it."""
+    """(series, labels asked for) of a parsed query: of its matchers, and of the groupings around
+    it."""
     yield from _asked(expression, set())
 
 

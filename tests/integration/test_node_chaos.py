@@ -1,4 +1,5 @@
-"""Full-sized nodes are initialised while watches are cut, the API server restarts, a node is malformed.
+"""Full-sized nodes are initialised while watches are cut, the API server restarts, a node is
+malformed.
 
 400 nodes; CHAOS_NODES=1000 is the long form.
 """

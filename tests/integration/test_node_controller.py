@@ -1,25 +1,29 @@
-"""The cloud-node controller over both API servers, against the fake cloud and what goes wrong with it."""
+"""The cloud-node controller over both API servers, against the fake cloud and what goes wrong with
+it."""
 
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-from cloudprovider import InstanceMetadata, InstancesV2, Interface
-from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider import InstanceMetadata, InstancesV2, Interface, Throttled
+from cloudprovider.helpers import uid_of
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, answers, hangs, raises
 from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP, TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.cloudcalls import CloudCallOptions
-from controllers.node import CloudNodeOptions
+from controllers.node.options import CloudNodeOptions
 from tests.envtest.server import RealAPIServer
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.proxy import ChaosProxy
@@ -60,7 +64,15 @@ def _reasons(api: Cluster, name: str) -> dict[str, str]:
     return {event["reason"]: event["message"] for event in api.events_of(name)}
 
 
-@pytest.mark.parametrize("capabilities", [["instances_batch", "instances_v2"], WITHOUT_BATCH, LEGACY])
+@pytest.mark.parametrize(
+    ("api", "capabilities"),
+    [
+        pytest.param("real", ["instances_batch", "instances_v2"], marks=REAL.marks),
+        ("embedded", WITHOUT_BATCH),
+        ("embedded", LEGACY),
+    ],
+    indirect=["api"],
+)
 def test_a_node_gets_everything_in_two_writes(api: Cluster, capabilities: list[str]) -> None:
     api.create(NODES, small_node("node-0001", taints=[UNINITIALIZED, OTHER]))
     before = _node(api, "node-0001")
@@ -122,6 +134,7 @@ def test_labels_follow_the_instance_and_leave_others_alone(api: Cluster, cloud: 
 
 
 @pytest.mark.row("N12")
+@EMBEDDED
 def test_a_node_ip_that_the_cloud_lacks_is_told_and_heals(api: Cluster, cloud: FakeCloud) -> None:
     api.create(NODES, small_node("node-0000", annotations={ANNOTATION_PROVIDED_NODE_IP: "10.99.0.1"}))
     with node_controller(api.kubeconfig, cloud, options=NEVER):
@@ -135,6 +148,7 @@ def test_a_node_ip_that_the_cloud_lacks_is_told_and_heals(api: Cluster, cloud: F
 
 
 @pytest.mark.row("N13", "N14")
+@EMBEDDED
 def test_shuffled_answers_cause_no_write_and_few_calls(api: Cluster, cloud: FakeCloud) -> None:
     dual = [
         ("InternalIP", "10.0.0.1"),
@@ -150,47 +164,42 @@ def test_shuffled_answers_cause_no_write_and_few_calls(api: Cluster, cloud: Fake
         eventually(lambda: _ready(api) == set(names))
         eventually(lambda: all("Synced" in _reasons(api, name) for name in names), timeout=20)
         versions = {name: _node(api, name)["metadata"]["resourceVersion"] for name in names}
-        calls = cloud.console.counts()["instances_metadata"]
+        calls = cloud.calls.counts()["instances_metadata"]
         for round_ in range(3):
             for name in names:
                 mixed = list(dual)
                 random.Random(f"{round_}{name}").shuffle(mixed)
                 cloud.console.change_instance(name, addresses=mixed)
-            after = cloud.console.counts()["instances_metadata"]
-            eventually(lambda after=after: cloud.console.counts()["instances_metadata"] > after)  # type: ignore[misc]
-        assert cloud.console.counts()["instances_metadata"] - calls <= 8, "one call a poll, not one a node"
+            after = cloud.calls.counts()["instances_metadata"]
+            eventually(lambda after=after: cloud.calls.counts()["instances_metadata"] > after)  # type: ignore[misc]
+        assert cloud.calls.counts()["instances_metadata"] - calls <= 8, "one call a poll, not one a node"
         assert {name: _node(api, name)["metadata"]["resourceVersion"] for name in names} == versions
 
 
 @pytest.mark.row("N15")
+@EMBEDDED
 def test_heartbeats_of_a_failing_node_do_not_bypass_its_back_off(api: Cluster, cloud: FakeCloud) -> None:
     api.create(NODES, small_node("node-0000"))
-    cloud.faults.add({"action": "raise", "method": "instance*", "key": "node-0000"})
+    cloud.faults.on("instance*", raises(), key="node-0000")
     with node_controller(api.kubeconfig, cloud, options=NEVER):
         eventually(lambda: "FailedToInitializeNode" in _reasons(api, "node-0000"))
         for beat in range(30):
             api.patch(f"{NODES}/node-0000", {"metadata": {"annotations": {"beat": str(beat)}}})
             time.sleep(0.02)  # a kubelet's pace, only faster
-        assert sum(cloud.console.counts().values()) <= 6
+        assert sum(cloud.calls.counts().values()) <= 6
         cloud.faults.clear()
         eventually(lambda: not _tainted(_node(api)), timeout=20)
 
 
 @pytest.mark.row("N16")
+@EMBEDDED
 def test_another_instance_under_the_nodes_name_is_told(api: Cluster, cloud: FakeCloud) -> None:
     api.create(NODES, small_node("node-0000"))
     with node_controller(api.kubeconfig, cloud, options=OFTEN):
         eventually(lambda: not _tainted(_node(api)))
         before = _node(api)
-        cloud.faults.add(
-            {
-                "action": "wrong",
-                "answer": "junk",
-                "junk": "other-provider-id",
-                "method": "instance*",
-                "key": "node-0000",
-            }
-        )
+        other = answers(lambda truth: evolve(truth, provider_id="fake://i-somebody-else"))
+        cloud.faults.on("instance*_metadata", other, key="node-0000")
         message = eventually(lambda: _reasons(api, "node-0000").get("ProviderIDMismatch", ""))
     assert before["spec"]["providerID"] in message
     assert "delete the Node" in message
@@ -219,6 +228,7 @@ class _Regional(Interface, InstancesV2):
 
 
 @pytest.mark.row("N18")
+@EMBEDDED
 def test_another_spelling_of_the_provider_id_is_the_same_instance(api: Cluster) -> None:
     for name, provider_id in (
         ("node-0000", "openstack:///NODE-0000"),
@@ -254,6 +264,7 @@ def test_an_initialised_node_without_provider_id_is_adopted_or_told(api: Cluster
 
 
 @pytest.mark.row("N20")
+@EMBEDDED
 def test_a_node_that_wishes_for_an_ip_waits_for_the_clouds_addresses(api: Cluster, cloud: FakeCloud) -> None:
     cloud.console.change_instance("node-0000", addresses=[])
     api.create(NODES, small_node("node-0000", annotations={ANNOTATION_PROVIDED_NODE_IP: "10.0.0.9"}))
@@ -265,6 +276,7 @@ def test_a_node_that_wishes_for_an_ip_waits_for_the_clouds_addresses(api: Cluste
 
 
 @pytest.mark.row("N22")
+@EMBEDDED
 def test_other_peoples_labels_cost_no_cloud_call(api: Cluster) -> None:
     known = small_node("node-0002", taints=[])
     known["spec"]["providerID"] = "fake://i-node-0002"
@@ -273,23 +285,24 @@ def test_other_peoples_labels_cost_no_cloud_call(api: Cluster) -> None:
         eventually(lambda: cloud.calls.count("instance_metadata") == 1)  # the sweep of the start is over
         api.create(NODES, small_node("node-0000"))
         eventually(lambda: "Synced" in _reasons(api, "node-0000"))
-        before = cloud.console.counts()["instance_metadata"]
+        before = cloud.calls.counts()["instance_metadata"]
         for number in range(5):
             api.patch(f"{NODES}/node-0000", {"metadata": {"labels": {"foo": str(number)}}})
         api.create(NODES, small_node("node-0001"))
         eventually(lambda: "Synced" in _reasons(api, "node-0001"))
-        assert cloud.console.counts()["instance_metadata"] == before + 1, "that of the node that joined"
+        assert cloud.calls.counts()["instance_metadata"] == before + 1, "that of the node that joined"
 
 
 @pytest.mark.row("N23")
+@EMBEDDED
 def test_the_older_instances_is_seldom_asked_for_what_seldom_changes(api: Cluster) -> None:
     with _cloud(capabilities=LEGACY) as cloud, node_controller(api.kubeconfig, cloud, options=OFTEN):
         names = [f"node-{number:04d}" for number in range(3)]
         for name in names:
             api.create(NODES, small_node(name))
         eventually(lambda: _ready(api) == set(names))
-        eventually(lambda: cloud.console.counts()["node_addresses_by_provider_id"] >= 33, timeout=30)
-        counts = cloud.console.counts()
+        eventually(lambda: cloud.calls.counts()["node_addresses_by_provider_id"] >= 33, timeout=30)
+        counts = cloud.calls.counts()
     refreshes = counts["node_addresses_by_provider_id"] - 3
     for method in ("instance_type_by_provider_id", "get_zone_by_provider_id"):
         assert 3 <= counts[method] <= 3 + 3 + refreshes / 10 + 3, "one to join, one soon after, then a tenth"
@@ -304,14 +317,15 @@ def test_instance_type_zone_and_region_come_back_and_additional_labels_do_not(ap
         pair = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
         api.patch(f"{NODES}/node-0000", {"metadata": {"labels": {**dict.fromkeys(pair), "disk": None}}})
         eventually(lambda: set(pair) <= _node(api)["metadata"]["labels"].keys())
-        before = cloud.console.counts()["instances_metadata"]
-        eventually(lambda: cloud.console.counts()["instances_metadata"] >= before + 3)
+        before = cloud.calls.counts()["instances_metadata"]
+        eventually(lambda: cloud.calls.counts()["instances_metadata"] >= before + 3)
         assert "disk" not in _node(api)["metadata"]["labels"]
         cloud.console.change_instance("node-0000", labels={"disk": "nvme"})
         eventually(lambda: _node(api)["metadata"]["labels"].get("disk") == "nvme")
 
 
 @pytest.mark.row("N25")
+@EMBEDDED
 def test_a_foreign_node_is_left_alone_and_told_once(api: Cluster, cloud: FakeCloud) -> None:
     foreign = small_node("node-0000")
     foreign["spec"]["providerID"] = "othercloud://x"
@@ -332,31 +346,25 @@ def test_a_foreign_node_is_left_alone_and_told_once(api: Cluster, cloud: FakeClo
 
 @pytest.mark.row("N5", "N8", "M3", "M6")
 @pytest.mark.parametrize("capabilities", [["instances_batch", "instances_v2"], WITHOUT_BATCH], ids=["batch", "single"])
+@EMBEDDED
 def test_a_sick_provider_costs_only_the_nodes_that_it_is_sick_about(api: Cluster, capabilities: list[str]) -> None:
     names = [f"node-{number:04d}" for number in range(50)]
     hung, raising, junk = sick = ["node-0003", "node-0017", "node-0042"]
     for name in names:
         api.create(NODES, small_node(name))
     with _cloud(capabilities=capabilities) as cloud:
-        cloud.faults.add({"name": "hang", "action": "hang", "mode": "hard", "method": "instance*", "key": hung})
-        cloud.faults.add(
-            {"name": "raise", "action": "raise", "error": "RuntimeError", "method": "instance*", "key": raising}
-        )
-        cloud.faults.add(
-            {
-                "name": "junk",
-                "action": "wrong",
-                "answer": "junk",
-                "junk": "addresses",
-                "method": "instance*",
-                "key": junk,
-            }
-        )
-        cloud.faults.add({"name": "slow", "action": "throttle", "method": "instance*", "stop": 10, "times": 5})
+        bad = [V1NodeAddress(type="InternalIP", address="not-an-address")]
+        sickness = [
+            cloud.faults.on("instance*", hangs(), key=hung),
+            cloud.faults.on("instance*", raises(RuntimeError), key=raising),
+            cloud.faults.on("instance*_metadata", answers(lambda truth: evolve(truth, node_addresses=bad)), key=junk),
+        ]
+        cloud.faults.on("instance*", raises(Throttled), times=5)
         calls = CloudCallOptions(timeout=3.0, cache_ttl=0.0)
         with node_controller(api.kubeconfig, cloud, options=NEVER, calls=calls) as running:
-            # Where the throttled calls come one after the other, as on a busy machine, each halves the rate: down to
-            # one call a second, doubled every 5 s. So 47 nodes take 15 s from the last of them, which may be 10 s away.
+            # Where the throttled calls come one after the other, as on a busy machine, each halves
+            # the rate: down to one call a second, doubled every 5 s. So 47 nodes take 15 s from the
+            # last of them.
             eventually(lambda: _ready(api) >= set(names) - set(sick), timeout=60, message=lambda: _ready(api))
             eventually(lambda: "InvalidInstanceMetadata" in _reasons(api, junk), timeout=20)
             eventually(lambda: "FailedToInitializeNode" in _reasons(api, raising), timeout=20)
@@ -368,7 +376,66 @@ def test_a_sick_provider_costs_only_the_nodes_that_it_is_sick_about(api: Cluster
             text = running.metrics.text().decode()
             assert 'outcome="throttled"' in text
             assert "cloudprovider_api_request_duration_seconds_bucket" in text
-            for name in ("hang", "raise", "junk"):
-                cloud.faults.remove(name)
+            for fault in sickness:
+                fault.remove()
             eventually(lambda: _ready(api) == set(names), timeout=70)
             assert running.cloud.health().ok
+
+
+class _Replaced(Interface, InstancesV2):
+    """A cloud with one machine, web-1; its first answer is slow, and meanwhile `live` becomes
+    another machine."""
+
+    def __init__(self) -> None:
+        self.live = ("i-1", "10.0.0.1")
+        self.asked: list[str] = []
+        self.entered, self.go_on = threading.Event(), threading.Event()
+
+    def provider_name(self) -> str:
+        return "acme"
+
+    def instances_v2(self) -> InstancesV2:
+        return self
+
+    def instance_exists(self, node: V1Node) -> bool:
+        return True
+
+    def instance_shutdown(self, node: V1Node) -> bool:
+        return False
+
+    def instance_metadata(self, node: V1Node) -> InstanceMetadata:
+        instance, address = self.live
+        assert node.metadata is not None
+        self.asked.append(str(node.metadata.uid))
+        if len(self.asked) == 1:
+            self.entered.set()
+            assert self.go_on.wait(60)
+        return InstanceMetadata(f"acme://{instance}", "small", (V1NodeAddress(type="InternalIP", address=address),))
+
+
+@pytest.mark.row("N27")
+@pytest.mark.parametrize("initialised", [False, True])
+def test_a_node_recreated_while_the_cloud_is_asked_gets_nothing_of_the_former_instance(
+    api: Cluster, initialised: bool
+) -> None:
+    cloud = _Replaced()
+
+    def register(instance: str) -> str:
+        node = small_node("web-1", taints=[] if initialised else None, labels={"kubernetes.io/hostname": "web-1"})
+        if initialised:
+            node["spec"]["providerID"] = f"acme://{instance}"
+        return str(api.create(NODES, node)["metadata"]["uid"])
+
+    former = register("i-1")
+    with node_controller(api.kubeconfig, cloud, options=NEVER) as running:
+        assert cloud.entered.wait(30)
+        api.delete(f"{NODES}/web-1")
+        cloud.live = ("i-2", "10.0.0.2")
+        uid = register("i-2")
+        eventually(lambda: (node := running.lister.get("web-1")) is not None and uid_of(node) == uid)
+        cloud.go_on.set()
+        eventually(lambda: {"type": "InternalIP", "address": "10.0.0.2"} in _node(api, "web-1")["status"]["addresses"])
+        eventually(lambda: not _tainted(_node(api, "web-1")))
+    assert cloud.asked[:2] == [former, uid]
+    assert _node(api, "web-1")["spec"]["providerID"] == "acme://i-2"
+    assert not {"ProviderIDMismatch", "FailedToInitializeNode", "FailedToRefreshNode"} & _reasons(api, "web-1").keys()

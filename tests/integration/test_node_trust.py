@@ -1,7 +1,9 @@
-"""What a node's own kubelet can make us do by what it writes on its Node: row N17, over both API servers.
+"""What a node's own kubelet can make us do by what it writes on its Node: row N17, over both API
+servers.
 
-The kubelet has the token and the rights that it has in a cluster. The real server refuses it labels of
-node-restriction.kubernetes.io and node-role.kubernetes.io, and taints; annotations of its own Node it may write.
+The kubelet has the token and the rights that it has in a cluster. The real server refuses it labels
+of node-restriction.kubernetes.io and node-role.kubernetes.io, and taints; annotations of its own
+Node it may write.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ import pytest
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from controllers.node import CloudNodeOptions
 from controllers.node.changes import APPLIED_LABELS, PAIRED
+from controllers.node.options import CloudNodeOptions
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
@@ -68,9 +70,11 @@ def test_a_forged_record_of_labels_makes_us_do_nothing_that_the_kubelet_may_not(
 
 
 def test_a_kubelet_may_set_instance_type_zone_and_region_itself(api: Cluster) -> None:
-    """Why the record may still tell us to follow the cloud in these: it gives its writer no power that it lacks.
+    """Why the record may still tell us to follow the cloud in these: it gives its writer no power
+    that it lacks.
 
-    The same is true of the provider ID, so that adoption gives a kubelet that lies about its addresses none either.
+    The same is true of the provider ID, so that adoption gives a kubelet that lies about its
+    addresses none either.
     """
     api.create(NODES, small_node("node-0000", taints=[]))
     labels = dict.fromkeys(PAIRED, "mine")
@@ -81,5 +85,5 @@ def test_a_kubelet_may_set_instance_type_zone_and_region_itself(api: Cluster) ->
 
 
 def _two_refreshes(cloud: FakeCloud) -> None:
-    before = sum(cloud.console.counts().values())
-    eventually(lambda: sum(cloud.console.counts().values()) >= before + 2)
+    before = sum(cloud.calls.counts().values())
+    eventually(lambda: sum(cloud.calls.counts().values()) >= before + 2)

@@ -1,32 +1,39 @@
-"""The node IPAM controller over both API servers: each node gets its ranges once, and no two nodes get the same."""
+"""The node IPAM controller over both API servers: each node gets its ranges once, and no two nodes
+get the same."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from ipaddress import ip_network
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider.helpers import pod_cidrs_of, uid_of
+from cloudprovider import Interface, PodCIDRs
+from cloudprovider.helpers import key_of, pod_cidrs_of, uid_of
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from controllers.app import CATALOG, Manager, parse
-from controllers.app.standalone import Host
-from controllers.nodeipam import NodeIPAMController, NodeIPAMOptions
+from controllers.app import CATALOG, PlanRun, parse
+from controllers.manager.embedding import Host
+from controllers.nodeipam import startup_barrier
 from controllers.nodeipam.changes import SEAL
-from controllers.options import parse_cluster_cidrs
-from controllers.runtime.api import ClientBuilder
+from controllers.nodeipam.controller import NodeIPAMController
+from controllers.nodeipam.options import NodeIPAMOptions
+from controllers.options.podnetwork import parse_cluster_cidrs
+from controllers.runtime.api import ClientBuilder, ClientSettings
 from controllers.runtime.cache import NODES as N
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.metrics import Metrics
@@ -44,7 +51,7 @@ NODE_COUNT = int(os.environ.get("NODEIPAM_TAKEOVER", "60"))
 
 @contextmanager
 def allocating(
-    api: Cluster, cidrs: str = BOTH, cloud: FakeCloud | None = None, *, well: bool = True, **settings: Any
+    api: Cluster, cidrs: str = BOTH, cloud: Interface | None = None, *, well: bool = True, **settings: Any
 ) -> Iterator[tuple[Metrics, NodeIPAMController]]:
     options = NodeIPAMOptions(
         allocate_node_cidrs=True, cluster_cidrs=parse_cluster_cidrs(cidrs), **{"drain_timeout": 5.0, **settings}
@@ -61,7 +68,8 @@ def allocating(
 
 
 def add(api: Cluster, name: str, *cidrs: str) -> dict[str, Any]:
-    # With a label, as a kubelet gives them: an object that never had a field of its maker has no managedFields later.
+    # With a label, as a kubelet gives them: an object that never had a field of its maker has no
+    # managedFields later.
     node = small_node(name, taints=[], labels={"kubernetes.io/hostname": name})
     if cidrs:
         node["spec"] |= {"podCIDR": cidrs[0], "podCIDRs": list(cidrs)}
@@ -146,10 +154,13 @@ def test_a_node_recreated_under_its_name_gets_another_range_and_overlaps_are_tol
 
 
 def test_it_stops_beside_kube_controller_managers_allocator(api: Cluster) -> None:
-    """The real server tells who wrote (managedFields). The embedded one does not: the third foreign range is proof."""
-    others = ClientBuilder.from_options(kubeconfig=str(api.kubeconfig), program="kube-controller-manager")
+    """The real server tells who wrote (managedFields): the second node is proof. On the embedded
+    one the third is."""
+    others = ClientBuilder.from_options(
+        kubeconfig=str(api.kubeconfig), settings=ClientSettings(program="kube-controller-manager")
+    )
     rest = others.rest("node-controller")
-    count = 1 if api.is_real else 3
+    count = 2 if api.is_real else 3
     with allocating(api, "10.244.0.0/24", well=False) as (metrics, controller):
         add(api, "ours")
         eventually(lambda: ranges(api)["ours"], 30)
@@ -176,8 +187,134 @@ def test_it_stops_beside_kube_controller_managers_allocator(api: Cluster) -> Non
     others.close()
 
 
+@pytest.mark.row("M10")
+def test_one_kubelet_can_neither_stop_the_allocation_nor_take_all_ranges(api: Cluster) -> None:
+    """It registers its Node with all addresses of the cluster, and says that it is
+    kube-controller-manager."""
+    with allocating(api, "10.244.0.0/22") as (metrics, controller):
+        add(api, "honest-1")
+        eventually(lambda: ranges(api)["honest-1"], 30)
+        body = small_node("node-0000", taints=[], labels={"kubernetes.io/hostname": "node-0000"})
+        body["spec"] |= {"podCIDR": "10.244.0.0/22", "podCIDRs": ["10.244.0.0/22"]}
+        kubelet = api.kubelet("node-0000")
+        assert kubelet.request("POST", f"{NODES}?fieldManager=kube-controller-manager", body)[0] == 201
+        eventually(lambda: "PodCIDRTooWide" in reasons(api, "node-0000"), 30)
+        for number in range(2, 5):
+            add(api, f"honest-{number}")
+        eventually(lambda: all(ranges(api).values()), 30)
+        assert metrics.value("node_ipam_controller_conflicts_total", kind="other_writer") == 0
+        assert all(ok for _, ok, _ in controller.remarks())
+    honest = {name: texts for name, texts in ranges(api).items() if name != "node-0000"}
+    assert sorted(honest.values()) == [[f"10.244.{number}.0/24"] for number in range(4)]
+
+
+@pytest.mark.row("M10")
+def test_one_kubelet_that_writes_its_own_range_later_is_not_taken_for_an_allocator(api: Cluster) -> None:
+    """The Node authorizer and NodeRestriction let it, by any name: of its own Node, while it has
+    none."""
+    with allocating(api, "10.244.0.0/24") as (metrics, controller):
+        add(api, "honest-1")
+        eventually(lambda: ranges(api)["honest-1"], 30)
+        add(api, "node-0000")
+        eventually(lambda: "CIDRNotAvailable" in reasons(api, "node-0000"), 30)
+        body = {"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}}
+        own = f"{NODES}/node-0000?fieldManager=kube-controller-manager"
+        assert api.kubelet("node-0000").request("PATCH", own, body, MERGE)[0] == 200
+        eventually(lambda: metrics.value("node_ipam_controller_conflicts_total", kind="other_writer") == 1, 30)
+        api.delete(f"{NODES}/honest-1")
+        add(api, "honest-2")
+        eventually(lambda: ranges(api)["honest-2"] == ["10.244.0.0/24"], 30)
+        assert all(ok for _, ok, _ in controller.remarks())
+
+
+@pytest.mark.row("M10")
+def test_the_policy_of_the_guide_keeps_kubelets_from_writing_pod_cidrs(api: Cluster) -> None:
+    if not api.is_real:
+        pytest.skip("the embedded server has no admission policies")
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "pod-cidrs.md").read_text()
+    [block] = re.findall(r"```yaml\n(.*?)```", guide, re.S)
+    policy, binding = yaml.safe_load_all(block)
+    kubelet = api.kubelet("node-0000")
+    body = small_node("node-0000", taints=[], labels={"kubernetes.io/hostname": "node-0000"})
+    ranged = {**body, "spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}}
+
+    def refused() -> str:
+        status, answer = kubelet.request("POST", NODES, ranged)
+        if status == 201:  # the policy is not in force yet
+            api.delete(f"{NODES}/node-0000")
+            return ""
+        return str(answer["message"])
+
+    with protected(api, policy, binding):
+        assert "pod CIDRs" in eventually(refused, 60)
+        assert kubelet.request("POST", NODES, body)[0] == 201
+        own = f"{NODES}/node-0000"
+        assert kubelet.request("PATCH", own, {"spec": ranged["spec"]}, MERGE)[0] >= 400
+        with allocating(api, "10.244.0.0/24"):
+            eventually(lambda: ranges(api)["node-0000"] == ["10.244.0.0/24"], 30)
+        note = {"metadata": {"annotations": {"example.com/note": "mine"}}}
+        assert kubelet.request("PATCH", own, note, MERGE)[0] == 200, "it may change what it always may"
+
+
+@pytest.mark.row("M11")
+def test_a_node_that_cannot_be_changed_does_not_keep_the_others_without_ranges(
+    api: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(startup_barrier, "_OLDEST", 5.0)
+    add(api, "frozen")
+    add(api, "n0")
+    with frozen(api), allocating(api, "10.244.0.0/16") as (_, controller):
+        add(api, "late")
+        eventually(lambda: any(name == "takeover" for name, _, _ in controller.remarks()), 30)
+        assert not any(ranges(api).values()), "a former leader's write may be under way"
+        eventually(lambda: ranges(api)["late"] and ranges(api)["n0"], 30)
+        eventually(lambda: "CIDRAssignmentFailed" in reasons(api, "frozen"), 30)
+        assert ranges(api)["frozen"] == []
+    judge(api)
+
+
+@contextmanager
+def frozen(api: Cluster) -> Iterator[None]:
+    """The Node of this name cannot be changed: an admission policy protects it, as far as the
+    server has such."""
+    if isinstance(api.server, EmbeddedAPIServer):
+        fault = api.server.faults.status(403, method="PATCH", path=r"nodes/frozen")
+        yield
+        api.server.faults.remove(fault)
+        return
+    rules = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["nodes"]}]
+    validations = [{"expression": "object.metadata.name != 'frozen'", "message": "this Node is protected"}]
+    spec = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": rules}, "validations": validations}
+    kind, metadata = "ValidatingAdmissionPolicy", {"name": "frozen"}
+    policy = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec}
+    bound = {"policyName": "frozen", "validationActions": ["Deny"]}
+    binding = {**policy, "kind": f"{kind}Binding", "spec": bound}
+    with protected(api, policy, binding):
+        note = {"metadata": {"annotations": {"example.com/note": "again"}}}
+        eventually(lambda: api.request("PATCH", f"{NODES}/frozen", note, MERGE)[0] >= 400, 60)
+        yield
+
+
+@contextmanager
+def protected(api: Cluster, policy: dict[str, Any], binding: dict[str, Any]) -> Iterator[None]:
+    """Both exist on the real server."""
+    group = "/apis/admissionregistration.k8s.io/v1"
+    made = [
+        (f"{group}/validatingadmissionpolicies", policy),
+        (f"{group}/validatingadmissionpolicybindings", binding),
+    ]
+    for path, obj in made:
+        api.create(path, obj)
+    try:
+        yield
+    finally:
+        for path, obj in made:
+            api.delete(f"{path}/{obj['metadata']['name']}")
+
+
 def test_a_leader_is_killed_in_the_middle_and_no_range_is_given_twice(api: Cluster, start: Start) -> None:
-    """Some writes of the first leader are under way when it dies, and the server takes them up after the takeover."""
+    """Some writes of the first leader are under way when it dies, and the server takes them up
+    after the takeover."""
     flags = (
         "--cloud-provider=fake",
         f"--kubeconfig={api.kubeconfig}",
@@ -267,7 +404,8 @@ def test_a_provider_that_chooses_none_is_refused(api: Cluster) -> None:
 
 @pytest.mark.skipif("NODEIPAM_NODES" not in os.environ, reason="NODEIPAM_NODES=5000 measures")
 def test_speed_beside_the_api_servers_own_limit(api: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nodes that are there at the start cost two writes each, to be safe from the last leader; later ones cost one."""
+    """Nodes that are there at the start cost two writes each, to be safe from the last leader;
+    later ones cost one."""
     count = int(os.environ["NODEIPAM_NODES"])
     rest = api.clients(as_admin=True).rest("kubelets")
     names = [f"n-{number:05d}" for number in range(2 * count)]
@@ -317,8 +455,52 @@ def test_the_plan_says_which_node_would_get_which_range(api: Cluster) -> None:
     parsed = parse([*flags, "--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16", "--secure-port=0"], CATALOG)
     assert parsed.options is not None
     with FakeCloud() as cloud, ClientBuilder.from_options(str(api.kubeconfig)) as clients:
-        outcome = Manager(parsed.options, cloud, clients).run(threading.Event())
+        outcome = PlanRun(parsed.options, cloud, clients).run(threading.Event())
     assert outcome is not None
     rows = [(str(row.subject), row.action, [change.after for change in row.changes]) for row in outcome.rows]
     assert rows == [("node/waits", "set pod CIDR", [("10.244.1.0/24",)])]
     assert ranges(api)["waits"] == []
+
+
+class _Slow(PodCIDRs):
+    """The first answer is slow, and meanwhile the machine is another one."""
+
+    def __init__(self) -> None:
+        self.live = "10.8.1.0/24"
+        self.asked: list[str] = []
+        self.entered, self.go_on = threading.Event(), threading.Event()
+
+    def pod_cidrs(self, nodes: Sequence[V1Node]) -> Mapping[str, Sequence[str]]:
+        live = self.live
+        self.asked += [uid_of(node) for node in nodes]
+        if len(self.asked) == 1:
+            self.entered.set()
+            assert self.go_on.wait(60)
+        return {key_of(node): (live,) for node in nodes}
+
+
+class _Chooser(Interface):
+    def __init__(self, ranges: PodCIDRs) -> None:
+        self._ranges = ranges
+
+    def provider_name(self) -> str:
+        return "acme"
+
+    def pod_cidrs(self) -> PodCIDRs:
+        return self._ranges
+
+
+@pytest.mark.row("M9")
+def test_a_node_recreated_while_the_cloud_is_asked_does_not_get_the_former_instances_range(api: Cluster) -> None:
+    cloud = _Slow()
+    former = add(api, "web-1")["metadata"]["uid"]
+    with allocating(api, cloud=_Chooser(cloud), cidr_allocator_type="CloudAllocator"):
+        assert cloud.entered.wait(30)
+        api.delete(f"{NODES}/web-1")
+        cloud.live = "10.8.2.0/24"
+        uid = add(api, "web-1")["metadata"]["uid"]
+        time.sleep(1)  # the watch tells of both
+        cloud.go_on.set()
+        eventually(lambda: ranges(api)["web-1"], 30)
+    assert ranges(api)["web-1"] == ["10.8.2.0/24"]
+    assert cloud.asked == [former, uid]

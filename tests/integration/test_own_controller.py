@@ -1,4 +1,5 @@
-"""A controller of one's own, added outside of the tree in the steps of CONTRIBUTING.md; then it runs."""
+"""A controller of one's own, added outside of the tree in the steps of CONTRIBUTING.md; then it
+runs."""
 
 from __future__ import annotations
 
@@ -10,21 +11,18 @@ import attrs
 import pytest
 from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider.host import StopSignal
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud
 from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, Context, Controller, ControllerEntry, Manager, Rule, main, parse
-from controllers.app.pages.reference import page
-from controllers.app.rbac import manifest
+from controllers.cli.rbac import manifest
+from controllers.cli.reference import page
 from controllers.options import INT, STRING, between, drain_timeout_option, not_empty, option
 from controllers.runtime.api import ClientBuilder
+from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import NODES, InformerFactory, key_of
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Worker, WorkQueue
-from controllers.runtime.run import run_until
-from controllers.runtime.write import EventRecorder
 from tests.support.nodes import small_node
 
 
@@ -39,8 +37,11 @@ class ToyOptions:
     drain_timeout: float = drain_timeout_option()
 
 
-class ToyController:
+class ToyController(ControllerBase):
     """What would be its folder: greets each Node once with an Event, and counts."""
+
+    NAME = "toy-controller"
+    CLIENT = "toy"
 
     def __init__(
         self,
@@ -52,36 +53,21 @@ class ToyController:
         metrics: Metrics,
         clock: Clock,
     ) -> None:
-        self._options, self._clock = options, clock
-        self._nodes = informers.informer(NODES)
-        self._recorder = EventRecorder(clients.rest("toy"), "toy-controller", clock=clock, metrics=metrics)
+        super().__init__(clients, options, metrics, clock)
+        self._greeting = options.greeting
         self._greeted = metrics.counter("toy_controller_greetings_total", "Nodes that were greeted.")
-        self._queue: WorkQueue[str] = WorkQueue("Toy", clock=clock, metrics=metrics)
-        self._worker = Worker(
-            self._queue, self._reconcile, threads=options.concurrent_syncs, metrics=metrics, clock=clock
-        )
+        self._keys = self._queue("Toy")
+        self._nodes = informers.informer(NODES)
+        self._watch(self._nodes, self)
+        self._add_worker(self._keys, self._reconcile, threads=options.concurrent_syncs)
 
-    def run(self, stop: StopSignal) -> None:
-        run_until(
-            stop,
-            component="toy-controller",
-            registrations=lambda: [self._nodes.add_handler(on_add=self._on_add)],
-            workers=[self._worker],
-            recorder=self._recorder,
-            drain_timeout=self._options.drain_timeout,
-            clock=self._clock,
-        )
-
-    def health(self) -> list[tuple[str, bool, str]]:
-        return [self._worker.health()]
-
-    def _on_add(self, node: V1Node, initial: bool) -> None:
-        self._queue.add(key_of(node))
+    def on_add(self, node: V1Node, initial: bool) -> None:
+        self._keys.add(key_of(node))
 
     def _reconcile(self, name: str) -> None:
         node = self._nodes.lister.get(name)
         if node is not None:
-            self._recorder.event(node, "Normal", "Greeted", self._options.greeting)
+            self._recorder.event(node, "Normal", "Greeted", self._greeting)
             self._greeted.inc()
 
 
@@ -100,9 +86,9 @@ ENTRY = ControllerEntry(
         Rule(resource="events", verbs=("create", "patch"), consequence="no Event greets", namespace="default"),
     ),
 )
-"""What would be its file in `controllers/app/`."""
+"""What would be its `registration.py`."""
 LONGER = (*CATALOG, ENTRY)
-"""What would be the line in `controllers/app/catalog.py`."""
+"""What would be the line in `controllers/catalog.py`."""
 FLAGS = ("--cloud-provider=fake", "--leader-elect=false", "--secure-port=0", "--controllers=toy")
 
 

@@ -1,4 +1,5 @@
-"""The embedded API server answers as the real one does: every scenario of the parity table, sent to both."""
+"""The embedded API server answers as the real one does: every scenario of the parity table, sent to
+both."""
 
 from __future__ import annotations
 
@@ -12,9 +13,8 @@ from tests.envtest.server import RealAPIServer
 from tests.integration.parity import SCENARIOS
 from tests.integration.parity.model import Scenario
 from tests.integration.parity.runner import Runner, Server, differences
-from tests.support.hooks import Hooks
 
-pytestmark = [pytest.mark.real, pytest.mark.xdist_group("real")]
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,6 @@ def real(real_api_server: RealAPIServer) -> Server:
 
 
 @pytest.fixture(scope="module")
-def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hooks, Hooks]]:
-    """Webhooks for each of the two."""
-    folder = tmp_path_factory.mktemp("hooks")
-    with Hooks(folder).serving() as ours, Hooks(folder).serving() as theirs:
-        yield ours, theirs
-
-
-@pytest.fixture(scope="module")
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(2, thread_name_prefix="parity") as pool:
         yield pool
@@ -44,9 +36,9 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_both_servers_answer_alike(
-    scenario: Scenario, embedded: Server, real: Server, hooks: tuple[Hooks, Hooks], pool: ThreadPoolExecutor
+    scenario: Scenario, embedded: Server, real: Server, pool: ThreadPoolExecutor
 ) -> None:
-    runners = [Runner(server, asked) for server, asked in zip((embedded, real), hooks, strict=True)]
+    runners = [Runner(server) for server in (embedded, real)]
     ours, theirs = pool.map(lambda runner: runner.run(scenario), runners)  # at once, as some steps wait
     wrong = [
         f"step {at + 1} {step.method} {step.path}: {line}"

@@ -1,11 +1,13 @@
-"""A vendor's package as a user installs it: into a fresh environment, beside a broken one, and run by our program.
+"""A vendor's package as a user installs it: into a fresh environment, beside a broken one, and run
+by our program.
 
-The environment holds our wheel, the sample provider's and a broken plugin's; their dependencies are borrowed from the
-environment that runs the tests, so that nothing is downloaded.
+The environment holds our wheel, the sample provider's and a broken plugin's; their dependencies are
+borrowed from the environment that runs the tests, so that nothing is downloaded.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import signal
 import subprocess
@@ -38,10 +40,24 @@ brokencloud = "brokencloud:new_provider"
 """
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the three distributions; returns its folder of programs."""
-    folder = tmp_path_factory.mktemp("plugin")
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A virtual environment with the three distributions; returns its folder of programs.
+
+    It is made once for all workers: the first one holds the lock while it builds.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    folder = (shared if worker_id == "master" else shared.parent) / "plugin"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "ready").exists():
+            _make(folder)
+            (folder / "ready").touch()
+    return folder / "env" / "bin"
+
+
+def _make(folder: Path) -> None:
     broken = folder / "broken"
     (broken / "brokencloud").mkdir(parents=True)
     (broken / "pyproject.toml").write_text(BROKEN_PROJECT)
@@ -56,7 +72,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([*build, str(ROOT), str(ROOT / "examples" / "samplecloud"), str(broken)], check=True)
     install = [sys.executable, "-m", "pip", "--python", str(programs / "python"), "install", "--quiet", "--no-deps"]
     subprocess.run([*install, "--force-reinstall", *map(str, sorted(wheels.glob("*.whl")))], check=True)
-    return programs
 
 
 def test_the_wheel_holds_the_two_packages_and_nothing_else(environment: Path) -> None:

@@ -1,7 +1,9 @@
-"""The manifest's rights are enough for all controllers, and each of them is used: over the real API server (X6).
+"""The manifest's rights are enough for all controllers, and each of them is used: over the real API
+server (X6).
 
-Its audit log says what the manager did there. A right that nothing of this test uses would be one that could go, and a
-403 one that is missing; so the rights and what is done with them must be the same.
+Its audit log says what the manager did there. A right that nothing of this test uses would be one
+that could go, and a 403 one that is missing; so the rights and what is done with them must be the
+same.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cloudprovider.testing.fake import attach
+from cloudprovider.testing.fake import raises
 from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import MANAGER_USER, RealAPIServer
-from tests.integration.conftest import REAL, Cluster
+from tests.integration.conftest import REAL, Cluster, Share
 from tests.support.api import NODES
 from tests.support.https import ask, free_port
 from tests.support.nodes import UNINITIALIZED, small_node
@@ -23,10 +25,7 @@ from tests.support.process import MODULE, Start
 from tests.support.rights import RBAC
 
 CLOUD = """
-state: cloud.sqlite
 generate: [{count: 3}]
-faults:
-- {action: raise, error: RuntimeError, method: "instance*_metadata", key: node-0002, message: no such luck}
 routes:
   existing:
   - {name: stale, destination_cidr: 10.244.9.0/24, cluster: kubernetes, target_node: vanished, foreign: false}
@@ -63,7 +62,9 @@ def used(events: list[dict[str, Any]], named: set[str]) -> set[Right]:
 
 @pytest.mark.row("X6")
 @pytest.mark.parametrize("api", [REAL], indirect=True)
-def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(api: Cluster, start: Start, tmp_path: Path) -> None:
+def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
+    api: Cluster, start: Start, share: Share, tmp_path: Path
+) -> None:
     assert isinstance(api.server, RealAPIServer)
     audit = api.server.audit_events
     before = len(audit())
@@ -71,11 +72,13 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(api: Cluster
     def done() -> list[dict[str, Any]]:
         return [event for event in audit()[before:] if event["user"]["username"] == MANAGER_USER]
 
-    (tmp_path / "cloud.yaml").write_text(CLOUD)
+    cloud = share(CLOUD)
+    cloud.faults.on("instance*_metadata", raises(RuntimeError("no such luck")), key="node-0002")
     for number in range(3):
         node = small_node(f"node-000{number}")
         node["spec"] |= {"podCIDR": f"10.244.{number}.0/24", "podCIDRs": [f"10.244.{number}.0/24"]}
-        # Whom the cloud calls gone is not Ready, and a Ready node vouches for the cloud: nothing is waited for.
+        # Whom the cloud calls gone is not Ready, and a Ready node vouches for the cloud: nothing is
+        # waited for.
         node["status"]["conditions"] = [{"type": "Ready", "status": "False" if number == 1 else "True"}]
         api.create(NODES, node)
     ports = [{"port": 80, "protocol": "TCP"}]
@@ -84,7 +87,7 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(api: Cluster
     port = free_port()
     flags = (
         "--cloud-provider=fake",
-        f"--cloud-config={tmp_path / 'cloud.yaml'}",
+        f"--cloud-config={tmp_path / 'cloud.json'}",
         f"--kubeconfig={api.kubeconfig}",
         "--bind-address=127.0.0.1",
         "--controllers=*",
@@ -102,10 +105,9 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(api: Cluster
 
     eventually(lambda: initialised("node-0000") and initialised("node-0001"), 90, lambda: process.log)
     eventually(lambda: api.get(f"{SERVICE}/web")["status"]["loadBalancer"].get("ingress"), 90, lambda: process.log)
-    with attach(tmp_path / "cloud.sqlite") as cloud:
-        eventually(lambda: {route.target_node for route in cloud.console.routes()} >= {"node-0000"}, 90)
-        eventually(lambda: "stale" not in {route.name for route in cloud.console.routes()}, 90, lambda: process.log)
-        cloud.console.remove_instance("node-0001")
+    eventually(lambda: {route.target_node for route in cloud.console.routes()} >= {"node-0000"}, 90)
+    eventually(lambda: "stale" not in {route.name for route in cloud.console.routes()}, 90, lambda: process.log)
+    cloud.console.remove_instance("node-0001")
     eventually(lambda: api.find(f"{NODES}/node-0001") is None, 90, lambda: process.log)
     api.delete(f"{SERVICE}/web")
     eventually(lambda: api.find(f"{SERVICE}/web") is None, 90, lambda: process.log)

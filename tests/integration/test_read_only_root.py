@@ -1,4 +1,5 @@
-"""A manager on a root file system that nothing can be written to, as the manifests run it (readOnlyRootFilesystem)."""
+"""A manager on a root file system that nothing can be written to, as the manifests run it
+(readOnlyRootFilesystem)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
 
 READ_ONLY = ("unshare", "--mount", "--propagation=private", "sh", "-c", 'mount -o remount,bind,ro / && exec "$@"', "sh")
-"""Runs a command whose mounts are its own: there `/` is read-only, and so is all that is no mount of its own."""
+"""Runs a command whose mounts are its own: there `/` is read-only, and so is all that is no mount
+of its own."""
 
 
 def _possible() -> bool:

@@ -1,4 +1,5 @@
-"""etcd restored from a backup: what was seen after it never happened, and resourceVersions are given a second time."""
+"""etcd restored from a backup: what was seen after it never happened, and resourceVersions are
+given a second time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The manager as a process under an identity that lacks one right: it says which, once, and does the rest (row N7).
+"""The manager as a process under an identity that lacks one right: it says which, once, and does
+the rest (row N7).
 
-Over the real API server the identity's ClusterRole is our manifest's less one verb, so the tests also show that the
-manager finds nothing else missing there.
+Over the real API server the identity's ClusterRole is our manifest's less one verb, so the tests
+also show that the manager finds nothing else missing there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The route controller over both API servers, against the fake cloud and what goes wrong with it."""
+"""The route controller over both API servers, against the fake cloud and what goes wrong with
+it."""
 
 from __future__ import annotations
 
@@ -9,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from cloudprovider.testing.waiting import eventually
-from controllers.app.standalone import Host
 from controllers.cloudcalls import CloudCallOptions
-from controllers.route import RouteController, RouteOptions, parse_cluster_cidrs
+from controllers.manager.embedding import Host
+from controllers.options.podnetwork import parse_cluster_cidrs
+from controllers.route.controller import RouteController
+from controllers.route.options import RouteOptions
 from controllers.runtime.metrics import Metrics
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES, STRATEGIC
 from tests.support.nodes import small_node
 from tests.support.running import at_work
@@ -86,7 +89,7 @@ def test_every_pod_cidr_gets_its_route_and_the_node_its_condition(api: Cluster, 
     api.patch(f"{NODES}/dual/status", {"status": {"conditions": [ready]}}, STRATEGIC)
     with _running(api.kubeconfig, cloud) as metrics:
         eventually(lambda: _reason(api, "dual") == _reason(api, "single") == CREATED)
-        assert cloud.console.counts()["list_routes"] == 1
+        assert cloud.calls.counts()["list_routes"] == 1
         syncs = "route_controller_route_sync_total"
         eventually(lambda: metrics.value(syncs, outcome="changed", trigger="periodic") == 2)
         assert metrics.value(syncs, outcome="error", trigger="periodic") is None
@@ -126,9 +129,9 @@ def test_a_burst_costs_one_listing_and_an_idle_time_none(api: Cluster, cloud: Fa
         for number in range(30, 60):
             _add_node(api, f"second-{number}", f"10.244.{number}.0/24")
         eventually(lambda: all(_reason(api, f"second-{number}") == CREATED for number in range(30, 60)), timeout=30)
-        assert cloud.console.counts()["list_routes"] == 1
+        assert cloud.calls.counts()["list_routes"] == 1
         versions = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
-        calls = dict(cloud.console.counts())
+        calls = dict(cloud.calls.counts())
         before = metrics.value("workqueue_adds_total", name="Routes") or 0.0
         for name in versions:  # heartbeats
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
@@ -138,11 +141,12 @@ def test_a_burst_costs_one_listing_and_an_idle_time_none(api: Cluster, cloud: Fa
         eventually(lambda: _reason(api, "marker") == CREATED)
         after = {node["metadata"]["name"]: node["metadata"]["resourceVersion"] for node in api.items(NODES)}
         assert {**after, **versions} == after
-        assert dict(cloud.console.counts()) == calls | {"create_route": calls["create_route"] + 1}
+        assert dict(cloud.calls.counts()) == calls | {"create_route": calls["create_route"] + 1}
         assert metrics.value("workqueue_adds_total", name="Routes") == before + 1
 
 
 @pytest.mark.row("R1")
+@EMBEDDED
 def test_the_slow_check_repairs_what_was_changed_by_hand(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-1", "10.244.1.0/24")
     with _running(api.kubeconfig, cloud, _options(route_reconciliation_period=0.5)):
@@ -156,8 +160,9 @@ def test_the_slow_check_repairs_what_was_changed_by_hand(api: Cluster, cloud: Fa
 
 
 @pytest.mark.row("R2")
+@EMBEDDED
 def test_a_failed_creation_is_told_and_retried_without_another_event(api: Cluster, cloud: FakeCloud) -> None:
-    cloud.faults.add({"name": "no", "action": "raise", "method": "create_route", "key": "sick", "error": "OSError"})
+    no = cloud.faults.on("create_route", raises(OSError), key="sick")
     _add_node(api, "sick", "10.244.1.0/24")
     _add_node(api, "well", "10.244.2.0/24")
     with _running(api.kubeconfig, cloud):
@@ -167,27 +172,16 @@ def test_a_failed_creation_is_told_and_retried_without_another_event(api: Cluste
         assert event["type"] == "Warning"
         assert event["source"]["component"] == "route_controller"
         assert "10.244.1.0/24" in event["message"]
-        cloud.faults.remove("no")
+        no.remove()
         eventually(lambda: _reason(api, "sick") == CREATED, timeout=20)
         assert _table(cloud)["10.244.1.0/24"] == "sick"
-        assert cloud.console.counts()["list_routes"] == 1
-        tries = [call for call in cloud.console.calls("create_route") if "sick" in str(call)]
+        assert cloud.calls.counts()["list_routes"] == 1
+        tries = [call for call in cloud.calls.log("create_route") if "sick" in str(call)]
         assert 2 <= len(tries) < 12
 
 
-@pytest.mark.row("R2")
-def test_a_failed_listing_and_a_failed_deletion_are_retried(api: Cluster, cloud: FakeCloud) -> None:
-    cloud.faults.add({"action": "raise", "method": "list_routes", "times": 3})
-    cloud.faults.add({"action": "raise", "method": "delete_route", "times": 3})
-    _add_node(api, "node-1", "10.244.1.0/24")
-    cloud.console.add_route("x", "10.244.9.0/24", cluster="kubernetes", blackhole=True, foreign=False)
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "node-1"}, timeout=20)
-        assert cloud.console.counts()["list_routes"] == 4
-        assert cloud.console.counts()["delete_route"] == 4
-
-
 @pytest.mark.row("R3")
+@EMBEDDED
 def test_nothing_foreign_is_touched(api: Cluster) -> None:
     existing: list[dict[str, Any]] = [
         {"name": "vpn", "destination_cidr": "192.168.0.0/16", "target_node": "vpn-gateway"},
@@ -211,37 +205,13 @@ def test_nothing_foreign_is_touched(api: Cluster) -> None:
     with _cloud(routes=settings) as cloud, _running(api.kubeconfig, cloud, options) as metrics:
         eventually(lambda: _reason(api, "node-1") == CREATED)
         eventually(lambda: len(_table(cloud)) == 11)
-        listed = cloud.console.counts()["list_routes"]
-        eventually(lambda: cloud.console.counts()["list_routes"] >= listed + 3)  # long enough for the doubtful ones
+        listed = cloud.calls.counts()["list_routes"]
+        eventually(lambda: cloud.calls.counts()["list_routes"] >= listed + 3)  # long enough for the doubtful ones
         assert {route.name for route in cloud.console.routes() if route.foreign} == {
             entry["name"] for entry in existing if entry.get("foreign", True)
         }
         assert [route.target_node for route in cloud.console.routes() if not route.foreign] == ["node-1"]
         assert metrics.value("route_controller_routes_left_alone") == 3
-
-
-@pytest.mark.row("R5")
-def test_the_stale_route_of_a_vanished_node_makes_way_for_its_successor(api: Cluster, cloud: FakeCloud) -> None:
-    """A cloud such as Azure's: the route is named after its node alone, and is never a blackhole. The node was deleted
-    while no manager ran; then its pod CIDR was allocated anew. No slow listing comes within this test."""
-    cloud.console.add_route("vm-b", "10.244.2.0/24", cluster="kubernetes", target_node="vm-b", foreign=False)
-    _add_node(api, "vm-a", "10.244.1.0/24")
-    with _running(api.kubeconfig, cloud, _options(list_interval=0.2)):
-        eventually(lambda: _reason(api, "vm-a") == CREATED)
-        assert _table(cloud)["10.244.2.0/24"] == "vm-b"
-        _add_node(api, "vm-c", "10.244.2.0/24")
-        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "vm-a", "10.244.2.0/24": "vm-c"})
-        eventually(lambda: _reason(api, "vm-c") == CREATED)
-        assert api.events_of("vm-c") == []
-
-
-@pytest.mark.row("R5", "R6")
-def test_stale_routes_go_although_no_node_has_their_size(api: Cluster, cloud: FakeCloud) -> None:
-    cloud.console.add_route("vm-b", "10.244.2.0/24", cluster="kubernetes", target_node="vm-b", foreign=False)
-    cloud.console.add_route("vm-c", "fd00:10:244:7::/64", cluster="kubernetes", target_node="vm-c", foreign=False)
-    _add_node(api, "vm-a")
-    with _running(api.kubeconfig, cloud, _options(route_reconciliation_period=0.3)):
-        eventually(lambda: _table(cloud) == {})
 
 
 def test_another_agents_condition_is_left_alone_where_it_says_the_same(api: Cluster, cloud: FakeCloud) -> None:
@@ -251,52 +221,22 @@ def test_another_agents_condition_is_left_alone_where_it_says_the_same(api: Clus
     api.patch(f"{NODES}/node-1/status", {"status": {"conditions": [theirs]}}, STRATEGIC)
     with _running(api.kubeconfig, cloud, _options(route_reconciliation_period=0.2)):
         eventually(lambda: _table(cloud) == {"10.244.1.0/24": "node-1"})
-        listed = cloud.console.counts()["list_routes"]
-        eventually(lambda: cloud.console.counts()["list_routes"] >= listed + 3)
+        listed = cloud.calls.counts()["list_routes"]
+        eventually(lambda: cloud.calls.counts()["list_routes"] >= listed + 3)
         assert _reason(api, "node-1") == ("False", "CiliumIsUp")
 
 
 @pytest.mark.row("R4")
+@EMBEDDED
 def test_calls_keep_to_the_gateways_limits(api: Cluster) -> None:
     for number in range(24):
         _add_node(api, f"node-{number}", f"10.244.{number}.0/24")
     limits = CloudCallOptions(concurrency=3, qps=20, burst=4)
     with _cloud(latency={"create_route": 0.05}) as cloud, _running(api.kubeconfig, cloud, calls=limits):
         eventually(lambda: len(_table(cloud)) == 24, timeout=20)
-        calls = cloud.console.calls("create_route")
+        calls = cloud.calls.log("create_route")
         spans = [(call.started, call.ended) for call in calls if call.ended is not None]
         most = max(sum(start <= at < end for start, end in spans) for at, _ in spans)
         assert most <= 3
         starts = sorted(start for start, _ in spans)
         assert starts[-1] - starts[0] >= (24 - 1 - 4) / 20 * 0.9
-
-
-def test_changed_addresses_replace_the_route_deletion_first(api: Cluster) -> None:
-    _add_node(api, "node-1", "10.244.1.0/24")
-    with (
-        _cloud(routes={"node_addresses": True}) as cloud,
-        _running(api.kubeconfig, cloud, _options(list_interval=0.2)),
-    ):
-        eventually(lambda: _reason(api, "node-1") == CREATED)
-        addresses = [{"type": "InternalIP", "address": "10.0.0.9"}, {"type": "Hostname", "address": "node-1"}]
-        api.patch(f"{NODES}/node-1/status", {"status": {"addresses": addresses}})
-        eventually(lambda: any(("InternalIP", "10.0.0.9") in map(tuple, r.target_addresses) for r in _routes(cloud)))
-        order = [call.method for call in cloud.console.calls("create_route", "delete_route")]
-        assert order == ["create_route", "delete_route", "create_route"]
-        assert _reason(api, "node-1") == CREATED
-
-
-def _routes(cloud: FakeCloud) -> Any:
-    return cloud.console.routes()
-
-
-def test_two_nodes_with_one_range_are_told(api: Cluster, cloud: FakeCloud) -> None:
-    _add_node(api, "first", "10.244.1.0/24")
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: _reason(api, "first") == CREATED)
-        _add_node(api, "second", "10.244.1.0/24")
-        eventually(lambda: _reason(api, "second") == MISSING)
-        assert "same pod CIDR" in eventually(lambda: api.events_of("second"))[0]["message"]
-        api.delete(f"{NODES}/first")
-        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "second"}, timeout=30)
-        eventually(lambda: _reason(api, "second") == CREATED)

@@ -1,8 +1,9 @@
-"""--use-service-account-credentials: each controller acts as the service account of its own, with its own rights.
+"""--use-service-account-credentials: each controller acts as the service account of its own, with
+its own rights.
 
-On the real server RBAC decides, with the manifest printed for the flag and a manager that has only what it grants. The
-embedded server knows no RBAC: there the manager itself is denied what only controllers may do, and tokens are taken
-away.
+On the real server RBAC decides, with the manifest printed for the flag and a manager that has only
+what it grants. The embedded server knows no RBAC: there the manager itself is denied what only
+controllers may do, and tokens are taken away.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import yaml
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
-from controllers.app.catalog import CATALOG
-from controllers.app.rbac import manifest
+from controllers.catalog import CATALOG
+from controllers.cli.rbac import manifest
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES
@@ -56,7 +57,8 @@ def run(start: Start, kubeconfig: Path, tmp_path: Path, *, elects: bool = False)
 
 @pytest.fixture
 def narrow(api: Cluster) -> Iterator[RealAPIServer]:
-    """The real server with the manifest for the flag; the manager's own rights are the restricted user's."""
+    """The real server with the manifest for the flag; the manager's own rights are the restricted
+    user's."""
     assert isinstance(api.server, RealAPIServer)
     text = manifest(CATALOG, ["cloud-provider"]).replace("system:cloud-controller-manager", "test:accounts")
     documents = [one for one in yaml.safe_load_all(text) if one["metadata"]["name"] != "cloud-controller-manager"]

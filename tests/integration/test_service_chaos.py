@@ -1,8 +1,10 @@
-"""Load balancers under everything at once, over both API servers: afterwards cluster and cloud agree.
+"""Load balancers under everything at once, over both API servers: afterwards cluster and cloud
+agree.
 
-Users create, change, flip and delete Services, nodes come and go, the cloud fails before and after it acted, throttles
-and builds halves, the network is cut, and the controller is replaced by its successor. A fixed seed decides. Nobody
-strips finalizers here: a Service that vanishes without one while nobody looks leaves an orphan, which is reported.
+Users create, change, flip and delete Services, nodes come and go, the cloud fails before and after
+it acted, throttles and builds halves, the network is cut, and the controller is replaced by its
+successor. A fixed seed decides. Nobody strips finalizers here: a Service that vanishes without one
+while nobody looks leaves an orphan, which is reported.
 """
 
 from __future__ import annotations
@@ -10,16 +12,17 @@ from __future__ import annotations
 import random
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider import RetryError, Throttled
+from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, answers, half_builds, hangs, raises
 from cloudprovider.testing.waiting import eventually
-from controllers.app.standalone import Host
-from controllers.service import ServiceController, ServiceOptions
+from controllers.manager.embedding import Host
+from controllers.service.controller import ServiceController
+from controllers.service.options import ServiceOptions
 from tests.envtest.server import RealAPIServer
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES, Refused
 from tests.support.marker import MARKER, pass_by
 from tests.support.nodes import small_node
@@ -29,16 +32,21 @@ from tests.support.running import at_work
 SERVICES = "/api/v1/namespaces/default/services"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 NAMES = [f"svc-{number:02d}" for number in range(12)]
-FAULTS: list[dict[str, Any]] = [
-    {"action": "raise", "method": "*_load_balancer*", "probability": 0.15},
-    {"action": "raise", "method": "ensure_load_balancer*", "probability": 0.1, "when": "after"},
-    {"action": "raise", "error": "RetryError", "retry_after": 0.2, "method": "*_load_balancer", "probability": 0.1},
-    {"action": "throttle", "method": "*_load_balancer*", "probability": 0.03, "retry_after": 0.1},
-    {"action": "half-built", "probability": 0.1},
-    {"action": "hang", "method": "ensure_load_balancer*", "probability": 0.03, "seconds": 0.5},
-    {"action": "wrong", "answer": "not-found", "method": "get_load_balancer", "probability": 0.1},
-    {"action": "wrong", "answer": "junk", "method": "ensure_load_balancer", "probability": 0.05},
+FAULTS: list[tuple[str, float, Action]] = [
+    ("*_load_balancer*", 0.15, raises()),
+    ("ensure_load_balancer*", 0.1, raises(after=True)),
+    ("*_load_balancer", 0.1, raises(RetryError("not yet", 0.2))),
+    ("*_load_balancer*", 0.03, raises(Throttled("slow down", 0.1))),
+    ("ensure_load_balancer", 0.1, half_builds()),
+    ("ensure_load_balancer*", 0.03, hangs(0.5)),
+    ("get_load_balancer", 0.1, answers(None)),
+    ("ensure_load_balancer", 0.05, answers("junk")),
 ]
+"""Methods, how likely it is, and what happens."""
+
+
+def _now_and_then(dice: random.Random, probability: float, do: Action) -> Action:
+    return lambda strike: do(strike) if dice.random() < probability else strike.proceed()
 
 
 class Users:
@@ -125,7 +133,9 @@ def _calls_while_a_marker_passes(api: Cluster, cloud: FakeCloud) -> list[object]
 
 @pytest.mark.row("S3")
 @pytest.mark.row("S13")
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("api", "seed"), [("embedded", 1), pytest.param("real", 2, marks=REAL.marks)], indirect=["api"]
+)
 def test_cluster_and_cloud_agree_when_the_storm_is_over(api: Cluster, tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     token = api.server.manager_token if isinstance(api.server, RealAPIServer) else api.token
@@ -134,14 +144,14 @@ def test_cluster_and_cloud_agree_when_the_storm_is_over(api: Cluster, tmp_path: 
     def make(host: Host) -> ServiceController:
         return ServiceController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics)
 
-    settings = {"log": "all", "on_demand": {}, "latency": {"*": 0.01}, "seed": seed}
+    settings = {"log": "all", "on_demand": {}, "latency": {"*": 0.01}}
     with FakeCloud(FakeConfig.model_validate(settings)) as cloud, ChaosProxy(api.url, api.ca_file) as proxy:
         kubeconfig = proxy.write_kubeconfig(tmp_path / "through-proxy", token)
         users = Users(api, dice)
         for _ in range(6):
             users.act()
-        for fault in FAULTS:
-            cloud.faults.add(fault)
+        for method, probability, do in FAULTS:
+            cloud.faults.on(method, _now_and_then(random.Random(f"{seed}{method}{probability}"), probability, do))
         for _ in range(3):
             with at_work(make, kubeconfig, cloud):
                 for step in range(40):

@@ -1,24 +1,27 @@
-"""The service controller over both API servers, against the fake cloud and what goes wrong with it."""
+"""The service controller over both API servers, against the fake cloud and what goes wrong with
+it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cloudprovider import Interface
-from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider import ImplementedElsewhere, Interface
+from cloudprovider.internal.backoff import Backoff
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, answers, hangs, raises
 from cloudprovider.testing.waiting import eventually
-from controllers.app.standalone import Host
 from controllers.cloudcalls import CloudCallOptions
+from controllers.manager.embedding import Host
 from controllers.runtime.metrics import Metrics
-from controllers.service import ServiceController, ServiceOptions, pacing
-from tests.integration.conftest import Cluster
+from controllers.service import pacing
+from controllers.service.controller import ServiceController
+from controllers.service.options import ServiceOptions
+from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 from tests.support.running import at_work
@@ -126,6 +129,7 @@ def test_a_service_gets_its_load_balancer_and_loses_it_when_deleted(api: Cluster
 
 @pytest.mark.row("S1")
 @pytest.mark.row("S13")
+@EMBEDDED
 def test_whatever_a_backend_depends_on_reaches_the_load_balancer(api: Cluster, cloud: FakeCloud) -> None:
     for name in ("node-0", "node-1", "node-2"):
         _add_node(api, name)
@@ -154,35 +158,8 @@ def test_whatever_a_backend_depends_on_reaches_the_load_balancer(api: Cluster, c
         assert _count(cloud, "update_load_balancer") == updates + 1
 
 
-@pytest.mark.row("S16")
-def test_the_autoscalers_taint_alone_retargets_nothing_and_counts_at_the_next_change(
-    api: Cluster, cloud: FakeCloud
-) -> None:
-    for name in ("node-0", "node-1"):
-        _add_node(api, name)
-    api.create(SERVICES, _service("web"))
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: _ingress(api, "web"))
-        taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule", "value": "1"}
-        api.patch(f"{NODES}/node-1", {"spec": {"taints": [taint]}})
-        # Nodes and Services come by two watches: one of the first Services to come meets the taint.
-        name, backends = "", dict[str, int]()
-        for number in range(20):
-            name = f"marker-{number}"
-            api.create(SERVICES, _service(name))
-            eventually(lambda name=name: _ingress(api, name))  # type: ignore[misc]
-            backends = {one.service: len(one.backends) for one in cloud.console.load_balancers()}
-            if backends[f"default/{name}"] == 1:
-                break
-        assert backends[f"default/{name}"] == 1
-        assert backends["default/web"] == 2
-        assert _count(cloud, "update_load_balancer") == 0
-        _add_node(api, "node-2")
-        without = ["fake://node-0", "fake://node-2"]
-        eventually(lambda: all(sorted(one.backends) == without for one in cloud.console.load_balancers()))
-
-
 @pytest.mark.row("S2")
+@EMBEDDED
 def test_what_was_deleted_or_changed_by_hand_is_repaired(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
     api.create(SERVICES, _service("web"))
@@ -209,19 +186,20 @@ def test_what_was_deleted_or_changed_by_hand_is_repaired(api: Cluster, cloud: Fa
 
 
 @pytest.mark.row("S3")
+@EMBEDDED
 def test_a_node_that_joins_while_a_service_is_deleted_leaves_no_orphan(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
     api.create(SERVICES, _service("web"))
     with _running(api.kubeconfig, cloud, _options(node_sync_window=0.0)):
         eventually(lambda: _ingress(api, "web"))
-        cloud.faults.add({"action": "hang", "name": "slow", "method": "ensure_load_balancer_deleted", "mode": "soft"})
+        slow = cloud.faults.on("ensure_load_balancer_deleted", hangs(soft=True))
         api.delete(f"{SERVICES}/web")
         eventually(lambda: cloud.calls.running())
         _add_node(api, "node-1")
         _add_node(api, "node-2")
         api.delete(f"{NODES}/node-0")
         api.patch(f"{SERVICES}/web", {"metadata": {"annotations": {"example.com/late": "change"}}})
-        cloud.faults.release("slow")
+        slow.remove()
         eventually(lambda: api.find(f"{SERVICES}/web") is None)
     assert cloud.console.load_balancers() == []
     assert not cloud.calls.overlaps()
@@ -229,26 +207,8 @@ def test_a_node_that_joins_while_a_service_is_deleted_leaves_no_orphan(api: Clus
     assert (last.method, last.effect) == ("ensure_load_balancer_deleted", "deleted")
 
 
-@pytest.mark.row("S4")
-def test_a_retry_asked_for_is_kept_on_every_call_and_is_no_failure(api: Cluster, cloud: FakeCloud) -> None:
-    _add_node(api, "node-0")
-    for method in CHANGING:
-        cloud.faults.add({"action": "raise", "error": "RetryError", "retry_after": 0.3, "method": method, "times": 2})
-    api.create(SERVICES, _service("web"))
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: _ingress(api, "web"))
-        _add_node(api, "node-1")
-        eventually(lambda: _backends(cloud) == ["node-0", "node-1"])
-        api.delete(f"{SERVICES}/web")
-        eventually(lambda: api.find(f"{SERVICES}/web") is None)
-    for method in CHANGING:
-        calls = cloud.calls.log(method)
-        assert [call.error for call in calls] == ["RetryError", "RetryError", ""], method
-        assert all(later.started - (former.ended or 0) >= 0.29 for former, later in pairwise(calls))
-    assert not [event for event in api.events_of("web") if event["type"] == "Warning"]
-
-
 @pytest.mark.row("S5")
+@EMBEDDED
 def test_services_are_served_side_by_side(api: Cluster) -> None:
     with _cloud(latency={"ensure_load_balancer": 0.5}) as cloud:
         _add_node(api, "node-0")
@@ -263,6 +223,7 @@ def test_services_are_served_side_by_side(api: Cluster) -> None:
 
 
 @pytest.mark.row("S6")
+@EMBEDDED
 def test_nodes_that_join_together_cost_one_update_per_load_balancer(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
     for number in range(3):
@@ -299,6 +260,7 @@ def test_a_restart_with_nothing_changed_makes_no_write_at_all(api: Cluster, clou
 
 
 @pytest.mark.row("S7")
+@EMBEDDED
 def test_a_restart_does_what_changed_meanwhile_and_nothing_else(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
     for name in ("same", "other-port", "deleted-by-hand", "to-go"):
@@ -326,6 +288,7 @@ def test_a_restart_does_what_changed_meanwhile_and_nothing_else(api: Cluster, cl
 
 
 @pytest.mark.row("S8")
+@EMBEDDED
 def test_whatever_carries_our_finalizer_is_cleaned_up(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
     api.create(SERVICES, _service("web"))
@@ -341,6 +304,7 @@ def test_whatever_carries_our_finalizer_is_cleaned_up(api: Cluster, cloud: FakeC
 
 
 @pytest.mark.row("S9")
+@EMBEDDED
 def test_a_service_that_is_being_deleted_is_never_ensured(api: Cluster, cloud: FakeCloud) -> None:
     service = _service("web")
     service["metadata"]["finalizers"] = ["example.com/slow-owner"]
@@ -355,6 +319,7 @@ def test_a_service_that_is_being_deleted_is_never_ensured(api: Cluster, cloud: F
 
 
 @pytest.mark.row("S10")
+@EMBEDDED
 def test_orphans_are_reported_and_left_alone(api: Cluster) -> None:
     with _cloud(capabilities=["load_balancer", "owned_load_balancers"]) as cloud:
         _add_node(api, "node-0")
@@ -375,6 +340,7 @@ def test_orphans_are_reported_and_left_alone(api: Cluster) -> None:
 
 
 @pytest.mark.row("S12")
+@EMBEDDED
 def test_the_default_cluster_name_is_warned_about(api: Cluster, cloud: FakeCloud) -> None:
     with _running(api.kubeconfig, cloud, _options(cluster_name="kubernetes")):
         [event] = eventually(lambda: _about_cluster(api, "DefaultClusterName"))
@@ -428,7 +394,7 @@ def test_what_people_take_off_a_service_is_put_back_without_asking_the_cloud(
     api: Cluster, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pacing, "LAZY", 0.2)
-    monkeypatch.setattr(pacing, "RESTORED", pacing.Limit(free=9, base=60.0, cap=60.0, calm=60.0))
+    monkeypatch.setattr(pacing, "RESTORED", Backoff(base=60.0, cap=60.0, at_once=8, quiet=60.0))
     _add_node(api, "node-0")
     api.create(SERVICES, _service("web"))
     with _running(api.kubeconfig, cloud):
@@ -442,11 +408,10 @@ def test_what_people_take_off_a_service_is_put_back_without_asking_the_cloud(
     assert _count(cloud, *CHANGING) == 1
 
 
+@EMBEDDED
 def test_a_load_balancer_built_elsewhere_is_left_to_its_builder(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
-    cloud.faults.add(
-        {"action": "raise", "error": "ImplementedElsewhere", "method": "*_load_balancer*", "name": "other"}
-    )
+    cloud.faults.on("*_load_balancer*", raises(ImplementedElsewhere))
     api.create(SERVICES, _service("web"))
     with _running(api.kubeconfig, cloud):
         eventually(lambda: _count(cloud, "ensure_load_balancer") == 1)
@@ -460,17 +425,15 @@ def test_a_load_balancer_built_elsewhere_is_left_to_its_builder(api: Cluster, cl
     assert not [event for event in api.events_of("web") if event["type"] == "Warning"]
 
 
+@EMBEDDED
 def test_no_nodes_failures_and_junk_are_told_and_harm_nobody_else(api: Cluster, cloud: FakeCloud) -> None:
-    for action in (
-        {"action": "raise", "error": "RuntimeError", "message": "no such subnet", "key": "default/failing"},
-        {"action": "wrong", "answer": "junk", "junk": "none", "key": "default/junk"},
-        {"action": "hang", "key": "default/hanging"},
-    ):
-        cloud.faults.add({"method": "ensure_load_balancer", **action})
+    cloud.faults.on("ensure_load_balancer", raises(RuntimeError("no such subnet")), key="default/failing")
+    cloud.faults.on("ensure_load_balancer", answers(None), key="default/junk")
+    cloud.faults.on("ensure_load_balancer", hangs(), key="default/hanging")
     names = ("failing", "junk", "hanging", "well")
     for name in names:
         api.create(SERVICES, _service(name))
-    with _running(api.kubeconfig, cloud, calls=CloudCallOptions(timeout=1.0, timeouts={})):
+    with _running(api.kubeconfig, cloud, calls=CloudCallOptions(timeout=1.0, build_timeout=1.0)):
         eventually(lambda: _ingress(api, "well"))
         eventually(lambda: "UnAvailableLoadBalancer" in _reasons(api, "well"))
         for name in ("failing", "junk", "hanging"):
@@ -483,33 +446,17 @@ def test_no_nodes_failures_and_junk_are_told_and_harm_nobody_else(api: Cluster, 
     assert not cloud.calls.overlaps()
 
 
-def test_deletion_that_fails_all_day_keeps_the_finalizer_and_says_so(api: Cluster, cloud: FakeCloud) -> None:
+@pytest.mark.row("O9")
+@EMBEDDED
+def test_a_building_call_that_takes_long_is_told_while_it_is_waited_for(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
+    cloud.faults.on("ensure_load_balancer", hangs())
     api.create(SERVICES, _service("web"))
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: _ingress(api, "web"))
-        cloud.faults.add({"action": "raise", "method": "ensure_load_balancer_deleted", "message": "in use"})
-        api.delete(f"{SERVICES}/web")
-        eventually(lambda: "SyncLoadBalancerFailed" in _reasons(api, "web"))
-        assert api.get(f"{SERVICES}/web")["metadata"]["finalizers"] == [FINALIZER]
+    with _running(api.kubeconfig, cloud, calls=CloudCallOptions(timeout=1.0, build_timeout=60.0)):
+        eventually(lambda: "CloudCallOverdue" in _reasons(api, "web"), 20)
+        [event] = [event for event in api.events_of("web") if event["reason"] == "CloudCallOverdue"]
+        assert "has not answered after 1 s (--cloud-api-timeout)" in event["message"]
+        assert "up to 60 s (--cloud-api-build-timeout)" in event["message"]
+        assert "SyncLoadBalancerFailed" not in _reasons(api, "web"), "it is not given up"
         cloud.faults.clear()
-        eventually(lambda: api.find(f"{SERVICES}/web") is None)
-    assert cloud.console.load_balancers() == []
-
-
-def test_an_update_that_fails_is_told_and_one_of_a_missing_load_balancer_rebuilds_it(
-    api: Cluster, cloud: FakeCloud
-) -> None:
-    _add_node(api, "node-0")
-    for name in ("failing", "lost"):
-        api.create(SERVICES, _service(name))
-    with _running(api.kubeconfig, cloud) as metrics:
-        eventually(lambda: _ingress(api, "failing") and _ingress(api, "lost"))
-        cloud.faults.add({"action": "raise", "method": "update_load_balancer", "key": "default/failing", "times": 1})
-        lost = next(one for one in cloud.console.load_balancers() if one.service == "default/lost")
-        cloud.console.delete_load_balancer(lost.name)
-        _add_node(api, "node-1")
-        eventually(lambda: [len(one.backends) for one in cloud.console.load_balancers()] == [2, 2])
-        eventually(lambda: "UpdateLoadBalancerFailed" in _reasons(api, "failing"))
-        assert metrics.value("service_controller_nodesync_error_total") == 2
-    assert "UpdateLoadBalancerFailed" not in _reasons(api, "lost")
+        eventually(lambda: _ingress(api, "web"), 30)

@@ -1,7 +1,8 @@
-"""Services on which others write too, over both API servers: what is not ours stays as it is, and nobody fights.
+"""Services on which others write too, over both API servers: what is not ours stays as it is, and
+nobody fights.
 
-They are watched while a marker comes and goes, and for SHOW_IDLE_SECONDS more: ten minutes (600) when somebody wants to
-see it once.
+They are watched while a marker comes and goes, and for SHOW_IDLE_SECONDS more: ten minutes (600)
+when somebody wants to see it once.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from typing import Any
 import pytest
 
 from cloudprovider import Interface, LoadBalancer
-from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from cloudprovider.testing.waiting import eventually
-from controllers.app.standalone import Host
+from controllers.manager.embedding import Host
 from controllers.runtime.metrics import Metrics
-from controllers.service import ServiceController, ServiceOptions
-from tests.integration.conftest import Cluster
+from controllers.service.controller import ServiceController
+from controllers.service.options import ServiceOptions
+from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
 from tests.support.marker import pass_by
 from tests.support.nodes import small_node
@@ -92,7 +94,8 @@ def _beside(act: Callable[[], None]) -> Iterator[None]:
 
 @pytest.mark.row("S14")
 def test_a_service_with_a_class_is_left_to_the_controller_that_owns_it(api: Cluster, cloud: FakeCloud) -> None:
-    """It uses the well-known finalizer, as several do, and puts back at once what somebody takes off."""
+    """It uses the well-known finalizer, as several do, and puts back at once what somebody takes
+    off."""
     path, writes = f"{SERVICES}/vip", [0]
 
     def owner() -> None:
@@ -122,7 +125,31 @@ def test_a_service_with_a_class_is_left_to_the_controller_that_owns_it(api: Clus
     assert [call for call in cloud.calls.log() if "default/vip" in call.keys] == []
 
 
+@pytest.mark.row("S24")
+def test_its_finalizer_stays_on_until_that_controller_takes_it_off(api: Cluster, cloud: FakeCloud) -> None:
+    """It deletes its load balancer meanwhile, for which the Service waits; a restart of ours
+    changes nothing."""
+    path = f"{SERVICES}/vip"
+    vip = _service("vip", loadBalancerClass=CLASS)
+    vip["metadata"]["finalizers"] = [FINALIZER]
+    api.create(SERVICES, vip)
+    api.patch(f"{path}/status", {"status": {"loadBalancer": {"ingress": [POINT]}}})
+    with _running(api.kubeconfig, cloud):
+        pass_by(api, cloud)
+        api.delete(path)
+        pass_by(api, cloud)
+    with _running(api.kubeconfig, cloud):
+        pass_by(api, cloud)
+    service = api.get(path)
+    assert service["metadata"]["finalizers"] == [FINALIZER]
+    assert _ingress(service) == ["203.0.113.9"]
+    assert [call for call in cloud.calls.log() if "default/vip" in call.keys] == []
+    api.patch(path, {"metadata": {"finalizers": None}})
+    eventually(lambda: api.find(path) is None)
+
+
 @pytest.mark.row("S14")
+@EMBEDDED
 def test_a_note_that_was_copied_from_another_service_deletes_nothing(api: Cluster, cloud: FakeCloud) -> None:
     api.create(SERVICES, _service("web"))
     with _running(api.kubeconfig, cloud):
@@ -139,7 +166,8 @@ def test_a_note_that_was_copied_from_another_service_deletes_nothing(api: Cluste
 
 
 class _Announced(LoadBalancer):
-    """The address comes from an agent on the nodes, which writes it into the status; the provider echoes that."""
+    """The address comes from an agent on the nodes, which writes it into the status; the provider
+    echoes that."""
 
     def __init__(self) -> None:
         self.ensured: list[tuple[str, int]] = []
@@ -218,14 +246,13 @@ def test_an_operator_that_owns_all_annotations_gets_its_way(api: Cluster, cloud:
 
 
 @pytest.mark.row("S18")
+@EMBEDDED
 def test_a_service_whose_load_balancer_is_gone_already_can_be_deleted(api: Cluster, cloud: FakeCloud) -> None:
     path = f"{SERVICES}/web"
     api.create(SERVICES, _service("web"))
     with _running(api.kubeconfig, cloud):
         eventually(lambda: _ingress(api.get(path)))
-        cloud.faults.add(
-            {"action": "raise", "method": "ensure_load_balancer_deleted", "error": "RuntimeError", "message": "404"}
-        )
+        cloud.faults.on("ensure_load_balancer_deleted", raises(RuntimeError("404")))
         [balancer] = cloud.console.load_balancers()
         cloud.console.delete_load_balancer(balancer.name)
         api.delete(path)

@@ -1,8 +1,8 @@
-"""A day in the life of load balancers, as processes over both API servers: cluster and cloud agree after everything."""
+"""A day in the life of load balancers, as processes over both API servers: cluster and cloud agree
+after everything."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from cloudprovider.testing.fake import Attached, attach
+from cloudprovider.testing.fake import FakeCloud, hangs
 from cloudprovider.testing.waiting import eventually
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, Share
 from tests.support.api import EVENTS, NODES
 from tests.support.marker import MARKER, pass_by
 from tests.support.nodes import small_node
@@ -24,7 +24,8 @@ SERVICES = "/api/v1/namespaces/default/services"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 CHANGING = ("ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted")
 IDLE = float(os.environ.get("SHOW_IDLE_SECONDS", "0"))
-"""How much longer nothing may be written at the end, for somebody who wants to see a minute of it."""
+"""How much longer nothing may be written at the end, for somebody who wants to see a minute of
+it."""
 
 
 @pytest.fixture
@@ -44,10 +45,11 @@ def _service(name: str, port: int = 80) -> dict[str, Any]:
 
 
 class Stage:
-    """The cluster, the cloud in a file, and the process between them."""
+    """The cluster, the cloud, and the process between them."""
 
-    def __init__(self, api: Cluster, start: Start, folder: Path) -> None:
+    def __init__(self, api: Cluster, start: Start, cloud: FakeCloud, folder: Path) -> None:
         self.api = api
+        self.cloud = cloud
         self._start = start
         self._flags = (
             f"--kubeconfig={api.kubeconfig}",
@@ -57,13 +59,8 @@ class Stage:
             "--leader-elect=false",
             "--load-balancer-node-window=0.2s",
         )
-        config = {"log": "all", "state": "cloud.sqlite", "on_demand": {"types": ["m-2"]}, "latency": {"*": 0.02}}
-        (folder / "cloud.json").write_text(json.dumps(config))
-        self.state = folder / "cloud.sqlite"
         self.process: Process = self.begin()
-        eventually(self.state.is_file, 30, message=lambda: self.process.log)
         eventually(lambda: "service-lb-controller is running" in self.process.log, 30, message=lambda: self.process.log)
-        self.cloud: Attached = attach(self.state)
 
     def begin(self) -> Process:
         self.process = self._start(*self._flags)
@@ -110,9 +107,11 @@ class Stage:
         return sorted((obj["metadata"]["uid"], obj["metadata"]["resourceVersion"]) for obj in objects)
 
 
-def test_cluster_and_cloud_agree_after_a_day_of_everything(api: Cluster, start: Start, tmp_path: Path) -> None:
-    stage = Stage(api, start, tmp_path)
-    cloud = stage.cloud
+def test_cluster_and_cloud_agree_after_a_day_of_everything(
+    api: Cluster, start: Start, share: Share, tmp_path: Path
+) -> None:
+    cloud = share({"log": "all", "on_demand": {"types": ["m-2"]}, "latency": {"*": 0.02}})
+    stage = Stage(api, start, cloud, tmp_path)
     for name in ("node-1", "node-2"):
         stage.node(name)
     for name in ("a", "b", "c"):
@@ -126,7 +125,7 @@ def test_cluster_and_cloud_agree_after_a_day_of_everything(api: Cluster, start: 
     stage.settled()
 
     # Nodes join and leave while a Service is being deleted, where the Go program leaves an orphan.
-    cloud.faults.add({"action": "hang", "name": "slow", "method": "ensure_load_balancer_deleted", "mode": "soft"})
+    slow = cloud.faults.on("ensure_load_balancer_deleted", hangs(soft=True))
     api.delete(f"{SERVICES}/b")
     eventually(cloud.calls.running)
     stage.node("node-4")
@@ -134,7 +133,7 @@ def test_cluster_and_cloud_agree_after_a_day_of_everything(api: Cluster, start: 
     eventually(
         lambda: all(len(one.backends) == 2 for one in cloud.console.load_balancers() if one.service != "default/b")
     )
-    cloud.faults.remove("slow")
+    slow.remove()
     stage.settled()
 
     # Another type and back, and a Service made anew under its name.
@@ -147,9 +146,7 @@ def test_cluster_and_cloud_agree_after_a_day_of_everything(api: Cluster, start: 
     stage.settled()
 
     # Killed between the cloud's creation and the status: the successor adopts what it finds.
-    cloud.faults.add(
-        {"action": "hang", "name": "kill", "method": "ensure_load_balancer", "key": "default/late", "when": "after"}
-    )
+    cloud.faults.on("ensure_load_balancer", hangs(after=True), key="default/late")
     late = api.create(SERVICES, _service("late"))["metadata"]["uid"]
     [half] = eventually(lambda: [one for one in cloud.console.load_balancers() if one.service_uid == late])
     assert _ingress(api.get(f"{SERVICES}/late")) == []
@@ -186,4 +183,3 @@ def test_cluster_and_cloud_agree_after_a_day_of_everything(api: Cluster, start: 
     assert len(created) == len(set(created)) + 1, "only c was built twice, once for each of its lives"
     stage.process.signal(signal.SIGTERM)
     assert stage.process.ended() == 0
-    cloud.close()

@@ -1,8 +1,8 @@
-"""The manager as a process over a sick cloud: it hangs on one node, raises on another, returns junk on a third,
-throttles.
+"""The manager as a process over a sick cloud: it hangs on one node, raises on another, returns junk
+on a third, throttles.
 
-Everything is seen as an operator sees it: nodes and Events in the API server, health and metrics over HTTP. The cloud
-is the fake one in a file, so that the test can break and mend it from outside.
+Everything is seen as an operator sees it: nodes and Events in the API server, health and metrics
+over HTTP. The cloud is the fake one of this process, which breaks and mends it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-import yaml
+from attrs import evolve
+from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-from cloudprovider.testing.fake import attach
+from cloudprovider import Throttled
+from cloudprovider.testing.fake import FakeCloud, Strike, answers, hangs, raises
 from cloudprovider.testing.waiting import eventually
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, Share
 from tests.support.api import EVENTS, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Process, Start
@@ -25,16 +27,8 @@ from tests.support.process import MODULE, Process, Start
 HUNG, RAISING, JUNK = SICK = ("node-0003", "node-0017", "node-0042")
 EARLY = [f"node-{number:04d}" for number in range(50)]
 LATE = [f"node-{number:04d}" for number in range(50, 60)]
-THROTTLED_SECONDS = 10.0
-CLOUD = """
-state: cloud.sqlite
-generate: [{count: 60, types: [small], zones: [zone-a]}]
-log: all
-faults:
-- {name: hang, action: hang, mode: hard, method: "instance*_metadata", key: node-0003}
-- {name: raise, action: raise, error: RuntimeError, method: "instance*_metadata", key: node-0017}
-- {name: junk, action: wrong, answer: junk, junk: addresses, method: "instance*_metadata", key: node-0042}
-"""
+THROTTLED_SECONDS = 5.0
+CLOUD = {"generate": [{"count": 60, "types": ["small"], "zones": ["zone-a"]}], "log": "all"}
 
 
 def _ready(api: Cluster) -> set[str]:
@@ -62,13 +56,19 @@ def _join(api: Cluster, names: Iterable[str]) -> None:
         api.create(NODES, small_node(name))
 
 
-def _start(start: Start, api: Cluster, folder: Path, capabilities: list[str]) -> Process:
+def _sick(cloud: FakeCloud) -> None:
+    bad = [V1NodeAddress(type="InternalIP", address="not-an-address")]
+    cloud.faults.on("instance*_metadata", hangs(), key=HUNG)
+    cloud.faults.on("instance*_metadata", raises(RuntimeError("no such luck")), key=RAISING)
+    cloud.faults.on("instance*_metadata", answers(lambda truth: evolve(truth, node_addresses=bad)), key=JUNK)
+
+
+def _start(start: Start, api: Cluster, folder: Path) -> Process:
     """The manager over the sick cloud, with the 50 nodes there."""
-    (folder / "cloud.yaml").write_text(yaml.safe_dump(yaml.safe_load(CLOUD) | {"capabilities": capabilities}))
     _join(api, EARLY)
     return start(
         "--cloud-provider=fake",
-        f"--cloud-config={folder / 'cloud.yaml'}",
+        f"--cloud-config={folder / 'cloud.json'}",
         f"--kubeconfig={api.kubeconfig}",
         "--leader-elect=false",
         "--health-bind-address=127.0.0.1:0",
@@ -83,7 +83,7 @@ def _see_the_three(api: Cluster, process: Process, method: str, counter: str) ->
     eventually(lambda: "CloudCallOverdue" in _told(api, HUNG), 20, lambda: process.log)
     eventually(lambda: "FailedToInitializeNode" in _told(api, RAISING), 20, lambda: process.log)
     eventually(lambda: "InvalidInstanceMetadata" in _told(api, JUNK), 20, lambda: process.log)
-    assert f"injected into {method} by the fault raise" in _told(api, RAISING)["FailedToInitializeNode"]
+    assert "no such luck" in _told(api, RAISING)["FailedToInitializeNode"]
     assert "not-an-address" in _told(api, JUNK)["InvalidInstanceMetadata"]
     assert not [event for event in api.items(EVENTS) if "not answered for a batch" in event["message"]], "no one else's"
     assert all("the node stays tainted until this succeeds" in " ".join(_told(api, name).values()) for name in SICK)
@@ -104,7 +104,8 @@ def _see_the_three(api: Cluster, process: Process, method: str, counter: str) ->
 
 
 def _see_all_well(api: Cluster, process: Process, names: Iterable[str]) -> None:
-    """Each of these nodes is initialised and said to be, health is good again, and a stop leaves nothing behind."""
+    """Each of these nodes is initialised and said to be, health is good again, and a stop leaves
+    nothing behind."""
     wanted = set(names)
     eventually(lambda: _ready(api) >= wanted, 40, lambda: (wanted - _ready(api), process.log))
     eventually(lambda: _synced(api) >= wanted, 20, lambda: (wanted - _synced(api), process.log))
@@ -118,30 +119,30 @@ def _see_all_well(api: Cluster, process: Process, names: Iterable[str]) -> None:
 
 
 @pytest.mark.row("N5", "N8", "M3", "M6")
-def test_a_sick_cloud_costs_only_its_victims_and_everyone_is_told(api: Cluster, start: Start, tmp_path: Path) -> None:
-    process = _start(start, api, tmp_path, ["instances_batch", "instances_v2"])
+def test_a_sick_cloud_costs_only_its_victims_and_everyone_is_told(
+    api: Cluster, start: Start, share: Share, tmp_path: Path
+) -> None:
+    cloud = share(CLOUD | {"capabilities": ["instances_batch", "instances_v2"]})
+    _sick(cloud)
+    process = _start(start, api, tmp_path)
     _see_the_three(api, process, "instances_metadata", "cloudprovider_api_batch_items_total")
-    with attach(tmp_path / "cloud.sqlite") as cloud:
-        # The three may recover, but now the cloud throttles everyone, just when more nodes join.
-        throttle = {"name": "throttle", "action": "throttle", "method": "instance*", "retry_after": 1.0}
-        began = time.monotonic()
-        cloud.faults.add({**throttle, "stop": THROTTLED_SECONDS})
-        for name in ("hang", "raise", "junk"):
-            cloud.faults.remove(name)
-        _join(api, LATE)
-        eventually(lambda: process.metric("cloudprovider_api_requests_total", outcome="throttled") >= 2)
-        assert 0 < process.metric("cloudprovider_api_throttle_rate") < 100
-        eventually(lambda: process.ask("/healthz")[0] == 200)  # a cloud that asks for patience is not ill
-        tainted = not _ready(api) & {*SICK, *LATE}
-        assert tainted or time.monotonic() - began >= THROTTLED_SECONDS
-        _see_all_well(api, process, [*EARLY, *LATE])
-        assert 2 <= cloud.faults.struck("throttle") <= 2 * THROTTLED_SECONDS, "asked again once a second, not more"
+    # The three may recover, but now the cloud throttles everyone, just when more nodes join.
+    cloud.faults.clear()
+    began = time.monotonic()
+    throttled: list[float] = []
 
+    def throttle(strike: Strike) -> object:
+        if time.monotonic() - began >= THROTTLED_SECONDS:
+            return strike.proceed()
+        throttled.append(time.monotonic())
+        raise Throttled("slow down", 1.0)
 
-@pytest.mark.row("N5", "N8", "M3", "M6")
-def test_so_it_is_with_a_cloud_that_is_asked_node_by_node(api: Cluster, start: Start, tmp_path: Path) -> None:
-    process = _start(start, api, tmp_path, ["instances_v2"])
-    _see_the_three(api, process, "instance_metadata", "cloudprovider_api_requests_total")
-    with attach(tmp_path / "cloud.sqlite") as cloud:
-        cloud.faults.clear()
-    _see_all_well(api, process, EARLY)
+    cloud.faults.on("instance*", throttle)
+    _join(api, LATE)
+    eventually(lambda: process.metric("cloudprovider_api_requests_total", outcome="throttled") >= 2)
+    assert 0 < process.metric("cloudprovider_api_throttle_rate") < 100
+    eventually(lambda: process.ask("/healthz")[0] == 200)  # a cloud that asks for patience is not ill
+    tainted = not _ready(api) & {*SICK, *LATE}
+    assert tainted or time.monotonic() - began >= THROTTLED_SECONDS
+    _see_all_well(api, process, [*EARLY, *LATE])
+    assert 2 <= len(throttled) <= 2 * THROTTLED_SECONDS, "asked again once a second, not more"

@@ -1,4 +1,5 @@
-"""The ssh-key controller over both API servers: every machine has the keys, and no output shows any part of one."""
+"""The ssh-key controller over both API servers: every machine has the keys, and no output shows any
+part of one."""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cloudprovider.testing.fake import FakeCloud, attach, parse_config
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
 from cloudprovider.testing.waiting import eventually
-from controllers.sshkeys import SSHKeyController, SSHKeyOptions
-from tests.integration.conftest import Cluster
+from controllers.sshkeys.controller import SSHKeyController
+from controllers.sshkeys.options import SSHKeyOptions
+from tests.integration.conftest import Cluster, Share
 from tests.support.api import NODES
 from tests.support.https import ask, free_port
 from tests.support.nodes import small_node
@@ -18,12 +20,7 @@ from tests.support.process import MODULE, Start
 from tests.support.running import at_work
 from tests.support.sshkeys import OTHER, PRIVATE, PUBLIC, SHOWN, leaks
 
-CLOUD = """
-state: cloud.sqlite
-generate: [{count: 2}]
-faults:
-- {action: raise, error: RuntimeError, method: "add_ssh_key*", times: 1, message: "cannot install @KEY@"}
-"""
+CLOUD = {"generate": [{"count": 2}]}
 
 
 def events(api: Cluster) -> dict[str, str]:
@@ -35,7 +32,7 @@ def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_cha
 ) -> None:
     keys = tmp_path / "keys.pub"
     keys.write_text(PUBLIC)
-    cloud = FakeCloud(parse_config({"generate": [{"count": 2}]}))
+    cloud = FakeCloud(FakeConfig.model_validate(CLOUD))
     options = SSHKeyOptions(ssh_user="ada", ssh_keyfile=str(keys), gather=0.5, file_period=0.1)
     kubeconfig = Path(api.server.write_kubeconfig(tmp_path / "admin"))
     api.create(NODES, small_node("node-0001"))
@@ -52,7 +49,7 @@ def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_cha
         eventually(lambda: all(cloud.console.ssh_keys(f"late-{number}") for number in range(10)), 30)
         keys.write_text(f"{PUBLIC}\n{OTHER}\n")
         eventually(lambda: ("ada", OTHER) in cloud.console.ssh_keys("late-0"), 30)
-        assert len(cloud.console.calls("add_ssh_key_to_all_instances")) <= 8, "ten nodes cost a call or two"
+        assert len(cloud.calls.log("add_ssh_key_to_all_instances")) <= 8, "ten nodes cost a call or two"
         keys.write_text(PRIVATE)
         eventually(lambda: "InvalidSSHKeyFile" in events(api), 30)
         assert "it is a private key" in events(api)["InvalidSSHKeyFile"]
@@ -60,14 +57,17 @@ def test_machines_get_the_keys_at_the_start_when_they_join_and_when_the_file_cha
 
 
 @pytest.mark.parametrize("api", ["embedded"], indirect=True)
-def test_the_manager_shows_no_key_even_if_the_provider_does(api: Cluster, start: Start, tmp_path: Path) -> None:
-    (tmp_path / "cloud.yaml").write_text(CLOUD.replace("@KEY@", PUBLIC))
+def test_the_manager_shows_no_key_even_if_the_provider_does(
+    api: Cluster, start: Start, share: Share, tmp_path: Path
+) -> None:
+    cloud = share(CLOUD)
+    cloud.faults.on("add_ssh_key*", raises(RuntimeError(f"cannot install {PUBLIC}")), times=1)
     keys = tmp_path / "keys.pub"
     keys.write_text(f"{PUBLIC} sentinel@desk\n")
     port = free_port()
     process = start(
         "--cloud-provider=fake",
-        f"--cloud-config={tmp_path / 'cloud.yaml'}",
+        f"--cloud-config={tmp_path / 'cloud.json'}",
         f"--kubeconfig={api.server.write_kubeconfig(tmp_path / 'admin')}",
         "--controllers=ssh-key",
         "--leader-elect=false",
@@ -80,8 +80,7 @@ def test_the_manager_shows_no_key_even_if_the_provider_does(api: Cluster, start:
     )
     eventually(lambda: "FailedToInstallSSHKey" in events(api), 30, lambda: process.log)
     assert f"The SSH key ssh-ed25519 {SHOWN} of user ada may be missing" in events(api)["FailedToInstallSSHKey"]
-    with attach(tmp_path / "cloud.sqlite") as cloud:
-        eventually(lambda: cloud.console.ssh_keys("node-0001") == [("ada", PUBLIC)], 30, lambda: process.log)
+    eventually(lambda: cloud.console.ssh_keys("node-0001") == [("ada", PUBLIC)], 30, lambda: process.log)
     told = f"installed the SSH key ssh-ed25519 {SHOWN} of user ada on all instances"
     eventually(lambda: told in process.log, 10, lambda: process.log)
     pages = [ask(port, path, token=api.server.token)[1] for path in ("/configz", "/flagz", "/metrics", "/statusz")]

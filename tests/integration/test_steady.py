@@ -1,6 +1,8 @@
-"""The manager at work for long, and elections won and lost: threads, file descriptors and memory stay as they are.
+"""The manager at work for long, and elections won and lost: threads, file descriptors and memory
+stay as they are.
 
-`STEADY=10000,1000,200` runs it with 10,000 updates of nodes, 1,000 changes of Services, and 200 elections.
+`STEADY=10000,1000,200` runs it with 10,000 updates of nodes, 1,000 changes of Services, and 200
+elections.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.fake import FakeCloud
 from cloudprovider.testing.waiting import eventually
 from controllers.app import Manager, ManagerError, ManagerOptions, Options
-from controllers.app.options import LeaderElectionOptions
-from controllers.app.serving import ServingOptions
+from controllers.endpoints.options import ServingOptions
+from controllers.registration.options import LeaderElectionOptions
 from controllers.runtime.api import ClientBuilder
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
@@ -38,7 +40,8 @@ WARM = 0.2
 QUIET_SECONDS = 75.0 if "STEADY" in os.environ else 0.0
 """Threads and connections that have nothing to do end by themselves within that."""
 BUSY = 32
-"""So many more threads and connections may be at work at one moment than at another, where nobody waits for that."""
+"""So many more threads and connections may be at work at one moment than at another, where nobody
+waits for that."""
 
 
 def _service(name: str) -> dict[str, Any]:

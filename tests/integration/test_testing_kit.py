@@ -1,4 +1,5 @@
-"""The fixtures that the wheel gives to vendors, `cluster` and `manager`, as a vendor uses them, with the fake cloud."""
+"""The fixtures that the wheel gives to vendors, `cluster` and `manager`, as a vendor uses them,
+with the fake cloud."""
 
 from __future__ import annotations
 
@@ -152,7 +153,8 @@ def test_what_keeps_a_manager_from_starting_is_raised(cluster: Cluster) -> None:
 
 
 def run_pytest(folder: Path, *arguments: str) -> tuple[int, str]:
-    """The vendor's test in a run of its own, in an empty folder; the exit code and what it printed."""
+    """The vendor's test in a run of its own, in an empty folder; the exit code and what it
+    printed."""
     (folder / "test_vendor.py").write_text(VENDORS_TEST)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--rootdir={folder}", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)

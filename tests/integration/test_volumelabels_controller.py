@@ -1,4 +1,5 @@
-"""The persistent-volume-label controller over both API servers: each volume is labelled once, or told why not."""
+"""The persistent-volume-label controller over both API servers: each volume is labelled once, or
+told why not."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from cloudprovider import CloudProviderError, DiskNotFound, Interface, PVLabeler
 from cloudprovider.helpers import key_of
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.metrics import Metrics
-from controllers.volumelabels import VolumeLabelController, VolumeLabelOptions
+from controllers.volumelabels.controller import VolumeLabelController
+from controllers.volumelabels.options import VolumeLabelOptions
 from tests.integration.conftest import Cluster
 from tests.support.process import MODULE, Start
 from tests.support.running import at_work

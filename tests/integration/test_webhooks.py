@@ -1,7 +1,7 @@
-"""Admission webhooks of a running manager: the API server calls them, over both API servers.
+"""Admission webhooks of a running manager, called by the real API server.
 
-The API server reaches the webhook server by our Service's name, so that what is shipped is what is tried: the real one
-through a Service of type ExternalName, the embedded one through its table of Services.
+It reaches the webhook server by our Service's name, through a Service of type ExternalName, so that
+what is shipped is what is tried.
 """
 
 from __future__ import annotations
@@ -24,25 +24,33 @@ from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
 from cloudprovider import ClientBuilder, CloudProviderError, DiskNotFound, Interface, PVLabeler, StopSignal
 from cloudprovider.helpers import key_of
-from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.internal import certificates
 from cloudprovider.testing.waiting import eventually
-from controllers.admission import AdmissionRequest, Answer, Handler, Match, Webhook, allow, deny
 from controllers.app import CATALOG, WEBHOOKS, WebhookEntry
-from controllers.app.entry import enabled
-from controllers.app.permissions.own import common_rules
-from controllers.app.rbac import manifest
-from controllers.app.serving import selfsigned
-from controllers.app.webhooks.rights import NAME, NAMESPACE, WEBHOOK_RULES
+from controllers.cli.rbac import manifest
+from controllers.manager.permissions import common_rules
+from controllers.registration.entry import enabled
 from controllers.testing.managerrun import ManagerRun
+from controllers.webhooks import AdmissionRequest, Answer, Handler, Match, Webhook, allow, deny
+from controllers.webhooks.rbac_rules import NAME, NAMESPACE, WEBHOOK_RULES, policy_for
+from controllers.webhooks.rbac_rules import SECRET as EMPTY_SECRET
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
-from tests.integration.conftest import REAL, Cluster
+from tests.integration.conftest import Cluster
 from tests.support.api import API
 from tests.support.https import free_port
 from tests.support.rights import PATHS
 
+pytestmark = pytest.mark.real
+
 VOLUMES: Final = "/api/v1/persistentvolumes"
 SERVICES: Final = f"/api/v1/namespaces/{NAMESPACE}/services"
 SECRET: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets/{NAME}"
+MERGE: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+POLICIES: Final = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
 CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 SERVER_NAME: Final = f"{NAME}.{NAMESPACE}.svc"
@@ -151,7 +159,7 @@ class Hooked:
             "name": webhook["name"],
             "clientConfig": {"service": webhook["clientConfig"]["service"] | {"port": port}},
         }
-        self.api.patch(path, {"webhooks": [change]}, "application/strategic-merge-patch+json")
+        self.api.patch(path, {"webhooks": [change]}, STRATEGIC)
 
     def bundle(self, kind: str = "mutatingwebhook") -> str:
         [webhook] = self.api.get(f"{CONFIGURATIONS}/{kind}configurations/{NAME}")["webhooks"]
@@ -165,39 +173,44 @@ class Hooked:
         """A volume as it would be stored; nothing is."""
         return self.api.create(f"{VOLUMES}?dryRun=All", volume(name))
 
+    def own(self) -> API:
+        """The API with the manager's own rights."""
+        real = self.api.server
+        assert isinstance(real, RealAPIServer)
+        return API(real.url, real.restricted_token, real.ca_file)
+
     def clean(self) -> None:
         for kind in ("mutatingwebhook", "validatingwebhook"):
             self.api.delete(f"{CONFIGURATIONS}/{kind}configurations/{NAME}")
         self.api.delete(SECRET)
 
 
-@pytest.fixture(params=["embedded", REAL])
-def hooked(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hooked]:
-    ports = [free_port(), free_port()]
+@pytest.fixture
+def hooked(real_api_server: RealAPIServer, tmp_path: Path) -> Iterator[Hooked]:
+    real = real_api_server
+    kubeconfig = real.write_kubeconfig(tmp_path / "kubeconfig", token=real.restricted_token)
     with ExitStack() as ends:
-        if request.param == "embedded":
-            table = {f"{NAMESPACE}/{NAME}:{port}": f"127.0.0.1:{port}" for port in ports}
-            server = ends.enter_context(EmbeddedAPIServer(webhook_services=table))
-            kubeconfig = Path(server.write_kubeconfig(tmp_path / "kubeconfig"))
-            api = Cluster(server, kubeconfig, None)
-        else:
-            real: RealAPIServer = request.getfixturevalue("real_api_server")
-            kubeconfig = real.write_kubeconfig(tmp_path / "kubeconfig", token=real.restricted_token)
-            api = Cluster(real, kubeconfig, real.ca_file)
-            api.clear()
-            ends.callback(api.clear)
-            ends.enter_context(permitted(api, API(real.url, real.restricted_token, real.ca_file)))
-            service = {"metadata": {"name": NAME}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
-            api.create(SERVICES, service)
+        api = Cluster(real, kubeconfig, real.ca_file)
+        api.clear()
+        ends.callback(api.clear)
+        ends.enter_context(permitted(api, API(real.url, real.restricted_token, real.ca_file)))
+        for policy in yaml.safe_load_all(policy_for(RESTRICTED_USER)):
+            path = f"{CONFIGURATIONS}/{POLICIES[policy['kind']]}"
+            api.create(path, policy)
+            ends.callback(api.delete, f"{path}/{NAME}")
+        service = {"metadata": {"name": NAME}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
+        api.create(SERVICES, service)
         ends.callback(api.close)
-        made = Hooked(api, kubeconfig, ports)
+        made = Hooked(api, kubeconfig, [free_port(), free_port()])
         ends.callback(made.clean)
+        api.create(SECRET.rpartition("/")[0], yaml.safe_load(EMPTY_SECRET))
         yield made
 
 
 @contextmanager
 def permitted(admin: API, own: API) -> Iterator[None]:
-    """The user of `own` may do what our manifest grants for this controller and webhooks, and nothing else."""
+    """The user of `own` may do what our manifest grants for this controller and webhooks, and
+    nothing else."""
     text = manifest(enabled(("pvlabel",), CATALOG), common=common_rules() + WEBHOOK_RULES)
     with ExitStack() as ends:
         for document in yaml.safe_load_all(text):
@@ -242,13 +255,8 @@ def is_labelled(found: Mapping[str, Any]) -> bool:
 def first_event(api: Cluster, name: str, since: str) -> tuple[str, dict[str, Any]]:
     """The first change of this volume that a watch from that version on shows."""
     host, _, port = api.url.rpartition("//")[2].rpartition(":")
-    if api.url.startswith("https"):
-        context = ssl.create_default_context(cafile=str(api.ca_file))
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            host, int(port), timeout=30, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    context = ssl.create_default_context(cafile=str(api.ca_file))
+    connection = http.client.HTTPSConnection(host, int(port), timeout=30, context=context)
     path = f"{VOLUMES}?watch=1&resourceVersion={since}&fieldSelector=metadata.name={name}&timeoutSeconds=20"
     connection.request("GET", path, headers={"Authorization": f"Bearer {api.token}"})
     try:
@@ -310,7 +318,7 @@ def test_a_vendors_own_webhook_refuses_and_a_cloud_that_cannot_answer_is_what_th
 ) -> None:
     api = hooked.api
     old = ending_pair(monkeypatch)
-    api.create(SECRET.rpartition("/")[0], secret(old))  # so that it is renewed before it is first used
+    api.patch(SECRET, {"data": data_of(old)}, MERGE)  # so that it is renewed before it is first used
     disks = Disks({"lost": DiskNotFound("no disk lost"), "ill": CloudProviderError("the cloud is ill")})
     hooked.configure("validatingwebhook", PEANUTS.webhook, hooked.ports[0], policy="Fail")
     hooked.configure("mutatingwebhook", WEBHOOKS[0].webhook, hooked.ports[0])
@@ -337,42 +345,36 @@ def test_a_vendors_own_webhook_refuses_and_a_cloud_that_cannot_answer_is_what_th
             assert api.find(f"{VOLUMES}/{name}") is None
 
 
-@pytest.mark.parametrize("hooked", ["embedded"], indirect=True)
 def test_without_the_right_to_the_secret_one_replica_still_serves_and_says_what_is_missing(hooked: Hooked) -> None:
-    server = hooked.api.server
-    assert isinstance(server, EmbeddedAPIServer)
-    denied = server.access.deny(resource="secrets")
+    role = f"{PATHS['Role'].format(namespace=NAMESPACE)}/webhook-test"
+    rules = [one for one in hooked.api.get(role)["rules"] if "secrets" not in one["resources"]]
+    hooked.api.patch(role, {"rules": rules})
+    eventually(lambda: hooked.own().request("GET", SECRET)[0] == 403, 30)
     hooked.configure("mutatingwebhook", WEBHOOKS[0].webhook, hooked.ports[0])
     with hooked.replicas(Disks()) as [manager]:
         eventually(lambda: is_labelled(hooked.tried("probe")), 60, lambda: manager.log)
         assert "BEGIN CERTIFICATE" in hooked.bundle()
         assert "PRIVATE KEY" not in hooked.bundle(), "the pair in memory is one text with its key"
-        eventually(lambda: "missing permission: get, create, patch on secrets" in manager.log, 30, lambda: manager.log)
+        eventually(lambda: "missing permission: get, patch on secrets" in manager.log, 30, lambda: manager.log)
         assert "replicas share no certificate for webhooks" in manager.log
-        server.access.allow_again(denied)
 
 
 def ending_pair(monkeypatch: pytest.MonkeyPatch) -> str:
     """A self-signed certificate that ends in ten days, with its key."""
     with monkeypatch.context() as patch:
-        patch.setattr(selfsigned, "LIFETIME", timedelta(days=10))
-        return selfsigned._make(SERVER_NAME, [SERVER_NAME]).decode()
+        patch.setattr(certificates, "LIFETIME", timedelta(days=10))
+        return certificates.issue(SERVER_NAME, [SERVER_NAME]).text.decode()
 
 
 def certificate_in(pair: str) -> str:
     return pair.partition("-----BEGIN PRIVATE KEY-----")[0].strip()
 
 
-def secret(pair: str) -> dict[str, Any]:
+def data_of(pair: str) -> dict[str, str]:
+    """A Secret's data with this pair."""
     certificate, begin, key = pair.partition("-----BEGIN PRIVATE KEY-----")
     data = {"tls.crt": certificate, "tls.key": begin + key}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/tls",
-        "metadata": {"name": NAME, "namespace": NAMESPACE},
-        "data": {name: base64.b64encode(text.encode()).decode() for name, text in data.items()},
-    }
+    return {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
 
 
 def served_certificate(port: int) -> bytes:
@@ -384,3 +386,66 @@ def served_certificate(port: int) -> bytes:
         found = tls.getpeercert(binary_form=True)
     assert found is not None
     return found
+
+
+@pytest.mark.row("X11")
+@pytest.mark.parametrize("kind", ["mutatingwebhook", "validatingwebhook"])
+def test_the_manager_may_write_the_ca_bundle_and_nothing_else(hooked: Hooked, kind: str) -> None:
+    api, own = hooked.api, hooked.own()
+    hooked.configure(kind, WEBHOOKS[0].webhook, hooked.ports[0])
+    path = f"{CONFIGURATIONS}/{kind}configurations/{NAME}"
+    [before] = api.get(path)["webhooks"]
+    name, ca = before["name"], base64.b64encode(ending_pair_certificate().encode()).decode()
+    with_ca = before | {"clientConfig": before["clientConfig"] | {"caBundle": ca}}
+
+    def tried(by: API, patch: Any, content_type: str) -> int:
+        return by.request("PATCH", f"{path}?dryRun=All", patch, content_type)[0]
+
+    def one(**changes: Any) -> dict[str, Any]:
+        return {"webhooks": [{"name": name, **changes}]}
+
+    every = [{"apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"], "operations": ["*"]}]
+    service = before["clientConfig"]["service"]
+    refused: list[tuple[Any, str]] = [
+        (one(rules=every), STRATEGIC),
+        (one(clientConfig={"url": "https://203.0.113.1/", "service": None}), STRATEGIC),
+        (one(clientConfig={"caBundle": ca, "service": service | {"name": "another"}}), STRATEGIC),
+        (one(clientConfig={"caBundle": ca, "service": service | {"path": "/other"}}), STRATEGIC),
+        (one(failurePolicy="Fail"), STRATEGIC),
+        (one(timeoutSeconds=30), STRATEGIC),
+        (one(matchConditions=[{"name": "never", "expression": "false"}]), STRATEGIC),
+        (one(namespaceSelector={"matchLabels": {"a": "b"}}), STRATEGIC),
+        (one(sideEffects="NoneOnDryRun"), STRATEGIC),
+        ({"webhooks": [with_ca, with_ca | {"name": "second.example.com", "rules": every}]}, MERGE),
+        ({"webhooks": [with_ca | {"name": "renamed.example.com"}]}, MERGE),
+        ({"webhooks": []}, MERGE),
+        ({"webhooks": None}, MERGE),
+        ({"metadata": {"annotations": {"cert-manager.io/inject-ca-from": "kube-system/mine"}}}, MERGE),
+        ({"metadata": {"labels": {"a": "b"}}}, MERGE),
+        ({"metadata": {"finalizers": ["example.com/stay"]}}, MERGE),
+        ({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]}}, MERGE),
+    ]
+    eventually(lambda: tried(own, refused[0][0], refused[0][1]) == 422, 60, "the policy is not in force")
+    for patch, content_type in refused:
+        assert tried(own, patch, content_type) == 422, patch
+        assert tried(api, patch, content_type) == 200, f"others are not touched: {patch}"
+    for verb, place, body in (("DELETE", path, None), ("POST", path.rpartition("/")[0], {"metadata": {"name": "x"}})):
+        assert own.request(verb, place, body)[0] == 403
+    assert own.request("PATCH", path, one(clientConfig={"caBundle": ca}), STRATEGIC)[0] == 200
+    assert api.get(path)["webhooks"] == [with_ca]
+    assert own.request("PATCH", path, {"webhooks": [before]}, MERGE)[0] == 200, "and take it away again"
+
+
+@pytest.mark.row("X11")
+def test_the_manager_makes_no_secret_and_no_other_one_is_its_own(hooked: Hooked) -> None:
+    own = hooked.own()
+    secrets = SECRET.rpartition("/")[0]
+    token = {"metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.kubernetes.io/token"}
+    assert own.request("POST", secrets, token)[0] == 403
+    assert own.request("PATCH", f"{secrets}/bootstrap-token-abcdef", {"stringData": {"a": "b"}}, MERGE)[0] == 403
+    assert own.request("PATCH", SECRET, {"stringData": {"a": "b"}}, MERGE)[0] == 200
+    assert own.request("PATCH", SECRET, {"type": "bootstrap.kubernetes.io/token"}, MERGE)[0] == 422
+
+
+def ending_pair_certificate() -> str:
+    return certificates.issue(SERVER_NAME, [SERVER_NAME]).text.decode().partition("-----BEGIN PRIVATE KEY-----")[0]

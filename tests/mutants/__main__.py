@@ -1,7 +1,13 @@
-"""`make mutants`: change one thing at a time in the modules that decide, and see whether their unit tests notice.
+"""`make mutants`: change one thing at a time in the modules that decide, and see whether their unit
+tests notice.
 
-Works on copies of the tree, one for each worker; nothing of yours is touched. A mutant that makes the tests fail or
-hang is killed; the others are printed. Some of those are equivalent: no test could tell them from the original.
+Works on copies of the tree, one for each worker; nothing of yours is touched. A mutant that makes
+the tests fail or hang is killed; the others are printed. Some of those are equivalent: no test
+could tell them from the original.
+
+Why not cosmic-ray or mutmut: cosmic-ray removes no statement and no argument, which is what tests
+of a reducer miss, and runs one mutant at a time in the working tree; mutmut wraps every function,
+and with that our tables of functions fail their tests before anything is changed.
 
     python -m tests.mutants [--seconds 1800] [--sample 0] [--seed 0] [--jobs 2] [NAME ...]
 """
@@ -21,21 +27,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.mutants.operators import Mutant, mutants
+from tests.mutants.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("cloudprovider", "controllers", "examples", "tests", "pyproject.toml")
-TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
-    f"{controller}/{module}": (f"controllers/{controller}/{module}.py", (f"tests/unit/{controller}",))
-    for controller in ("node", "nodelifecycle", "route", "service")
-    for module in ("changes", "reconcile")
-}
-TARGETS["service/decide"] = ("controllers/service/decide.py", ("tests/unit/service/test_decide.py",))
-TARGETS |= {
-    name: (f"controllers/runtime/{name}.py", tuple(
-        f"tests/unit/runtime/queue/test_workqueue{part}.py" for part in ("", "_model", "_threads", "_metrics")
-    ))
-    for name in ("queue/workqueue", "queue/core")
-}  # fmt: skip
 
 
 def main() -> int:

@@ -24,7 +24,8 @@ class Mutant:
 
 
 def mutants(source: str) -> list[Mutant]:
-    """All mutants of a module, in the order of its lines. Comments are lost, as they say nothing to a test."""
+    """All mutants of a module, in the order of its lines. Comments are lost, as they say nothing to
+    a test."""
     count = len(list(_changes(ast.parse(source))))
     found = []
     for index in range(count):
@@ -91,7 +92,8 @@ def _is_log(statement: ast.stmt) -> bool:
 
 
 def _skipped(tree: ast.Module) -> set[ast.AST]:
-    """What no test should be asked about: log lines, annotations, decorators, imports for type checkers."""
+    """What no test should be asked about: log lines, annotations, decorators, imports for type
+    checkers."""
     roots: list[ast.AST] = []
     for node in ast.walk(tree):
         typing_only = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"

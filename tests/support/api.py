@@ -1,4 +1,5 @@
-"""An API server as a test sees it, embedded or real: plain requests over ``http.client``, not our own client."""
+"""An API server as a test sees it, embedded or real: plain requests over ``http.client``, not our
+own client."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Refused(Exception):
 
 
 class API:
-    """Requests to one API server with one token; a new connection each, so that it may be used from any thread."""
+    """Requests to one API server with one token; a new connection each, so that it may be used from
+    any thread."""
 
     def __init__(self, url: str, token: str, ca_file: Path | None = None) -> None:
         self.url, self.token, self.ca_file = url, token, ca_file
@@ -41,7 +43,8 @@ class API:
     def request(
         self, method: str, path: str, body: object = None, content_type: str = "application/json"
     ) -> tuple[int, JSON]:
-        """Send one request; returns the status and the parsed body ({} where it is empty, or no JSON)."""
+        """Send one request; returns the status and the parsed body ({} where it is empty, or no
+        JSON)."""
         parsed = urllib.parse.urlsplit(self.url)
         assert parsed.hostname is not None
         if parsed.scheme == "https":
@@ -95,12 +98,22 @@ class API:
             raise Refused("DELETE", path, status, answer)
 
     def events_of(self, name: str) -> list[JSON]:
-        """The Events about the object of that name, oldest first."""
-        about = [event for event in self.items(EVENTS) if event["involvedObject"].get("name") == name]
+        """The Events about the object of that name, oldest first; none of the API server's own.
+
+        kube-apiserver repairs its tables of cluster IPs and ports by itself, and says so on a
+        Service that was made just before.
+        """
+        about = [
+            event
+            for event in self.items(EVENTS)
+            if event["involvedObject"].get("name") == name
+            and not str(event.get("source", {}).get("component", "")).endswith("allocator-repair-controller")
+        ]
         return sorted(about, key=lambda event: str(event.get("firstTimestamp")))
 
     def clear(self) -> None:
-        """Remove every node, event, volume, service and namespace of a test: a clean cluster for the next one."""
+        """Remove every node, event, volume, service and namespace of a test: a clean cluster for
+        the next one."""
         for collection in (NODES, "/api/v1/persistentvolumes"):
             for item in self.items(collection):
                 if item["metadata"].get("finalizers"):
@@ -119,7 +132,8 @@ class API:
                 self._remove_namespace(name)
 
     def _remove_namespace(self, name: str) -> None:
-        """The part of the namespace controller, which does not run here; only events are left in this one."""
+        """The part of the namespace controller, which does not run here; only events are left in
+        this one."""
         path = f"{NAMESPACES}/{name}"
         self.request("DELETE", f"{path}/events")
         self.delete(path)

@@ -1,11 +1,16 @@
 """The code blocks of README and docs: what tests run, check and type-check.
 
-Data comes from the pages (`pages.py`). An HTML comment directly above a block, which readers do not see, marks it:
+Data comes from the pages (`pages.py`). An HTML comment directly above a block, which readers do not
+see, marks it:
 
-    <!-- block: continued -->                   goes on from the Python block before it on the page
-    <!-- block: after MODULE -->                starts with what that module has: names that the block takes for granted
-    <!-- block: from PATH -->                   an excerpt, word for word, of a file that has tests of its own
-    <!-- block: not run: REASON -->             only its syntax (and types) are checked; the tests print the reason
+    <!-- block: continued -->           goes on from the Python block before it on the page
+    <!-- block: after MODULE -->        starts with the names of that module
+    <!-- block: from PATH -->           an excerpt, word for word, of a file with tests of its own
+    <!-- block: not run: REASON -->     only syntax and types are checked; the reason is printed
+
+Why not Sybil or pytest-examples: Sybil runs all blocks of a page in one namespace, and
+pytest-examples each block alone, while a page here has several programs of several blocks each; and
+neither checks commands of a console against our own flags, charts and targets (`console.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +26,8 @@ __all__ = ["DOCUMENTED", "ROOT", "Block", "Unit", "blocks", "units"]
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTED = ROOT / "tests" / "documented"
-"""The modules that documented code imports as the reader's own, such as `acme_api`: a folder for `sys.path`."""
+"""The modules that documented code imports as the reader's own, such as `acme_api`: a folder for
+`sys.path`."""
 
 _BLOCK = re.compile(
     r"(?:^ *<!-- block: (?P<mark>[^\n]+?) -->\n\s*)?^(?P<indent> *)(?P<fence>```+)(?P<language>[\w{}-]*)[^\n]*\n"
@@ -41,7 +47,8 @@ class Block:
     language: str
     """As the fence names it; "" where it names none."""
     text: str
-    """The code without the page's indentation; ends with a newline, unless it is empty."""
+    """The code without the page's indentation, an excerpt with its own; ends with a newline, unless
+    it is empty."""
     continued: bool = False
     after: str = ""
     """Module whose names the block takes for granted."""
@@ -67,7 +74,8 @@ class Unit:
 
     @property
     def source(self) -> str:
-        """The program, each line with the number that it has on the page, so that messages name the page's lines."""
+        """The program, each line with the number that it has on the page, so that messages name the
+        page's lines."""
         lines: list[str] = []
         first = self.blocks[0]
         if first.after:
@@ -82,13 +90,15 @@ class Unit:
 
 
 def blocks(page: Path) -> list[Block]:
-    """Every block of the page, in order. Raises ValueError for a mark that is unknown, or above nothing."""
+    """Every block of the page, in order. Raises ValueError for a mark that is unknown, or above
+    nothing."""
     text = page.read_text()
     found = []
     for match in _BLOCK.finditer(text):
         line = text.count("\n", 0, match.start("text")) + 1
-        block = Block(page, line, match["language"], textwrap.dedent(match["text"]))
-        found.append(_marked(block, match["mark"]))
+        code = re.sub(rf"^{match['indent']}", "", match["text"], flags=re.M)
+        block = _marked(Block(page, line, match["language"], code), match["mark"])
+        found.append(block if block.source else evolve(block, text=textwrap.dedent(block.text)))
     marks, marked = len(_MARK.findall(text)), sum(match["mark"] is not None for match in _BLOCK.finditer(text))
     if marks != marked:
         raise ValueError(f"{page}: {marks - marked} mark(s) without a block directly below")

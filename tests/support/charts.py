@@ -1,21 +1,21 @@
-"""What examples/deploy becomes: the chart rendered by helm, and an overlay built by kustomize, as objects.
+"""What examples/deploy becomes: the chart rendered by helm, and an overlay built by kustomize, as
+objects.
 
-Both programs are built once by the Go toolchain (tests/envtest/build.py); where they cannot be had the test is skipped
-with a message, or fails where REQUIRE_REAL_API_SERVER (for helm REQUIRE_HELM) is set.
+`make envtest` builds both programs (tests/envtest/build.py), helm where REQUIRE_HELM is set.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from tests.envtest.build import AssetsMissing, tool
+from tests.envtest.build import tool
+from tests.support.tiers import REQUIRE_SERVER, need
 
 __all__ = ["CHART", "DEPLOY", "KUSTOMIZE", "build", "identity", "render", "run"]
 
@@ -29,14 +29,9 @@ Object = dict[str, Any]
 
 
 def run(name: str, *arguments: str, check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Run one of the tools; raises AssertionError with its output where it fails and `check` is set."""
-    try:
-        program = tool(name)
-    except AssetsMissing as missing:
-        required = "REQUIRE_HELM" if name == "helm" else "REQUIRE_REAL_API_SERVER"
-        if os.environ.get(required):
-            pytest.fail(f"{required} is set, but {missing}")
-        pytest.skip(f"checks of the manifests: {missing}")
+    """Run one of the tools; raises AssertionError with its output where it fails and `check` is
+    set."""
+    program = need(name, partial(tool, name), required="REQUIRE_HELM" if name == "helm" else REQUIRE_SERVER)
     done = subprocess.run([str(program), *arguments], input=stdin, capture_output=True, text=True, check=False)
     if check:
         assert done.returncode == 0, f"{name} {' '.join(arguments)}:\n{done.stdout}{done.stderr}"
@@ -50,7 +45,8 @@ def render(
     release: str = "cloud-controller-manager",
     namespace: str = "kube-system",
 ) -> list[Object]:
-    """The objects of the chart with these values, on top of the required ones and of files of values."""
+    """The objects of the chart with these values, on top of the required ones and of files of
+    values."""
     given = yaml.safe_dump(REQUIRED | dict(values or {}))
     options = [option for file in files for option in ("--values", str(file))]
     if not files:

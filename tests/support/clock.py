@@ -1,4 +1,5 @@
-"""A clock that stands still until a test moves it. Stands in for ``controllers.runtime.clock.SYSTEM_CLOCK``."""
+"""A clock that stands still until a test moves it. Stands in for
+``controllers.runtime.clock.SYSTEM_CLOCK``."""
 
 import threading
 from collections.abc import Callable
@@ -20,9 +21,9 @@ class _Waiter:
 class FakeClock:
     """A Clock whose time passes only by :meth:`advance`.
 
-    Notifications work as ever: ``wait`` returns when its condition is notified, or when `advance` reaches its end.
-    `advance` wakes every waiter of a condition of which one ran out of time, so waits may return True without a
-    cause, as the Clock contract allows.
+    Notifications work as ever: ``wait`` returns when its condition is notified, or when `advance`
+    reaches its end. `advance` wakes every waiter of a condition of which one ran out of time, so
+    waits may return True without a cause, as the Clock contract allows.
     """
 
     def __init__(self, monotonic: float = 1_000.0, unix: float = 1_700_000_000.0) -> None:
@@ -49,7 +50,8 @@ class FakeClock:
             self._waiters.add(waiter)
             self._changed.notify_all()
         try:
-            # `advance` needs the condition's lock to wake this waiter, so it cannot do that before this thread waits.
+            # `advance` needs the condition's lock to wake this waiter, so it cannot do that before
+            # this thread waits.
             if threading.current_thread() is not threading.main_thread():
                 condition.wait()
             elif not condition.wait(_HANG_LIMIT):
@@ -61,7 +63,8 @@ class FakeClock:
         return waiter.deadline is None or self._monotonic < waiter.deadline
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass at once and wake the waiters whose time ran out. Don't hold any of their conditions."""
+        """Let `seconds` pass at once and wake the waiters whose time ran out. Don't hold any of
+        their conditions."""
         if seconds < 0:
             raise ValueError("time does not go back; use step_wall_clock for a wall clock set wrong")
         with self._changed:
@@ -77,22 +80,25 @@ class FakeClock:
             self._offset += seconds
 
     def suspend(self, seconds: float) -> None:
-        """Let the machine sleep: the wall clock and `boottime` go on, `monotonic` and every wait stand still."""
+        """Let the machine sleep: the wall clock and `boottime` go on, `monotonic` and every wait
+        stand still."""
         with self._changed:
             self._suspended += seconds
             self._offset += seconds
 
     def next_deadline(self) -> float | None:
-        """Seconds from now until the first timed wait ends; None when no thread waits with a timeout."""
+        """Seconds from now until the first timed wait ends; None when no thread waits with a
+        timeout."""
         with self._changed:
             ends = [w.deadline for w in self._waiters if w.deadline is not None and w.deadline > self._monotonic]
             return min(ends) - self._monotonic if ends else None
 
     def wait_for_waiters(self, count: int = 1, *, timed: bool = False) -> None:
-        """Block until at least `count` threads are inside `wait` (`timed`: with a timeout). Real time, 60 s at most.
+        """Block until at least `count` threads are inside `wait` (`timed`: with a timeout). Real
+        time, 60 s at most.
 
-        Those that `advance` has woken don't count. One that was notified does until it runs again, so this proves
-        that threads came to wait, not that they are still idle after a notification.
+        Those that `advance` has woken don't count. One that was notified does until it runs again,
+        so this proves that threads came to wait, not that they are still idle after a notification.
         """
 
         def waits(waiter: _Waiter) -> bool:
@@ -101,7 +107,8 @@ class FakeClock:
         self._await(lambda: sum(map(waits, self._waiters)) >= count, f"{count} waiting threads")
 
     def wait_for_timeout(self, seconds: float) -> None:
-        """Block until some thread waits with this much time left (to the microsecond). Real time, 60 s at most."""
+        """Block until some thread waits with this much time left (to the microsecond). Real time,
+        60 s at most."""
 
         def found() -> bool:
             return any(

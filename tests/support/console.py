@@ -1,7 +1,9 @@
-"""The commands of a `console` block, and what is wrong with them. Nothing is run but our own parsers.
+"""The commands of a `console` block, and what is wrong with them. Nothing is run but our own
+parsers.
 
-A command begins with "$ " and goes on while a line ends with a backslash, or until the end of a here-document; all
-other lines are output. Programs that are not checked here are named in `OTHERS`, so that a misspelt one is found.
+A command begins with "$ " and goes on while a line ends with a backslash, or until the end of a
+here-document; all other lines are output. Programs that are not checked here are named in `OTHERS`,
+so that a misspelt one is found.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from pathlib import Path
 import yaml
 
 from cloudprovider.commands.cli import parser as cloudprovider_commands
-from controllers.app import rbac
-from controllers.app.catalog import CATALOG
-from controllers.app.flags.parse import parse
+from controllers.catalog import CATALOG
+from controllers.cli import rbac
+from controllers.flags.parse import parse
 
 __all__ = ["commands", "problems", "syntax"]
 
@@ -61,7 +63,8 @@ def syntax(script: str) -> str:
 
 
 def problems(command: str) -> list[str]:
-    """What is wrong with one command: unknown programs, targets, flags, modules; files that are not there."""
+    """What is wrong with one command: unknown programs, targets, flags, modules; files that are not
+    there."""
     line = re.sub(_HEREDOC.pattern + r".*", "", command, flags=re.S) if _HEREDOC.search(command) else command
     found = [problem for inner in _SUBSTITUTION.findall(line) for problem in problems(inner)]
     lexer = shlex.shlex(line.replace("\\\n", " "), posix=True, punctuation_chars="|&;<>")
@@ -127,7 +130,7 @@ def _python(arguments: Sequence[str]) -> list[str]:
         case ["-c", code, *_]:
             compile(code, "-c", "exec")
             return []
-        case ["-m", "controllers.app.rbac", *rest]:
+        case ["-m", "controllers.cli.rbac", *rest]:
             return _quietly(lambda: rbac.main(rest))
         case ["-m", "cloudprovider", *rest]:
             return _quietly(lambda: cloudprovider_commands().parse_args(rest) is None)
@@ -158,7 +161,7 @@ def _pip(arguments: Sequence[str]) -> list[str]:
             found += [f"no extra {extra}" for extra in wanted if extra not in project["optional-dependencies"]]
         elif not word.startswith(("-", ".")):
             found.append(f"pip installs {word}, which is not ours")
-    return found if arguments[:1] == ["install"] else [f"pip {' '.join(arguments[:1])}"]
+    return found if arguments[:1] in (["install"], ["wheel"]) else [f"pip {' '.join(arguments[:1])}"]
 
 
 def _pytest(arguments: Sequence[str]) -> list[str]:

@@ -1,21 +1,31 @@
-"""Requests to a manager's HTTPS port as a client of one's own sends them: by `http.client`, with a token or a
-certificate."""
+"""Requests to a manager's HTTPS port as a client of one's own sends them: by `http.client`, with a
+token or a certificate."""
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import random
 import socket
 import ssl
 from pathlib import Path
 
 __all__ = ["ask", "context", "free_port"]
 
+_RANDOM = random.SystemRandom()  # Hypothesis seeds the shared one
+
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on now. The test fails if somebody else takes it meanwhile."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    """A port of the loopback that is free now, for a program that starts in a moment.
+
+    It is below the kernel's range for outgoing connections: one of those would otherwise take it
+    meanwhile, now and then. Other workers choose at random from 20,000 ports, too.
+    """
+    while True:
+        port = _RANDOM.randrange(11_000, 31_000)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            return port
 
 
 def context(ca_file: Path | None = None, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:

@@ -1,10 +1,11 @@
-"""Evidence that nothing happens to Services, without a sleep: another one, to which something must happen."""
+"""Evidence that nothing happens to Services, without a sleep: another one, to which something must
+happen."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from cloudprovider.testing.fake import Attached, FakeCloud
+from cloudprovider.testing.fake import FakeCloud
 from cloudprovider.testing.waiting import eventually
 from tests.support.api import API
 
@@ -15,11 +16,12 @@ MARKER: Final = "default/the-marker"
 """The Service's key, as calls of the cloud have it."""
 
 
-def pass_by(api: API, cloud: FakeCloud | Attached) -> None:
-    """Create a Service, change it twice, and delete it, each when the cloud has done the one before.
+def pass_by(api: API, cloud: FakeCloud) -> None:
+    """Create a Service, change it twice, and delete it, each when the cloud has done the one
+    before.
 
-    What the controller had to do for others when this began has been done by then: it was queued earlier, and nobody
-    waits longer than the marker, which is made to rest between its calls.
+    What the controller had to do for others when this began has been done by then: it was queued
+    earlier, and nobody waits longer than the marker, which is made to rest between its calls.
     """
     name = MARKER.rpartition("/")[2]
     path = f"{_SERVICES}/{name}"

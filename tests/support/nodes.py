@@ -22,7 +22,8 @@ def small_node(name: str, *, taints: list[dict[str, Any]] | None = None, **metad
 
 
 def big_node(name: str, *, images: int = 50) -> dict[str, Any]:
-    """A node of some 12.9 KB of JSON (with 50 images): conditions, capacity, node info and images filled."""
+    """A node of some 12.9 KB of JSON (with 50 images): conditions, capacity, node info and images
+    filled."""
     node = small_node(
         name, labels={"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
     )

@@ -1,4 +1,5 @@
-"""The repository's pages in Markdown, for tests of what they say: which there are, and the anchors of headings."""
+"""The repository's pages in Markdown, for tests of what they say: which there are, and the anchors
+of headings."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def without_code(text: str) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """The fragments by which the page's headings can be linked to, made as code hosts and the site make them. Pure."""
+    """The fragments by which the page's headings can be linked to, made as code hosts and the site
+    make them. Pure."""
     found: dict[str, int] = {}
     for heading in _HEADING.findall(without_code(text)):
         plain = _LINK.sub(r"\1", heading).lower()

@@ -1,6 +1,8 @@
-"""Provider packages as pip leaves them: modules beside a .dist-info folder with metadata, entry points and a record.
+"""Provider packages as pip leaves them: modules beside a .dist-info folder with metadata, entry
+points and a record.
 
-Written into a folder that the test puts on sys.path: nothing is installed, and what is found is real.
+Written into a folder that the test puts on sys.path: nothing is installed, and what is found is
+real.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ __all__ = ["write_distribution"]
 def write_distribution(
     folder: Path, name: str, *entries: str, version: str = "1.0", metadata: bool = True, **modules: str
 ) -> None:
-    """A distribution: its name, its entry points ("name = module:object"), and the text of its modules."""
+    """A distribution: its name, its entry points ("name = module:object"), and the text of its
+    modules."""
     info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     if metadata:

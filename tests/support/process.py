@@ -1,4 +1,5 @@
-"""The manager as a process of its own: started with flags, asked over HTTP, stopped by signals, its log kept."""
+"""The manager as a process of its own: started with flags, asked over HTTP, stopped by signals, its
+log kept."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ class Process:
         return self._process.stdout.read()
 
     def ask(self, path: str) -> tuple[int, str]:
-        """Status and text of its health endpoint; for one started with ``--health-bind-address=127.0.0.1:0``."""
+        """Status and text of its health endpoint; for one started with
+        ``--health-bind-address=127.0.0.1:0``."""
         [url] = eventually(lambda: re.findall(r"on (http://127\.0\.0\.1:\d+)", self.log), 20, lambda: self.log)
         try:
             with urllib.request.urlopen(url + path, timeout=10) as answer:
@@ -82,7 +84,8 @@ class Process:
                 return error.code, error.read().decode()
 
     def metric(self, sample: str, **labels: str) -> float:
-        """The sum of /metrics' samples of this name that carry these labels; 0 when there is none."""
+        """The sum of /metrics' samples of this name that carry these labels; 0 when there is
+        none."""
         status, text = self.ask("/metrics")
         assert status == 200
         return sum(

@@ -1,7 +1,9 @@
-"""A bad network between the manager and an API server, embedded or real: a reverse proxy that cuts and spoils.
+"""A bad network between the manager and an API server, embedded or real: a reverse proxy that cuts
+and spoils.
 
-It forwards every request as it comes, watches included, and can on demand break all connections at once, refuse new
-ones, give no answer at all, and spoil what the server says of one object, which no real API server would do by itself.
+It forwards every request as it comes, watches included, and can on demand break all connections at
+once, refuse new ones, give no answer at all, and spoil what the server says of one object, which no
+real API server would do by itself.
 """
 
 from __future__ import annotations
@@ -92,7 +94,8 @@ class ChaosProxy:
         return path
 
     def cut(self) -> int:
-        """Break every connection that is open, in the middle of whatever it carries; returns how many."""
+        """Break every connection that is open, in the middle of whatever it carries; returns how
+        many."""
         with self._lock:
             live = list(self._live)
         for connection in live:
@@ -101,11 +104,13 @@ class ChaosProxy:
         return len(live)
 
     def spoil(self, name: str | None) -> None:
-        """From now on the object of this name arrives with a number for its UID; None: everything as it is."""
+        """From now on the object of this name arrives with a number for its UID; None: everything
+        as it is."""
         self._spoilt = None if name is None else name.encode()
 
     def refuse(self, pattern: str | None) -> None:
-        """From now on answer 500 to requests whose "METHOD path" matches; None: let everything through."""
+        """From now on answer 500 to requests whose "METHOD path" matches; None: let everything
+        through."""
         self._refused = None if pattern is None else re.compile(pattern)
 
     def swallow(self) -> None:
@@ -117,7 +122,8 @@ class ChaosProxy:
             self._swallowed |= self._live
 
     def go_away(self) -> None:
-        """An outage: every connection breaks, and new ones end without an answer, until `come_back`."""
+        """An outage: every connection breaks, and new ones end without an answer, until
+        `come_back`."""
         self._away = True
         self.cut()
 
@@ -154,15 +160,18 @@ class ChaosProxy:
             return
         headers = {key: value for key, value in handler.headers.items() if key.lower() not in _HOP}
         headers["Accept-Encoding"] = "identity"
-        upstream: http.client.HTTPConnection
+        upstream = http.client.HTTPConnection(self._host, self._port)
+        # Made and closed by us. `wrap_socket` leaks a socket that is connected already and is reset
+        # before the handshake; and a response with "Connection: close" owns its socket, which
+        # `upstream.close()` then leaves open.
+        upstream.sock = connection = socket.socket()
         if self._tls:
-            upstream = http.client.HTTPSConnection(self._host, self._port, context=self._context)
-        else:
-            upstream = http.client.HTTPConnection(self._host, self._port)
+            upstream.sock = connection = self._context.wrap_socket(connection, server_hostname=self._host)
         try:
+            connection.connect((self._host, self._port))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             upstream.request(handler.command, handler.path, body, headers)
-            with self._tracked(upstream.sock):
-                answer = upstream.getresponse()
+            with self._tracked(connection), contextlib.closing(upstream.getresponse()) as answer:
                 handler.send_response(answer.status)
                 for key, value in answer.getheaders():
                     if key.lower() not in _HOP:
@@ -181,6 +190,7 @@ class ChaosProxy:
                 handler.connection.shutdown(socket.SHUT_RDWR)
         finally:
             upstream.close()
+            connection.close()
 
     def _stream(self, handler: BaseHTTPRequestHandler, answer: http.client.HTTPResponse) -> None:
         handler.send_header("Transfer-Encoding", "chunked")

@@ -1,7 +1,8 @@
-"""An identity that lacks one right of those that the shipped RBAC manifest gives the manager, on both API servers.
+"""An identity that lacks one right of those that the shipped RBAC manifest gives the manager, on
+both API servers.
 
-The real server decides by RBAC: the identity's ClusterRole is the manifest's without the one verb. The embedded server
-knows no RBAC: there the one right is denied.
+The real server decides by RBAC: the identity's ClusterRole is the manifest's without the one verb.
+The embedded server knows no RBAC: there the one right is denied.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def restricted(
 
 def _by_rbac(admin: API, server: RealAPIServer, verb: str, resource: str, kubeconfig: Path) -> Iterator[Restricted]:
     own = API(server.url, server.restricted_token, server.ca_file)
-    # The Roles are in this one ClusterRole too: what the manager may in one namespace, this identity may in all.
+    # The Roles are in this one ClusterRole too: what the manager may in one namespace, this
+    # identity may in all.
     full = [rule for one in yaml.safe_load_all(RBAC.read_text()) for rule in one.get("rules", ())]
     rules = copy.deepcopy(full)
     for rule in rules:

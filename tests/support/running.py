@@ -1,4 +1,5 @@
-"""A controller at work in this process, as a program of one's own runs it: clients, informers, gateway, run(stop)."""
+"""A controller at work in this process, as a program of one's own runs it: clients, informers,
+gateway, run(stop)."""
 
 from __future__ import annotations
 
@@ -12,10 +13,11 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import Interface
 from controllers.app import hosting
-from controllers.app.entry import Controller
-from controllers.app.standalone import Host
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
-from controllers.node import CloudNodeController, CloudNodeOptions
+from controllers.manager.embedding import Host
+from controllers.node.controller import CloudNodeController
+from controllers.node.options import CloudNodeOptions
+from controllers.registration.entry import Controller
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import NODES, InformerFactory, Lister
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -42,7 +44,8 @@ def node_controller(
     calls: CloudCallOptions | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Iterator[Running]:
-    """The cloud-node controller over `provider`, stopped and drained at the end of the with statement."""
+    """The cloud-node controller over `provider`, stopped and drained at the end of the with
+    statement."""
     metrics = Metrics()
     clients = ClientBuilder.from_options(kubeconfig=str(kubeconfig), metrics=metrics)
     informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics, clock=clock)
@@ -67,7 +70,8 @@ def node_controller(
 def at_work(
     make: Callable[[Host], Controller], kubeconfig: Path, provider: Interface, calls: CloudCallOptions | None = None
 ) -> Iterator[Metrics]:
-    """A controller that `make` builds, over `provider`; well to the end, then stopped and drained."""
+    """A controller that `make` builds, over `provider`; well to the end, then stopped and
+    drained."""
     stop = threading.Event()
     with hosting(provider, str(kubeconfig), calls=calls) as host:
         controller = make(host)

@@ -1,8 +1,9 @@
-"""JSON schemas for kubeconform, made from what the real API server publishes: no other source is needed.
+"""JSON schemas for kubeconform, made from what the real API server publishes: no other source is
+needed.
 
-The server describes each group and version under /openapi/v3, custom resources included. For every kind one file holds
-its schema with all that it refers to; fields that the server does not know are errors, as with kubeconform's own
-``-strict`` schemas.
+The server describes each group and version under /openapi/v3, custom resources included. For every
+kind one file holds its schema with all that it refers to; fields that the server does not know are
+errors, as with kubeconform's own ``-strict`` schemas.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _GROUPS = (
 
 
 def write_schemas(api: API, folder: Path) -> str:
-    """Write a schema for every kind of the groups that manifests use; returns kubeconform's ``-schema-location``."""
+    """Write a schema for every kind of the groups that manifests use; returns kubeconform's
+    ``-schema-location``."""
     folder.mkdir(parents=True)
     for group in _GROUPS:
         # That of custom resources is published a moment after they are served.

@@ -11,7 +11,8 @@ import pytest
 
 @contextmanager
 def no_thread(name: str) -> Iterator[None]:
-    """Inside, starting a thread whose name holds `name` fails as it does where the system has none left."""
+    """Inside, starting a thread whose name holds `name` fails as it does where the system has none
+    left."""
     start = threading.Thread.start
 
     def fail(self: threading.Thread) -> None:

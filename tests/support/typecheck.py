@@ -1,8 +1,9 @@
-"""Runs mypy --strict and pyright's strict mode over code that vendors copy, once each for any number of files.
+"""Runs mypy --strict and pyright's strict mode over code that vendors copy, once each for any
+number of files.
 
-Data comes from files and from the Python programs of README and docs (`blocks.py`), which are written to a folder, each
-line with the number that it has on the page. What a checker says goes back in lines of one form, a page's name in place
-of the written file's.
+Data comes from files and from the Python programs of README and docs (`blocks.py`), which are
+written to a folder, each line with the number that it has on the page. What a checker says goes
+back in lines of one form, a page's name in place of the written file's.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def mypy(files: Sequence[Path], shown: Mapping[Path, Unit]) -> list[str]:
 
 
 def pyright(files: Sequence[Path], shown: Mapping[Path, Unit], folder: Path) -> list[str]:
-    """What pyright says in its strict mode, without the further rules of basedpyright; the folder is for its config."""
+    """What pyright says in its strict mode, without the further rules of basedpyright; the folder
+    is for its config."""
     config = {
         "include": [str(file) for file in files],
         "extraPaths": [str(path) for path in _PATHS],

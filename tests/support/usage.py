@@ -1,4 +1,5 @@
-"""What a process holds of the machine: threads, file descriptors, memory. Linux only, from /proc."""
+"""What a process holds of the machine: threads, file descriptors, memory. Linux only, from
+/proc."""
 
 from __future__ import annotations
 

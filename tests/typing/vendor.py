@@ -1,7 +1,8 @@
-"""A provider as a vendor would write it, type-checked and tried by tests/unit/cloudprovider/test_typing.py.
+"""A provider as a vendor would write it, type-checked and tried by
+tests/unit/cloudprovider/test_typing.py.
 
-It uses every capability in the ways that the docs suggest. What is written here must go on passing mypy --strict: a
-change of the contract that breaks it breaks vendors.
+It uses every capability in the ways that the docs suggest. What is written here must go on passing
+mypy --strict: a change of the contract that breaks it breaks vendors.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from cloudprovider import (
     InformerUser,
     InstanceMetadata,
     InstanceNotFound,
-    Instances,
+    Instances,  # pyright: ignore[reportDeprecated]
     InstancesBatch,
     InstanceState,
     InstancesV2,
@@ -45,7 +46,7 @@ from cloudprovider import (
     LocalInstance,
     NotImplementedByProvider,
     PodCIDRs,
-    PVLabeler,
+    PVLabeler,  # pyright: ignore[reportDeprecated]
     RetryError,
     Route,
     Routes,
@@ -53,7 +54,7 @@ from cloudprovider import (
     StopSignal,
     Throttled,
     Zone,
-    Zones,
+    Zones,  # pyright: ignore[reportDeprecated]
     call_scope,
     cloud_providers,
     current_call,
@@ -170,7 +171,8 @@ class AcmeAnnotated(AcmeInstances):
 
 
 class AcmeKeyed(AcmeInstances, SSHKeys):
-    """With SSH keys, which the host looks for on the object of `instances_v2()` or `instances_batch()`."""
+    """With SSH keys, which the host looks for on the object of `instances_v2()` or
+    `instances_batch()`."""
 
     @override
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
@@ -192,7 +194,7 @@ class AcmeConfigured(InstancesBatch):
         return {}
 
 
-class AcmeLegacy(Instances, Zones):
+class AcmeLegacy(Instances, Zones):  # pyright: ignore[reportDeprecated]
     """The older form, complete."""
 
     def node_addresses(self, name: str) -> list[V1NodeAddress]:
@@ -273,7 +275,7 @@ class AcmePodCIDRs(PodCIDRs):
         return {helpers.node_name(node): ["10.244.1.0/24", "fd00:10:244:1::/64"] for node in nodes}
 
 
-class AcmeNetwork(Routes, Clusters, PVLabeler):
+class AcmeNetwork(Routes, Clusters, PVLabeler):  # pyright: ignore[reportDeprecated]
     def list_routes(self, cluster_name: str) -> list[Route]:
         return [Route(name="r1", target_node="node-1", destination_cidr="10.244.1.0/24")]
 
@@ -293,8 +295,7 @@ class AcmeNetwork(Routes, Clusters, PVLabeler):
     def get_labels_for_volume(self, pv: V1PersistentVolume) -> dict[str, str]:
         if pv.spec is None:
             raise DiskNotFound("a volume without a spec")
-        gib = helpers.round_up_to_gib((pv.spec.capacity or {}).get("storage", "0"), limit=helpers.MAX_INT32)
-        assert_type(gib, int)
+        assert_type(helpers.label_value_to_zone_list("a__b"), tuple[str, ...])
         return {wellknown.LABEL_TOPOLOGY_ZONE: helpers.zones_to_label_value({"north-1", "north-2"})}
 
 
@@ -370,7 +371,7 @@ def use() -> None:
         assert_type(cloud_providers(), tuple[str, ...])
     provider = get_cloud_provider("acme", CloudConfig(path="", data=b"node-1"))
     assert_type(provider, Interface)
-    assert_type(provider.zones(), Zones | None)
+    assert_type(provider.zones(), Zones | None)  # pyright: ignore[reportDeprecated]
     assert_type(init_cloud_provider("acme", "/etc/acme.conf"), Interface | None)
     if isinstance(provider, InformerUser):
         print("reads caches")

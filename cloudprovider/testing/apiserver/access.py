@@ -1,8 +1,9 @@
 """Who may do what: bearer tokens, users, and the few rules that tests set.
 
-The HTTP layer asks for the user of a request, then whether that user may; the review APIs ask the same
-questions. Authorization is not RBAC: whoever has a token of this server may do everything except what a `deny`
-rule forbids; strangers may do nothing but read the paths that every cluster shows to anybody.
+The HTTP layer asks for the user of a request, then whether that user may; the review APIs ask the
+same questions. Authorization is not RBAC: a user with a token of this server may do everything
+except what a `deny` rule forbids; others may do nothing but read the paths that every cluster
+shows to anybody.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class User:
 
 @attrs.frozen
 class Attributes:
-    """One action that may be allowed or not. For URLs beside the API set `path` and leave the resource empty."""
+    """One action that may be allowed or not. For URLs beside the API set `path` and leave the
+    resource empty."""
 
     verb: str
     group: str = ""
@@ -42,7 +44,8 @@ class Attributes:
 
 @attrs.frozen
 class Rule:
-    """What a `deny` rule forbids; every part that is None fits everything. Patterns must match the whole value.
+    """What a `deny` rule forbids; every part that is None fits everything. Patterns must match the
+    whole value.
 
     `resource` is `nodes`, or `nodes/status` for a subresource.
     """
@@ -65,7 +68,8 @@ class Rule:
 
 
 class Access:
-    """Tokens and rules of one server. Safe from many threads; changes take effect with the next request."""
+    """Tokens and rules of one server. Safe from many threads; changes take effect with the next
+    request."""
 
     def __init__(self, token: str, *, anonymous: bool = False) -> None:
         self._lock = threading.Lock()
@@ -73,8 +77,8 @@ class Access:
         self._rules: tuple[Rule, ...] = ()
         self._valid: Mapping[str, Callable[[], bool]] = {}
         self.anonymous = anonymous
-        """Requests without credentials are the user system:anonymous (as kube-apiserver has it by default)
-        instead of 401.
+        """Requests without credentials are the user system:anonymous (as kube-apiserver has it by
+        default) instead of 401.
         """
 
     def add_user(self, token: str, name: str, *, uid: str = "", groups: tuple[str, ...] = ()) -> User:
@@ -84,7 +88,8 @@ class Access:
         return user
 
     def add_token(self, token: str, user: User, is_valid: Callable[[], bool] | None = None) -> None:
-        """Accept a bearer token of this user as long as `is_valid()` says so, or until it is revoked."""
+        """Accept a bearer token of this user as long as `is_valid()` says so, or until it is
+        revoked."""
         with self._lock:
             if is_valid is not None:
                 self._valid = {**self._valid, token: is_valid}
@@ -117,7 +122,7 @@ class Access:
             self._rules = tuple(one for one in self._rules if rule is not None and one is not rule)
 
     def user_of_token(self, token: str) -> User | None:
-        """Whose token this is; None where it is nobody's, or has ended."""
+        """Whose token this is; None for an unknown token, or one that has ended."""
         user, is_valid = self._users.get(token), self._valid.get(token)
         return user if is_valid is None or is_valid() else None
 
@@ -135,10 +140,6 @@ class Access:
         if "system:masters" in user.groups or any(user.name == known.name for known in self._users.values()):
             return True
         return asked.verb == "get" and _PUBLIC.fullmatch(asked.path) is not None
-
-    def denied_verbs(self, user: User) -> tuple[Rule, ...]:
-        """The deny rules that can strike this user."""
-        return tuple(rule for rule in self._rules if rule.user is None or re.fullmatch(rule.user, user.name))
 
 
 def explain(user: User, asked: Attributes) -> str:

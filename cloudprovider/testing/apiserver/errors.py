@@ -1,8 +1,8 @@
 """The embedded API server's answers of failure: one exception that is a Kubernetes Status.
 
-Raised by every layer below HTTP (store operations, patching, validation) and rendered by the HTTP handler;
-nothing here knows about sockets. Messages and reasons are what kube-apiserver 1.36 answers, as the parity test
-compares.
+Raised by every layer below HTTP (store operations, patching, validation) and rendered by the HTTP
+handler; nothing here knows about sockets. Messages and reasons are what kube-apiserver 1.36
+answers, as the parity test compares.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ JSON = dict[str, Any]
 class Cause:
     """One reason why an object is invalid: a line of `details.causes`.
 
-    `reason` is a FieldValue* constant, `field` a path such as `spec.podCIDR`, `message` starts with the reason
-    in words.
+    `reason` is a FieldValue* constant, `field` a path such as `spec.podCIDR`, `message` starts with
+    the reason in words.
     """
 
     reason: str
@@ -80,7 +80,8 @@ def quote(value: Any) -> str:
 class StatusError(Exception):
     """A request that failed; `body()` is the Status object that the client gets.
 
-    `code` is the HTTP status; `headers` go with the answer (Retry-After). Raised and caught within one request.
+    `code` is the HTTP status; `headers` go with the answer (Retry-After). Raised and caught within
+    one request.
     """
 
     def __init__(
@@ -100,8 +101,6 @@ class StatusError(Exception):
         self.details = dict(details) if details else None
         self.headers = dict(headers or {})
         self.metadata = dict(metadata or {})
-        self.warnings: tuple[str, ...] = ()
-        """What the client should know beside the failure."""
 
     def body(self) -> JSON:
         """The Status object (a new one at each call)."""
@@ -164,7 +163,8 @@ def method_not_allowed(group: str, plural: str, method: str) -> StatusError:
 
 
 def already_exists(group: str, plural: str, name: str, *, going: bool = False) -> StatusError:
-    """409 AlreadyExists: create under a name that is taken, by an object whose deletion is under way if `going`."""
+    """409 AlreadyExists: create under a name that is taken, by an object whose deletion is under
+    way if `going`."""
     message = f'{"object is being deleted: " if going else ""}{qualified(group, plural)} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, details=object_details(name, group, plural))
 

@@ -1,7 +1,8 @@
 """Faults on demand: what the server does wrong, to which requests, and how often.
 
-Tests add rules to `EmbeddedAPIServer.faults`; the HTTP handler asks for the rules that fit each request and
-carries them out, and open watches are broken through the same object. Nothing happens without a rule.
+Tests add rules to `EmbeddedAPIServer.faults`; the HTTP handler asks for the rules that fit each
+request and carries them out, and open watches are broken through the same object. Nothing happens
+without a rule.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ class Action(enum.Enum):
 
 @attrs.define(eq=False)
 class Fault:
-    """One rule. Patterns are searched (`re.search`) in the method and in the path with its query; None fits
-    everything.
+    """One rule. Patterns are searched (`re.search`) in the method and in the path with its query;
+    None fits everything.
 
-    `count` is how many requests it still strikes, None for no end; `hits` how many it has struck. For watches,
-    `after_events` is how many events pass before it strikes; `watches` confines the rule to watches (True), to
-    other requests (False), or to neither (None). `seconds` is the latency, `version` the version that a stale
-    answer shows.
+    `count` is how many requests it still strikes, None for no end; `hits` how many it has struck.
+    For watches, `after_events` is how many events pass before it strikes; `watches` confines the
+    rule to watches (True), to other requests (False), or to neither (None). `seconds` is the
+    latency, `version` the version that a stale answer shows.
     """
 
     action: Action
@@ -100,8 +101,8 @@ class OpenWatch(Protocol):
 
 
 class Faults:
-    """The rules of one server. Safe from many threads. Each adding method returns the rule, to be given to
-    `remove`.
+    """The rules of one server. Safe from many threads. Each adding method returns the rule, to be
+    given to `remove`.
     """
 
     def __init__(self) -> None:
@@ -170,7 +171,8 @@ class Faults:
         self, *, method: str | None = None, path: str | None = None, count: int | None = None,
         watches: bool | None = None, after_events: int = 0,
     ) -> Fault:  # fmt: skip
-        """Reset the connection: a request before it is applied, a watch after `after_events` events."""
+        """Reset the connection: a request before it is applied, a watch after `after_events`
+        events."""
         return self.add(Fault(Action.RESET, method, path, count, watches, after_events))
 
     def lose_response(self, *, method: str | None = None, path: str | None = None, count: int | None = None) -> Fault:
@@ -181,7 +183,8 @@ class Faults:
         self, *, method: str | None = None, path: str | None = None, count: int | None = None,
         watches: bool | None = None, after_events: int = 0,
     ) -> Fault:  # fmt: skip
-        """Break off an answer half-way, a watch in the middle of the event after `after_events` others."""
+        """Break off an answer half-way, a watch in the middle of the event after `after_events`
+        others."""
         return self.add(Fault(Action.TRUNCATE, method, path, count, watches, after_events))
 
     def expire(
@@ -203,11 +206,13 @@ class Faults:
         return self.add(Fault(Action.EMPTY_LIST, "GET", path, count, False))
 
     def stale(self, version: int, *, path: str | None = None, count: int | None = None) -> Fault:
-        """Answer gets and lists as of an older `version`, also where a quorum read was asked for."""
+        """Answer gets and lists as of an older `version`, also where a quorum read was asked
+        for."""
         return self.add(Fault(Action.STALE_LIST, "GET", path, count, False, version=version))
 
     def strike(self, method: str, path: str, watching: bool) -> list[Fault]:
-        """The rules that strike this request, each counted: latencies, and the first of any other kind."""
+        """The rules that strike this request, each counted: latencies, and the first of any other
+        kind."""
         if not self._rules:
             return []
         struck: list[Fault] = []
@@ -238,8 +243,8 @@ class Faults:
         return sum(1 for _ in self._fitting(path))
 
     def break_watches(self, action: Action = Action.RESET, *, path: str | None = None) -> int:
-        """Strike the watches that are open now with RESET, TRUNCATE, EXPIRE, HALF_OPEN or CLOSE; returns how
-        many there were.
+        """Strike the watches that are open now with RESET, TRUNCATE, EXPIRE, HALF_OPEN or CLOSE;
+        returns how many there were.
         """
         broken = 0
         for watch in self._fitting(path):

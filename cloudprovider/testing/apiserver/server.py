@@ -1,33 +1,36 @@
-"""The embedded API server: a kube-apiserver stand-in for tests and demos, over real HTTP in this process.
+"""The embedded API server: a kube-apiserver stand-in for tests and demos, over real HTTP in this
+process.
 
-Wires store, kinds, operations and HTTP together. What it cannot do it answers with 501; what it can do a parity
-test compares with the real kube-apiserver.
+Wires store, kinds, operations and HTTP together. What it cannot do it answers with 501; what it can
+do a parity test compares with the real kube-apiserver.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from cloudprovider.testing.apiserver import catalog, kubeconfig
+from cloudprovider.internal.patching import MERGE_PATCH
 from cloudprovider.testing.apiserver.access import Access
-from cloudprovider.testing.apiserver.api import API
-from cloudprovider.testing.apiserver.decoding import MERGE, Options
 from cloudprovider.testing.apiserver.errors import JSON, StatusError, not_implemented
 from cloudprovider.testing.apiserver.faults import Faults
-from cloudprovider.testing.apiserver.handler import Handler
-from cloudprovider.testing.apiserver.kinds import Kind
-from cloudprovider.testing.apiserver.listener import Listener
-from cloudprovider.testing.apiserver.operations import Operations
-from cloudprovider.testing.apiserver.reads import list_objects
-from cloudprovider.testing.apiserver.routing import Router
-from cloudprovider.testing.apiserver.store import Backup, Store
-from cloudprovider.testing.apiserver.webhooks import Webhooks
+from cloudprovider.testing.apiserver.http.certificates import Certificates
+from cloudprovider.testing.apiserver.http.connection import Handler
+from cloudprovider.testing.apiserver.http.listener import Listener
+from cloudprovider.testing.apiserver.kinds import catalog
+from cloudprovider.testing.apiserver.kinds.kind import Kind
+from cloudprovider.testing.apiserver.rest.api import API
+from cloudprovider.testing.apiserver.rest.decoding import Options
+from cloudprovider.testing.apiserver.rest.operations import Operations
+from cloudprovider.testing.apiserver.rest.reads import list_objects
+from cloudprovider.testing.apiserver.rest.routing import Router
+from cloudprovider.testing.apiserver.storage.store import Backup, Store
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -35,16 +38,15 @@ SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-s
 class EmbeddedAPIServer:
     """An API server on a loopback port, with data that lives as long as the object.
 
-    `port` 0 takes a free one and keeps it over restarts. `token` is the administrator's bearer token, by
-    default a random one. `tls` True serves HTTPS with a certificate of its own (needs `cryptography`), see
-    `ca_file`. `anonymous` lets requests without a token in as system:anonymous instead of answering 401.
-    `history` is how many changes are kept for watches and pages; `bookmark_interval` and `watch_timeout` are in
-    seconds. `webhook_services` says where the Services of admission webhooks are served, as there is no network to
-    them: {"namespace/name:port": "127.0.0.1:8443"}.
+    `port` 0 takes a free one and keeps it over restarts. `token` is the administrator's bearer
+    token, by default a random one. `tls` True serves HTTPS with a certificate of its own, see
+    `ca_file`. `anonymous` lets requests without a token in as system:anonymous instead of answering
+    401. `history` is how many changes are kept for watches and pages; `bookmark_interval` and
+    `watch_timeout` are in seconds.
 
-    `start` and `stop` may be called in turn any number of times, or use it as a context manager. The helpers
-    (`create`, `get`, `list`, `patch`, `delete`, `put_raw`) work on the store without HTTP, started or not, and
-    from any thread.
+    `start` and `stop` may be called in turn any number of times, or use it as a context manager.
+    The helpers (`create`, `get`, `list`, `patch`, `delete`, `put_raw`) work on the store without
+    HTTP, started or not, and from any thread.
     """
 
     def __init__(
@@ -57,18 +59,15 @@ class EmbeddedAPIServer:
         history: int = 20_000,
         bookmark_interval: float = 60.0,
         watch_timeout: float = 3600.0,
-        service_cidr: str = "10.96.0.0/16",
-        webhook_services: Mapping[str, str] | None = None,
     ) -> None:
         self.token = token or secrets.token_hex(16)
         self.faults = Faults()
         self.access = Access(self.token, anonymous=anonymous)
         self.store = Store(history=history)
-        self._router = Router(catalog.kinds(service_cidr))
-        ranked = self._router.kinds()[::-1]  # of two groups with the same kind the first one counts
-        self._by_plural = {kind.plural: kind for kind in ranked}
-        self._by_kind = {kind.kind: kind for kind in ranked}
-        self._operations = Operations(self.store, Webhooks(self.store, webhook_services or {}))
+        self._router = Router(catalog.kinds())
+        self._by_plural = {kind.plural: kind for kind in self.kinds()}
+        self._by_kind = {kind.kind: kind for kind in self.kinds()}
+        self._operations = Operations(self.store)
         self.api = API(
             self.store,
             self._router,
@@ -82,19 +81,19 @@ class EmbeddedAPIServer:
         self.ca_file: Path | None = None
         """With TLS, the certificate to trust."""
         if tls:
-            from cloudprovider.testing.apiserver import certificates
-
-            self._certificates = certificates.Certificates()
+            self._certificates = Certificates()
             self._tls, self.ca_file = self._certificates.context, self._certificates.ca_file
         self._listener: Listener | None = None
         for name in SYSTEM_NAMESPACES:
             self.create({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
         self.create(catalog.kubernetes_service())
 
-    # -- life --------------------------------------------------------------------------------------------------------
+    # -- life
+    # --------------------------------------------------------------------------------------------------------
 
     def start(self) -> EmbeddedAPIServer:
-        """Listen and serve; returns once connections are accepted. Raises OSError when the port is taken."""
+        """Listen and serve; returns once connections are accepted. Raises OSError when the port is
+        taken."""
         if self._listener is None:
             self._listener = Listener(self._port, self.api, self.faults, self._tls, Handler)
             self._port = self._listener.port
@@ -108,8 +107,8 @@ class EmbeddedAPIServer:
             listener.end()
 
     def restart(self, *, forget_history: bool = False) -> None:
-        """Stop and start on the same port with the same data; with `forget_history` older resourceVersions
-        answer 410.
+        """Stop and start on the same port with the same data; with `forget_history` older
+        resourceVersions answer 410.
         """
         self.stop()
         if forget_history:
@@ -130,7 +129,8 @@ class EmbeddedAPIServer:
         self.start()
 
     def compact(self, version: int | None = None) -> int:
-        """Forget the history before `version` (by default all): lists and watches from older ones answer 410."""
+        """Forget the history before `version` (by default all): lists and watches from older ones
+        answer 410."""
         return self.store.compact(version)
 
     def __enter__(self) -> EmbeddedAPIServer:
@@ -141,7 +141,8 @@ class EmbeddedAPIServer:
     ) -> None:
         self.stop()
 
-    # -- addresses ---------------------------------------------------------------------------------------------------
+    # -- addresses
+    # ---------------------------------------------------------------------------------------------------
 
     @property
     def port(self) -> int:
@@ -154,17 +155,32 @@ class EmbeddedAPIServer:
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
 
     def write_kubeconfig(self, path: str | os.PathLike[str], *, token: str | None = None) -> Path:
-        """Write a kubeconfig for `token` (by default the administrator's), readable by its owner only; returns
-        its path.
+        """Write a kubeconfig for `token` (by default the administrator's), readable by its owner
+        only; returns its path.
         """
-        ca_file = str(self.ca_file) if self.ca_file else None
-        return kubeconfig.write(path, kubeconfig.kubeconfig(self.url, token or self.token, ca_file))
+        cluster: JSON = {"server": self.url}
+        if self.ca_file is not None:
+            cluster["certificate-authority"] = str(self.ca_file)
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "embedded", "cluster": cluster}],
+            "users": [{"name": "embedded", "user": {"token": token or self.token}}],
+            "contexts": [{"name": "embedded", "context": {"cluster": "embedded", "user": "embedded"}}],
+            "current-context": "embedded",
+        }
+        target = Path(path)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(content, file, indent=2)  # JSON is YAML too
+        return target
 
     def connections(self) -> int:
         """How many connections are open."""
         return self._listener.connections() if self._listener else 0
 
-    # -- the store, for setting up and looking ------------------------------------------------------------------------
+    # -- the store, for setting up and looking
+    # ------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
@@ -174,10 +190,11 @@ class EmbeddedAPIServer:
     def create(self, obj: JSON) -> JSON:
         """Create an object as a POST would; `kind` says of which resource.
 
-        Raises StatusError, which has `code` and `reason`: 409 AlreadyExists for a name that is taken (the namespaces
-        default, kube-node-lease, kube-public and kube-system and the Service default/kubernetes are there from the
-        start), 501 for a kind that is not served. As in a cluster a new Node gets the taint
-        node.kubernetes.io/not-ready, also one that says that it is ready.
+        Raises StatusError, which has `code` and `reason`: 409 AlreadyExists for a name that is
+        taken (the namespaces default, kube-node-lease, kube-public and kube-system and the Service
+        default/kubernetes are there from the start), 501 for a kind that is not served. As in a
+        cluster a new Node gets the taint node.kubernetes.io/not-ready, also one that says that it
+        is ready.
         """
         kind = self._creatable(obj.get("kind"))
         namespace = obj.get("metadata", {}).get("namespace", "default") if kind.namespaced else ""
@@ -192,7 +209,8 @@ class EmbeddedAPIServer:
         return found.object
 
     def list(self, plural: str, namespace: str = "", *, labels: str = "", fields: str = "") -> Sequence[JSON]:
-        """The objects of a resource in key order, not to be changed; in all namespaces unless one is named."""
+        """The objects of a resource in key order, not to be changed; in all namespaces unless one
+        is named."""
         query = {"labelSelector": labels, "fieldSelector": fields}
         return [one.object for one in list_objects(self.store, self._plural_of(plural), namespace, query).items]
 
@@ -204,7 +222,7 @@ class EmbeddedAPIServer:
         namespace: str = "default",
         *,
         subresource: str = "",
-        content_type: str = MERGE,
+        content_type: str = MERGE_PATCH,
     ) -> JSON:
         """Patch an object as a PATCH would. Raises StatusError."""
         kind = self._plural_of(plural)
@@ -219,7 +237,8 @@ class EmbeddedAPIServer:
         self._operations.delete(kind, namespace if kind.namespaced else "", name)
 
     def put_raw(self, plural: str, obj: JSON) -> JSON:
-        """Store an object as it is, without validation or defaults: how a malformed object gets into a test.
+        """Store an object as it is, without validation or defaults: how a malformed object gets
+        into a test.
 
         Only `metadata.resourceVersion` is set; replaces an object of the same name.
         """

@@ -1,8 +1,10 @@
-"""The conformance suite: proves that a provider keeps the contract of `cloudprovider`, scenario by scenario.
+"""The conformance suite: proves that a provider keeps the contract of `cloudprovider`, scenario by
+scenario.
 
-A vendor writes one test file: a `Lab` (what can be done to the test cloud), a fixture `lab`, and a subclass of
-`ProviderConformance` that declares its features. `pytest --conformance-report=DIR` then says in JSON and Markdown
-what passed, what was skipped and why, and what failed. docs/reference/scenarios.md lists every scenario.
+A vendor writes one test file: a `Lab` (what can be done to the test cloud), a fixture `lab`, and a
+subclass of `ProviderConformance` that declares its features. `pytest --conformance-report=DIR` then
+says in JSON and Markdown what passed, what was skipped and why, and what failed.
+docs/reference/scenarios.md lists every scenario.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ else:
     }
 
     def __getattr__(name: str) -> object:
-        """All names are loaded when the first of them is used: pytest imports the plugin of this package at each start,
-        and the suite takes seconds of CPU."""
+        """All names are loaded when the first of them is used: pytest imports the plugin of this
+        package at each start, and the suite takes seconds of CPU."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         for module, names in _HOMES.items():

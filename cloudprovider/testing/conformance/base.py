@@ -1,7 +1,9 @@
-"""The base of every conformance class: the class attributes that a vendor sets, and the fixture `trial`.
+"""The base of every conformance class: the class attributes that a vendor sets, and the fixture
+`trial`.
 
-A scenario's method takes `trial`; the fixture skips it by name when a feature is not declared or the lab lacks a hook,
-and removes what the scenario made. The vendor's fixture `lab` (scope "module") stands beside the class.
+A scenario's method takes `trial`; the fixture skips it by name when a feature is not declared or
+the lab lacks a hook, and removes what the scenario made. The vendor's fixture `lab` (scope
+"module") stands beside the class.
 """
 
 from __future__ import annotations
@@ -10,17 +12,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from cloudprovider.errors import RegistryError
 from cloudprovider.interface import Interface
-from cloudprovider.registry import get_cloud_provider
+from cloudprovider.loading.diagnostics import raised_at, told_of
+from cloudprovider.loading.registry import get_cloud_provider
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import Lab
 from cloudprovider.testing.conformance.registry import missing, scenario_of
 from cloudprovider.testing.conformance.trial import Bench, Trial
 
-__all__ = ["BENCH", "ConformanceBase"]
+__all__ = ["BENCH", "UNMADE", "ConformanceBase"]
 
 BENCH: pytest.StashKey[Bench] = pytest.StashKey()
 """Where the bench of a test class is kept, on its pytest node."""
+UNMADE: pytest.StashKey[bool] = pytest.StashKey()
+"""Whether the class's provider could not be made."""
 
 
 class ConformanceBase:
@@ -34,7 +40,8 @@ class ConformanceBase:
     def make_provider(self, lab: Lab) -> Interface:
         """The provider, as the manager makes it: by name, with the lab's configuration.
 
-        Called once for the class, and again where a scenario needs a second provider over the same cloud.
+        Called once for the class, and again where a scenario needs a second provider over the same
+        cloud.
         """
         return get_cloud_provider(self.provider_name, lab.config())
 
@@ -52,9 +59,23 @@ class ConformanceBase:
     def _bench(self, request: pytest.FixtureRequest, lab: Lab) -> Bench:
         node = request.node.getparent(pytest.Class)
         bench: Bench | None = node.stash.get(BENCH, None)
+        if node.stash.get(UNMADE, False):
+            pytest.skip("not run: the provider cannot be made, as the first error says")
         if bench is None:
-            bench = Bench(lab, self.features, lambda: self.make_provider(lab), self.provider_name)
+            try:
+                bench = Bench(lab, self.features, lambda: self.make_provider(lab), self.provider_name)
+            except Exception as error:  # noqa: BLE001 - vendor boundary: reported once, for the whole class
+                node.stash[UNMADE] = True
+                pytest.fail(f"the provider cannot be made: {_told(error)}", pytrace=False)
             node.stash[BENCH] = bench
             node.addfinalizer(bench.close)
         assert bench.lab is lab, 'the fixture lab was made twice for one class: give it scope="module"'
         return bench
+
+
+def _told(error: Exception) -> str:
+    """What is wrong, where, and what to do."""
+    if isinstance(error, RegistryError):
+        return str(error)
+    text, details = told_of(error)
+    return "\n  ".join([f"{text} ({raised_at(error)})", *details])

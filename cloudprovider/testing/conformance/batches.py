@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider.answerchecks import metadata_problems, told
+from cloudprovider.checks import answers
 from cloudprovider.errors import CloudProviderError, InstanceNotFound
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import InstanceMetadata, InstancesBatch, InstanceState
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import Outcome, at_once, attempt, limited
+from cloudprovider.testing.conformance.calls import Outcome, at_once, attempt, limited, right
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
@@ -67,15 +67,17 @@ class BatchScenarios(ConformanceBase):
 
     @scenario("B2", _BATCH, hooks=_MACHINES)
     def test_b2_metadata_is_fit_to_be_written(self, trial: Trial) -> None:
-        """Metadata has a provider ID of this provider, valid addresses, and label values that the API server takes."""
+        """Metadata has a provider ID of this provider, valid addresses, and label values that the
+        API server takes."""
         node = trial.registered()
         answer = _batch(trial).instances_metadata([node]).get(name_of(node))
-        problems = metadata_problems(answer, trial.provider.provider_id_prefixes())
-        assert not problems, f"instances_metadata of {name_of(node)}:{told(problems)}"
+        prefixes = trial.provider.provider_id_prefixes()
+        right(f"instances_metadata of {name_of(node)}", answers.metadata, answer, prefixes=prefixes, strict=True)
 
     @scenario("B3", _BATCH, hooks=("create_machine", "stop_machine"))
     def test_b3_running_and_stopped(self, trial: Trial) -> None:
-        """A machine that runs is RUNNING, one that was switched off is SHUTDOWN and has metadata still."""
+        """A machine that runs is RUNNING, one that was switched off is SHUTDOWN and has metadata
+        still."""
         batch, running, stopped = _batch(trial), trial.machine(), trial.stopped()
 
         def look() -> None:
@@ -90,7 +92,8 @@ class BatchScenarios(ConformanceBase):
 
     @scenario("B4", _BATCH, hooks=("create_machine", "delete_machine"))
     def test_b4_a_deleted_machine_is_gone_alone(self, trial: Trial) -> None:
-        """A deleted machine is GONE, or an InstanceNotFound as its value; the others in the batch are answered."""
+        """A deleted machine is GONE, or an InstanceNotFound as its value; the others in the batch
+        are answered."""
         batch, running, deleted = _batch(trial), trial.machine(), trial.deleted()
 
         def look() -> None:
@@ -113,7 +116,8 @@ class BatchScenarios(ConformanceBase):
 
     @scenario("B5", _BATCH, hooks=_MACHINES)
     def test_b5_the_provider_id_finds_the_machine(self, trial: Trial) -> None:
-        """A machine is found by the node's provider ID, whatever the node is called; the answer has the node's name."""
+        """A machine is found by the node's provider ID, whatever the node is called; the answer has
+        the node's name."""
         _needs_ids(trial)
         provider_id = provider_id_of(trial.machine())
         renamed = new_node(trial.bench.name("renamed"), provider_id=provider_id)
@@ -127,7 +131,8 @@ class BatchScenarios(ConformanceBase):
 
     @scenario("B6", _BATCH, hooks=_MACHINES)
     def test_b6_a_batch_equals_single_calls(self, trial: Trial) -> None:
-        """What a batch of many says about a node is what a batch of one says, and what `InstancesV2` says."""
+        """What a batch of many says about a node is what a batch of one says, and what
+        `InstancesV2` says."""
         batch, one, nodes = _batch(trial), trial.provider.instances_v2(), trial.machines(2)
         together = batch.instances_metadata(nodes)
         for node in nodes:
@@ -164,7 +169,8 @@ class BatchScenarios(ConformanceBase):
 
     @scenario("B9", _BATCH, hooks=("create_machine", "outage"))
     def test_b9_an_outage_is_unknown(self, trial: Trial) -> None:
-        """While the cloud cannot answer, a batch raises or has errors as values; none says that an instance is gone."""
+        """While the cloud cannot answer, a batch raises or has errors as values; none says that an
+        instance is gone."""
         batch, node = _batch(trial), trial.machine()
         with trial.outage():
             for method in _both(batch):
@@ -177,7 +183,8 @@ class BatchScenarios(ConformanceBase):
 
     @scenario("B10", _BATCH, hooks=_MACHINES)
     def test_b10_values_are_of_the_contract(self, trial: Trial) -> None:
-        """Values are InstanceMetadata or InstanceState, or a CloudProviderError for the node that it is about."""
+        """Values are InstanceMetadata or InstanceState, or a CloudProviderError for the node that
+        it is about."""
         nodes = [*trial.machines(1), new_node(trial.bench.name("never"))]
         kinds: tuple[type[Any], ...] = (InstanceMetadata, InstanceState)
         for method, kind in zip(_both(_batch(trial)), kinds, strict=True):
@@ -210,7 +217,8 @@ class BatchScenarios(ConformanceBase):
 
     @scenario("B13", _BATCH, hooks=("create_machine", "hang"))
     def test_b13_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
-        """While the cloud hangs, a batch ends soon after its deadline, and does not say that an instance is gone."""
+        """While the cloud hangs, a batch ends soon after its deadline, and does not say that an
+        instance is gone."""
         batch, node, lab = _batch(trial), trial.machine(), trial.lab
         with trial.hang():
             outcome = limited(partial(batch.instances_state, [node]), deadline=lab.deadline, grace=lab.grace)

@@ -1,7 +1,7 @@
 """Calls of a provider as the host makes them: many at once, with a deadline, or cancelled.
 
-Each call runs in a daemon thread of its own, so that one that never returns fails its scenario and no more.
-`TextLog` has what is logged meanwhile.
+Each call runs in a daemon thread of its own, so that one that never returns fails its scenario and
+no more. `TextLog` has what is logged meanwhile.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextvars import copy_context
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from attrs import define
 
-from cloudprovider.call import Call, call_scope
+from cloudprovider.call import Call
+from cloudprovider.checks.answers import WrongAnswer
 from cloudprovider.errors import InstanceNotFound
+from cloudprovider.threads import Task
 
-__all__ = ["Outcome", "TextLog", "at_once", "attempt", "limited", "unwell"]
+__all__ = ["Outcome", "TextLog", "at_once", "attempt", "limited", "right", "told", "unwell"]
 
 R = TypeVar("R")
 
@@ -53,33 +55,44 @@ def attempt(call: Callable[[], R]) -> Outcome[R]:
         return Outcome(error=error)
 
 
+def told(problems: Iterable[str]) -> str:
+    """All problems, one a line."""
+    return "\n  ".join(["", *problems])
+
+
+def right(what: str, check: Callable[..., R], answer: object, **facts: Any) -> R:
+    """The answer, as a check of `cloudprovider.checks.answers` passes it on. AssertionError with
+    all that is wrong with it."""
+    try:
+        return check(answer, **facts)
+    except WrongAnswer as wrong:
+        raise AssertionError(f"{what}:{told(wrong.problems)}") from None
+
+
 def at_once(calls: Sequence[Callable[[], R]], *, within: float = 300.0) -> list[Outcome[R]]:
-    """Make all calls at the same time, each in a thread of its own; their outcomes in the same order.
+    """Make all calls at the same time, each in a thread of its own; their outcomes in the same
+    order.
 
     Raises AssertionError when one has not ended after `within` seconds.
     """
-    outcomes: list[Outcome[R] | None] = [None] * len(calls)
     gate = threading.Barrier(len(calls))
 
-    def run(index: int) -> None:
+    def run(call: Callable[[], R]) -> Outcome[R]:
         gate.wait()
-        outcomes[index] = attempt(calls[index])
+        return attempt(call)
 
-    threads = [threading.Thread(target=run, args=(index,), daemon=True) for index in range(len(calls))]
-    for thread in threads:
-        thread.start()
+    tasks = [Task(partial(run, call), "conformance-call") for call in calls]
     end = time.monotonic() + within
-    for thread in threads:
-        thread.join(max(0.0, end - time.monotonic()))
-    ended = [outcome for outcome in outcomes if outcome is not None]
-    assert len(ended) == len(calls), f"{len(calls) - len(ended)} of {len(calls)} calls at once never ended"
-    return ended
+    late = sum(not task.wait(max(0.0, end - time.monotonic())) for task in tasks)
+    assert not late, f"{late} of {len(calls)} calls at once never ended"
+    return [task.result() for task in tasks]
 
 
 def limited(
     call: Callable[[], R], *, deadline: float | None = None, grace: float = 1.0, cancelled: bool = False
 ) -> Outcome[R]:
-    """Make a call whose `current_call()` has a deadline, in seconds from now, or is cancelled already.
+    """Make a call whose `current_call()` has a deadline, in seconds from now, or is cancelled
+    already.
 
     Raises AssertionError when it has not ended `grace` seconds after its deadline.
     """
@@ -87,22 +100,13 @@ def limited(
     if cancelled:
         stop.set()
     until = None if deadline is None else time.monotonic() + deadline
-    outcome: Outcome[R] = Outcome()
-
-    def run() -> None:
-        with call_scope(Call(deadline=until, cancelled=stop)):
-            made = attempt(call)
-        outcome.value, outcome.error = made.value, made.error
-
-    context = copy_context()
-    thread = threading.Thread(target=lambda: context.run(run), daemon=True)
-    thread.start()
-    thread.join((deadline or 0.0) + grace)
-    assert not thread.is_alive(), (
-        f"the call has not ended {grace:g} s after its deadline. Pass current_call().remaining() on as the time "
-        "limit of each request"
+    task = Task(lambda: attempt(call), "conformance-call", call=Call(deadline=until, cancelled=stop))
+    assert task.wait((deadline or 0.0) + grace), (
+        f"the call has not ended {grace:g} s after its deadline. Give each request a time limit, "
+        "cloudprovider.helpers.time_limit(); if it has one, your client's own retries multiply it: turn them off "
+        "(urllib3, requests: retries=False; boto3: max_attempts), as the host tries again"
     )
-    return outcome
+    return task.result()
 
 
 def unwell(question: str, call: Callable[[], R]) -> BaseException:
@@ -115,9 +119,22 @@ def unwell(question: str, call: Callable[[], R]) -> BaseException:
         f"{question} answered {outcome.value!r} while the cloud could not answer: it must raise"
     )
     assert not isinstance(outcome.error, InstanceNotFound), (
-        f"{question} raised InstanceNotFound while the cloud could not answer: the host would delete the node"
+        f"{question} raised InstanceNotFound while the cloud could not answer: {_gone_means(question)}"
     )
     return outcome.error
+
+
+def _gone_means(method: str) -> str:
+    """What the host makes of InstanceNotFound from this method."""
+    if method.startswith(("instance_", "node_addresses")):
+        return "the host would delete the node"
+    if method == "create_route":
+        return "the host would take the node's machine for gone, and leave it without its route"
+    if method.startswith("local_"):
+        return "the machine would boot as if it were no instance of this cloud"
+    if method.startswith("get_zone"):
+        return "the host would take the node's machine for gone, and set no zone"
+    return "that is the cloud's word about a machine, which this method is not asked for. Raise CloudProviderError"
 
 
 class TextLog(logging.Handler):

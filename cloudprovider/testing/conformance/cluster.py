@@ -1,6 +1,8 @@
-"""The cluster that a provider sees at the provider level: none. Its client builder names a server that does not exist.
+"""The cluster that a provider sees at the provider level: none. Its client builder names a server
+that does not exist.
 
-What `Interface.initialize` is handed by the suite; a provider may build clients, and must not need an answer to start.
+What `Interface.initialize` is handed by the suite; a provider may build clients, and must not need
+an answer to start.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The end-to-end level: the provider under the real controllers, over an API server (the scenarios E1, E2 ...).
+"""The end-to-end level: the provider under the real controllers, over an API server (the scenarios
+E1, E2 ...).
 
-The controllers come from outside, through the pytest fixtures `cluster` and `manager` of this distribution's plugin:
-the contract never imports what runs it, so what a scenario needs of them is written down here as Protocols.
+The controllers come from outside, through the pytest fixtures `cluster` and `manager` of this
+distribution's plugin: the contract never imports what runs it, so what a scenario needs of them is
+written down here as Protocols.
 """
 
 from __future__ import annotations
@@ -30,9 +32,19 @@ from cloudprovider.wellknown import (
 
 _INSTANCES = Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH | Feature.INSTANCES
 
-__all__ = ["ClusterUnderTest", "EndToEndConformance", "ManagerUnderTest", "NodeUnderTest", "ServiceUnderTest"]
+__all__ = [
+    "ClusterUnderTest",
+    "EndToEndConformance",
+    "EventUnderTest",
+    "ManagerUnderTest",
+    "NodeUnderTest",
+    "ServiceUnderTest",
+]
 
 R = TypeVar("R")
+_FINAL = frozenset({"InvalidInstanceMetadata", "InvalidPodCIDR"})
+_UNUSABLE = "gave an unusable answer"
+"""In Events: the provider's code has to be corrected, so another try gives the same."""
 
 
 class NodeUnderTest(Protocol):
@@ -72,6 +84,17 @@ class ServiceUnderTest(Protocol):
     def delete(self) -> None: ...
 
 
+class EventUnderTest(Protocol):
+    """An Event about a Node or a Service."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+
+
 class ClusterUnderTest(Protocol):
     """The API server, and what kubelets and people do in it: the fixture `cluster`."""
 
@@ -80,6 +103,7 @@ class ClusterUnderTest(Protocol):
         self, name: str, *, ports: Sequence[int] = (80,), annotations: Mapping[str, str] | None = None
     ) -> ServiceUnderTest: ...
     def wait_until(self, condition: Callable[[], R], timeout: float = 30.0, what: str = "") -> R: ...
+    def events(self, about: Any) -> Sequence[EventUnderTest]: ...
 
 
 class ManagerUnderTest(Protocol):
@@ -90,7 +114,8 @@ class ManagerUnderTest(Protocol):
 
 
 class EndToEndConformance(ConformanceBase):
-    """The provider under our controllers: `class TestAcme(ProviderConformance, EndToEndConformance)`."""
+    """The provider under our controllers: `class TestAcme(ProviderConformance,
+    EndToEndConformance)`."""
 
     time_limit: float = 30.0
     """Seconds that the controllers may take, beside the time that the lab says the cloud takes."""
@@ -114,8 +139,8 @@ class EndToEndConformance(ConformanceBase):
 
     @scenario("E1", Feature.INSTANCES_V2, hooks=("create_machine",), level="end to end")
     def test_e1_a_node_is_initialised(self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest) -> None:
-        """A node that joins gets provider ID, addresses, instance type, zone and region as the provider says, and loses
-        its taint."""
+        """A node that joins gets provider ID, addresses, instance type, zone and region as the
+        provider says, and loses its taint."""
         node = self._joined(trial, cluster, trial.registered())
         instances = trial.provider.instances_v2()
         assert instances is not None
@@ -133,7 +158,8 @@ class EndToEndConformance(ConformanceBase):
     def test_e2_the_node_of_a_deleted_machine_goes(
         self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
     ) -> None:
-        """The node of a deleted machine goes; the node of a machine that runs stays, although its kubelet is silent."""
+        """The node of a deleted machine goes; the node of a machine that runs stays, although its
+        kubelet is silent."""
         stays = self._joined(trial, cluster, trial.registered())
         machine = trial.bench.new_machine()
         goes = self._joined(trial, cluster, machine)
@@ -147,8 +173,8 @@ class EndToEndConformance(ConformanceBase):
     def test_e3_the_node_of_a_stopped_machine_is_tainted(
         self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
     ) -> None:
-        """The node of a machine that is switched off gets the taint node.cloudprovider.kubernetes.io/shutdown, and
-        stays."""
+        """The node of a machine that is switched off gets the taint
+        node.cloudprovider.kubernetes.io/shutdown, and stays."""
         node = self._joined(trial, cluster, trial.bench.new_machine())
         trial.lab.stop_machine(node.object)
         node.mark_not_ready()
@@ -173,7 +199,8 @@ class EndToEndConformance(ConformanceBase):
     def test_e5_a_deleted_service_loses_its_load_balancer(
         self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
     ) -> None:
-        """A deleted Service goes when its load balancer is gone, and nothing of that is left in the cloud."""
+        """A deleted Service goes when its load balancer is gone, and nothing of that is left in the
+        cloud."""
         before = trial.resources()
         service = self._exposed(trial, cluster)
         seen = service.object
@@ -184,7 +211,8 @@ class EndToEndConformance(ConformanceBase):
     def test_e6_another_type_loses_the_load_balancer(
         self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
     ) -> None:
-        """A Service that becomes one of type ClusterIP loses its load balancer, and keeps no finalizer."""
+        """A Service that becomes one of type ClusterIP loses its load balancer, and keeps no
+        finalizer."""
         service = self._exposed(trial, cluster)
         service.patch({"spec": {"type": "ClusterIP"}})
         self._wait(trial, cluster, lambda: not service.finalizers, "the finalizer is removed", building=True)
@@ -195,7 +223,8 @@ class EndToEndConformance(ConformanceBase):
     def test_e7_nodes_become_targets_and_leave(
         self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
     ) -> None:
-        """Nodes that join become targets of a load balancer that stands; a Node that is deleted leaves it."""
+        """Nodes that join become targets of a load balancer that stands; a Node that is deleted
+        leaves it."""
         service = self._exposed(trial, cluster)
         name = trial.balancers().get_load_balancer_name(trial.cluster_name, service.object)
 
@@ -257,7 +286,8 @@ class EndToEndConformance(ConformanceBase):
     def test_e10_after_an_outage_everything_is_made_up_for(
         self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
     ) -> None:
-        """While the cloud fails, nodes keep their taint and Services wait; when it answers again both are served."""
+        """While the cloud fails, nodes keep their taint and Services wait; when it answers again
+        both are served."""
         machine = trial.bench.new_machine()
         with trial.lab.outage():
             node = cluster.join(name_of(machine), provider_id=provider_id_of(machine))
@@ -273,8 +303,8 @@ class EndToEndConformance(ConformanceBase):
     def test_e11_a_killed_manager_leaves_nothing_behind(
         self, trial: Trial, cluster: ClusterUnderTest, manager: ManagerUnderTest
     ) -> None:
-        """When a manager is killed, its successors finish the load balancer that it has begun, and delete all of one
-        that it has built."""
+        """When a manager is killed, its successors finish the load balancer that it has begun, and
+        delete all of one that it has built."""
         before = trial.resources()
         service = cluster.expose(trial.bench.name("svc"), annotations=trial.lab.service_annotations)
         self._wait(trial, cluster, lambda: service.finalizers, "the controller has begun to build")
@@ -291,18 +321,35 @@ class EndToEndConformance(ConformanceBase):
     # ---- what several of them do
 
     def _wait(
-        self, trial: Trial, cluster: ClusterUnderTest, condition: Callable[[], R], what: str, *, building: bool = False
+        self,
+        trial: Trial,
+        cluster: ClusterUnderTest,
+        condition: Callable[[], R],
+        what: str,
+        *,
+        building: bool = False,
+        about: NodeUnderTest | ServiceUnderTest | None = None,
     ) -> R:
+        """Wait for the condition. An Event on `about` that says that the answer cannot be used ends
+        it at once."""
         __tracebackhide__ = True
         cloud = trial.lab.settle + (trial.lab.patience if building else 0.0)
-        return cluster.wait_until(condition, self.time_limit + cloud, what)
+
+        def look() -> R:
+            found = condition()
+            for event in cluster.events(about) if about is not None and not found else ():
+                if event.type == "Warning" and (event.reason in _FINAL or _UNUSABLE in event.message):
+                    pytest.fail(f"{what}: no longer waited for, as {event.reason} says: {event.message}", pytrace=False)
+            return found
+
+        return cluster.wait_until(look, self.time_limit + cloud, what)
 
     def _joined(self, trial: Trial, cluster: ClusterUnderTest, machine: V1Node) -> NodeUnderTest:
         """The machine's node, initialised."""
         __tracebackhide__ = True
         labels = machine.metadata.labels if machine.metadata is not None else None
         node = cluster.join(name_of(machine), provider_id=provider_id_of(machine), labels=labels)
-        self._wait(trial, cluster, lambda: node.is_initialized, "the node is initialised")
+        self._wait(trial, cluster, lambda: node.is_initialized, "the node is initialised", about=node)
         return node
 
     def _exposed(self, trial: Trial, cluster: ClusterUnderTest) -> ServiceUnderTest:
@@ -310,7 +357,8 @@ class EndToEndConformance(ConformanceBase):
         __tracebackhide__ = True
         service = cluster.expose(trial.bench.name("svc"), annotations=trial.lab.service_annotations)
         trial.adopt(service.object)
-        self._wait(trial, cluster, lambda: service.addresses, "the Service has an address", building=True)
+        has = "the Service has an address"
+        self._wait(trial, cluster, lambda: service.addresses, has, building=True, about=service)
         return service
 
     def _gone(

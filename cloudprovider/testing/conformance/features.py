@@ -1,7 +1,8 @@
 """Features: what a provider says that it can do, and what it really offers.
 
-A test class declares them (`features = Feature.INSTANCES_V2 | Feature.ROUTES`). Scenarios of a feature that is not
-declared are skipped by name; scenario G2 compares the declaration with the provider's accessors.
+A test class declares them (`features = Feature.INSTANCES_V2 | Feature.ROUTES`). Scenarios of a
+feature that is not declared are skipped by name; scenario G2 compares the declaration with the
+provider's accessors.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cloudprovider.checks.provider import EXTENSIONS
 from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.localinstance import LocalInstance
 from cloudprovider.podcidrs import PodCIDRs
-from cloudprovider.providerchecks import EXTENSIONS
 from cloudprovider.routes import Routes
 from cloudprovider.sshkeys import SSHKeys
 from cloudprovider.volumes import PVLabeler
@@ -25,7 +26,8 @@ __all__ = ["CAPABILITIES", "EXTENDING", "Feature", "extension_of", "feature_name
 
 
 class Feature(enum.Flag):
-    """What a provider can do. Join several with `|`. The capabilities of the contract, and `SOURCE_RANGES`."""
+    """What a provider can do. Join several with `|`. The capabilities of the contract, and
+    `SOURCE_RANGES`."""
 
     NONE = 0
     INSTANCES_V2 = enum.auto()
@@ -60,17 +62,20 @@ CAPABILITIES: Mapping[Feature, tuple[str, type[Any]]] = {
     Feature.LOCAL_INSTANCE: ("local_instance", LocalInstance),
     Feature.POD_CIDRS: ("pod_cidrs", PodCIDRs),
 }
-"""By feature, the accessor of `Interface` that offers it, and the class of what the accessor returns."""
+"""By feature, the accessor of `Interface` that offers it, and the class of what the accessor
+returns."""
 
 EXTENDING: Mapping[Feature, type[Any]] = {
     Feature.OWNED_LOAD_BALANCERS: OwnedLoadBalancers,
     Feature.SSH_KEYS: SSHKeys,
 }
-"""By feature without an accessor of its own, the class that an object with another capability subclasses besides."""
+"""By feature without an accessor of its own, the class that an object with another capability
+subclasses besides."""
 
 
 def offered(provider: Interface) -> Feature:
-    """The features that the provider's accessors offer; `SOURCE_RANGES`, which none shows, is never among them."""
+    """The features that the provider's accessors offer; `SOURCE_RANGES`, which none shows, is never
+    among them."""
     found = Feature.NONE
     for feature, (accessor, _) in CAPABILITIES.items():
         ask: Callable[[], object] = getattr(provider, accessor)
@@ -83,7 +88,8 @@ def offered(provider: Interface) -> Feature:
 
 
 def extension_of(provider: Interface, kind: type[Any]) -> Any:
-    """The object that has a capability without an accessor of its own; None where no accessor returns one."""
+    """The object that has a capability without an accessor of its own; None where no accessor
+    returns one."""
     answers: list[object] = [getattr(provider, accessor)() for accessor in EXTENSIONS[kind]]
     return next((answer for answer in answers if isinstance(answer, kind)), None)
 

@@ -1,7 +1,9 @@
-"""A lab that breaks the way to the cloud: for clouds that cannot be broken, a real account among them.
+"""A lab that breaks the way to the cloud: for clouds that cannot be broken, a real account among
+them.
 
-`HTTPLab` stands between `http.client` and the network, for this process only. The official client, urllib3, requests,
-boto3 and most vendors' clients are built on `http.client`; httpx and aiohttp are not, and pass untouched.
+`HTTPLab` stands between `http.client` and the network, for this process only. The official client,
+urllib3, requests, boto3 and most vendors' clients are built on `http.client`; httpx and aiohttp are
+not, and pass untouched.
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ class HTTPLab(Lab):
     """A lab whose `outage` and `hang` work on every cloud that is reached by `http.client`."""
 
     cloud_hosts: tuple[str, ...] = ()
-    """Only requests to hosts whose names end so are broken; empty: all of this process."""
+    """Only requests to hosts whose names or addresses end so are broken: `("api.acme.example",
+    "10.0.0.1")`, without port. Empty: all of this process that are made by `http.client`. The
+    manager's own requests are not."""
 
     def outage(self, after: int = 0) -> AbstractContextManager[None]:
-        """`after` more requests are sent; each that follows fails before it is sent, as a refused connection does."""
+        """`after` more requests are sent; each that follows fails before it is sent, as a refused
+        connection does."""
         numbers = itertools.count()
 
         def refuse(connection: Connection, send: Callable[[], Any]) -> Any:
@@ -40,7 +45,8 @@ class HTTPLab(Lab):
 
     @contextmanager
     def hang(self) -> Iterator[None]:
-        """Requests are sent, and their answers never come: a read ends by the client's own time limit."""
+        """Requests are sent, and their answers never come: a read ends by the client's own time
+        limit."""
         over = threading.Event()
 
         def wait(connection: Connection, read: Callable[[], Any]) -> Any:

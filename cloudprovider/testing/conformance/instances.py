@@ -8,11 +8,11 @@ from functools import partial
 import pytest
 from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider.answerchecks import metadata_problems, told
+from cloudprovider.checks import answers
 from cloudprovider.errors import InstanceNotFound
 from cloudprovider.instances import InstanceMetadata, InstancesV2
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import at_once, attempt, limited, unwell
+from cloudprovider.testing.conformance.calls import at_once, attempt, limited, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
@@ -31,7 +31,8 @@ def _instances(trial: Trial) -> InstancesV2:
 
 
 def _exists(instances: InstancesV2, node: V1Node) -> bool:
-    """What the host makes of `instance_exists`: a raised InstanceNotFound means the same as False."""
+    """What the host makes of `instance_exists`: a raised InstanceNotFound means the same as
+    False."""
     try:
         answer = instances.instance_exists(node)
     except InstanceNotFound:
@@ -53,10 +54,12 @@ class InstanceScenarios(ConformanceBase):
 
     @scenario("I2", _V2, hooks=_MACHINES)
     def test_i2_metadata_is_fit_to_be_written(self, trial: Trial) -> None:
-        """Metadata has a provider ID of this provider, valid addresses, and label values that the API server takes."""
+        """Metadata has a provider ID of this provider, valid addresses, and label values that the
+        API server takes."""
         answer = _instances(trial).instance_metadata(trial.registered())
-        problems = metadata_problems(answer, trial.provider.provider_id_prefixes())
-        assert not problems, f"instance_metadata of {name_of(trial.registered())}:{told(problems)}"
+        prefixes = trial.provider.provider_id_prefixes()
+        what = f"instance_metadata of {name_of(trial.registered())}"
+        right(what, answers.metadata, answer, prefixes=prefixes, strict=True)
 
     @scenario("I3", _V2, hooks=("create_machine", "stop_machine"))
     def test_i3_a_stopped_machine_exists(self, trial: Trial) -> None:
@@ -74,7 +77,8 @@ class InstanceScenarios(ConformanceBase):
 
     @scenario("I4", _V2, hooks=("create_machine", "delete_machine"))
     def test_i4_a_deleted_machine_is_gone(self, trial: Trial) -> None:
-        """A deleted machine is gone: `instance_exists` says so, and the other methods raise InstanceNotFound."""
+        """A deleted machine is gone: `instance_exists` says so, and the other methods raise
+        InstanceNotFound."""
         instances, node = _instances(trial), trial.deleted()
 
         def look() -> None:
@@ -122,7 +126,8 @@ class InstanceScenarios(ConformanceBase):
 
     @scenario("I8", _V2, hooks=("create_machine", "outage"))
     def test_i8_an_outage_is_unknown(self, trial: Trial) -> None:
-        """While the cloud cannot answer, every method raises, and none says that the instance is gone."""
+        """While the cloud cannot answer, every method raises, and none says that the instance is
+        gone."""
         instances, node = _instances(trial), trial.machine()
         with trial.outage():
             unwell("instance_exists", partial(instances.instance_exists, node))
@@ -162,7 +167,8 @@ class InstanceScenarios(ConformanceBase):
 
     @scenario("I12", _V2, hooks=("create_machine", "hang"))
     def test_i12_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
-        """While the cloud hangs, a call ends soon after its deadline, and does not say that the instance is gone."""
+        """While the cloud hangs, a call ends soon after its deadline, and does not say that the
+        instance is gone."""
         instances, node, lab = _instances(trial), trial.machine(), trial.lab
         with trial.hang():
             outcome = limited(lambda: _exists(instances, node), deadline=lab.deadline, grace=lab.grace)

@@ -1,8 +1,9 @@
 """The lab: what a vendor's tests can do to the test cloud behind the provider's back.
 
-A vendor subclasses `Lab` and overrides what its cloud, simulator or emulator can do; each scenario names the hooks that
-it needs and is skipped, with that name, where the lab has not overridden them. Objects of the cluster that scenarios
-hand to the provider are made here too: `new_node`, `new_service`.
+A vendor subclasses `Lab` and overrides what its cloud, simulator or emulator can do; each scenario
+names the hooks that it needs and is skipped, with that name, where the lab has not overridden them.
+Objects of the cluster that scenarios hand to the provider are made here too: `new_node`,
+`new_service`.
 """
 
 from __future__ import annotations
@@ -45,10 +46,12 @@ class BalancerFacts:
 
 
 class Lab:
-    """Override what the test cloud can do; nothing is required. Hooks are called from one thread at a time."""
+    """Override what the test cloud can do; nothing is required. Hooks are called from one thread at
+    a time."""
 
     cluster_name: str = "conformance"
-    """The cluster that the scenarios work for. A second one is named the same with "-2" at its end."""
+    """The cluster that the scenarios work for. A second one is named the same with "-2" at its
+    end."""
     pod_network: str = "10.251.0.0/16"
     """Where the destinations of routes come from."""
     service_annotations: Mapping[str, str] = {}
@@ -57,26 +60,30 @@ class Lab:
     """Texts of the configuration that must never be shown: in a repr, a log or an error."""
 
     settle: float = 0.0
-    """Seconds after a change until the cloud's answers show it. 0: at once, and nothing is ever asked twice."""
+    """Seconds after a change until the cloud's answers show it. 0: at once, and nothing is ever
+    asked twice."""
     poll: float = 1.0
     """Seconds between two looks at a cloud that settles or builds."""
     patience: float = 300.0
-    """Seconds that building or deleting a load balancer may take: `RetryError` is obeyed for so long."""
+    """Seconds that building or deleting a load balancer may take: `RetryError` is obeyed for so
+    long."""
     deadline: float = 2.0
-    """Seconds that the host waits for a call while the cloud hangs. Longer than the margin and the least that
-    `cloudprovider.helpers.time_limit` leaves, or no request would be sent and nothing would be proved."""
+    """Seconds that the host waits for a call while the cloud hangs. Longer than the margin and the
+    least that `cloudprovider.helpers.time_limit` leaves, or no request would be sent and nothing
+    would be proved."""
     grace: float = 1.0
     """Seconds after a call's deadline at which it must have ended."""
 
     def config(self) -> CloudConfig | None:
-        """What the provider's factory gets. Called again for a second provider over the same cloud."""
+        """What the provider's factory gets. Called again for a second provider over the same
+        cloud."""
         return None
 
     def create_machine(self, name: str) -> V1Node:
         """Start a machine and return its Node as the kubelet registers it: see `new_node`.
 
-        The cloud may give the machine another name; the Node's counts. The Node may carry a provider ID already, and
-        must where the provider has no instances.
+        The cloud may give the machine another name; the Node's counts. The Node may carry a
+        provider ID already, and must where the provider has no instances.
         """
         raise NotImplementedError
 
@@ -85,23 +92,28 @@ class Lab:
         raise NotImplementedError
 
     def delete_machine(self, node: V1Node) -> None:
-        """Delete the node's machine for good. Also called in the end for every machine that was made."""
+        """Delete the node's machine for good. Also called in the end for every machine that was
+        made."""
         raise NotImplementedError
 
     def ssh_keys(self, node: V1Node, user: str) -> Collection[bytes]:
-        """The public keys with which a user may log in on the node's machine: lines as in authorized_keys."""
+        """The public keys with which a user may log in on the node's machine: lines as in
+        authorized_keys."""
         raise NotImplementedError
 
     def outage(self, after: int = 0) -> AbstractContextManager[object]:
-        """Break the cloud for the body of a with statement: it answers `after` more requests, then fails each one."""
+        """Break the cloud for the body of a with statement: it answers `after` more requests, then
+        fails each one."""
         raise NotImplementedError
 
     def hang(self) -> AbstractContextManager[object]:
-        """Let the cloud answer nothing for the body of a with statement; its end lets go of what hangs."""
+        """Let the cloud answer nothing for the body of a with statement; its end lets go of what
+        hangs."""
         raise NotImplementedError
 
     def resources(self) -> Collection[str]:
-        """Names of everything in the test cloud that a provider could have built for a load balancer, parts included.
+        """Names of everything in the test cloud that a provider could have built for a load
+        balancer, parts included.
 
         What stood there before a scenario does not matter; what is left after it does.
         """
@@ -112,14 +124,16 @@ class Lab:
         raise NotImplementedError
 
     def local_machine(self) -> V1Node:
-        """The Node, as its kubelet registers it, of the machine for which the test cloud's metadata service answers.
+        """The Node, as its kubelet registers it, of the machine for which the test cloud's metadata
+        service answers.
 
         `outage` and `hang` break that service too.
         """
         raise NotImplementedError
 
     def create_volume(self) -> V1PersistentVolume:
-        """Create a disk that lies in a zone, and return the PersistentVolume of it, without labels."""
+        """Create a disk that lies in a zone, and return the PersistentVolume of it, without
+        labels."""
         raise NotImplementedError
 
     def delete_volume(self, volume: V1PersistentVolume) -> None:

@@ -1,7 +1,8 @@
-"""Scenarios L, second half: a load balancer is wholly removed, whatever failed before; clusters are kept apart.
+"""Scenarios L, second half: a load balancer is wholly removed, whatever failed before; clusters are
+kept apart.
 
-Failures come from the lab's `outage(after)`: the scenario repeats a call with the cloud failing after 0, 1, 2 ...
-requests, so that every step of a provider's call is the last one once.
+Failures come from the lab's `outage(after)`: the scenario repeats a call with the cloud failing
+after 0, 1, 2 ... requests, so that every step of a provider's call is the last one once.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ _MOST_STEPS = 200  # requests of one call; more is an outage that never strikes
 
 
 def interrupted(trial: Trial, call: Callable[[], object], *, first: int = 0) -> Iterator[Outcome[object]]:
-    """Make a call with the cloud failing after 0, 1, 2 ... requests; each outcome, the last of them a success.
+    """Make a call with the cloud failing after 0, 1, 2 ... requests; each outcome, the last of them
+    a success.
 
-    A call that raised `RetryError` sent all its requests: the cloud is still at work, and the walk is over.
+    A call that raised `RetryError` sent all its requests: the cloud is still at work, and the walk
+    is over.
     """
     for after in itertools.count(first):
         with trial.outage(after):
@@ -78,7 +81,8 @@ class LoadBalancerFailureScenarios(ConformanceBase):
 
     @scenario("L22", _LB, hooks=("outage",))
     def test_l22_a_half_built_one_is_completed(self, trial: Trial) -> None:
-        """Wherever building was interrupted, the next ensure completes the load balancer and builds no second one."""
+        """Wherever building was interrupted, the next ensure completes the load balancer and builds
+        no second one."""
         whole = trial.service()
         empty, nodes = trial.resources(), trial.machines(1)
         trial.ensure(whole, nodes)
@@ -107,7 +111,8 @@ class LoadBalancerFailureScenarios(ConformanceBase):
 
     @scenario("L24", _LB, hooks=("outage",))
     def test_l24_an_interrupted_deletion_goes_on(self, trial: Trial) -> None:
-        """An interrupted deletion raises; repeated, it removes the rest. It never returns while something is left."""
+        """An interrupted deletion raises; repeated, it removes the rest. It never returns while
+        something is left."""
         before, service = trial.resources(), trial.service()
         trial.ensure(service, trial.machines(1))
         for outcome in interrupted(
@@ -120,7 +125,8 @@ class LoadBalancerFailureScenarios(ConformanceBase):
 
     @scenario("L25", _LB, hooks=("outage",))
     def test_l25_an_outage_is_not_absence(self, trial: Trial) -> None:
-        """While the cloud cannot answer, `get_load_balancer` raises: None would say that there is none."""
+        """While the cloud cannot answer, `get_load_balancer` raises: None would say that there is
+        none."""
         service, _ = trial.standing()
         with trial.outage():
             unwell("get_load_balancer", partial(trial.balancers().get_load_balancer, trial.cluster_name, service))
@@ -144,7 +150,8 @@ class LoadBalancerFailureScenarios(ConformanceBase):
 
     @scenario("L27", _LB)
     def test_l27_clusters_are_kept_apart(self, trial: Trial) -> None:
-        """Services of one name in two clusters have a load balancer each, and each cluster deletes only its own."""
+        """Services of one name in two clusters have a load balancer each, and each cluster deletes
+        only its own."""
         other = f"{trial.cluster_name}-2"
         ours = trial.service()
         assert ours.metadata is not None
@@ -159,7 +166,8 @@ class LoadBalancerFailureScenarios(ConformanceBase):
 
     @scenario("L28", _LB, hooks=("outage", "load_balancer"))
     def test_l28_an_interrupted_change_is_carried_out(self, trial: Trial) -> None:
-        """Wherever a change of ports and nodes was interrupted, the next ensure carries out the rest."""
+        """Wherever a change of ports and nodes was interrupted, the next ensure carries out the
+        rest."""
         service = trial.service(ports=((80, 30080),))
         one, two = trial.machines(2)
         trial.ensure(service, [one])

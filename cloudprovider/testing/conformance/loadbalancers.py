@@ -1,4 +1,5 @@
-"""Scenarios L, first half: a load balancer is named, built, found again, and follows its Service and its nodes.
+"""Scenarios L, first half: a load balancer is named, built, found again, and follows its Service
+and its nodes.
 
 The second half, removal and failures, is in `loadbalancerfailures.py`.
 """
@@ -8,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
+from uuid import uuid4
 
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_port import V1ServicePort
 
-from cloudprovider.answerchecks import status_problems, told
+from cloudprovider.checks import answers
 from cloudprovider.errors import ImplementedElsewhere, NotImplementedByProvider
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import at_once, attempt
+from cloudprovider.testing.conformance.calls import at_once, attempt, right
 from cloudprovider.testing.conformance.features import Feature
-from cloudprovider.testing.conformance.lab import BalancerFacts, new_node
+from cloudprovider.testing.conformance.lab import BalancerFacts, new_node, new_service
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
 
@@ -29,7 +31,8 @@ _LB = Feature.LOAD_BALANCER
 
 
 def balancer_of(trial: Trial, service: V1Service) -> BalancerFacts:
-    """What the cloud itself says about the Service's load balancer. Raises AssertionError when there is none."""
+    """What the cloud itself says about the Service's load balancer. Raises AssertionError when
+    there is none."""
     name = trial.balancers().get_load_balancer_name(trial.cluster_name, service)
     facts = trial.lab.load_balancer(name)
     assert facts is not None, f"the cloud has no load balancer {name}, although ensure_load_balancer returned"
@@ -66,11 +69,11 @@ class LoadBalancerScenarios(ConformanceBase):
 
     @scenario("L2", _LB)
     def test_l2_it_is_built(self, trial: Trial) -> None:
-        """A load balancer that was built has a valid status, and `get_load_balancer` returns the same."""
+        """A load balancer that was built has a valid status, and `get_load_balancer` returns the
+        same."""
         service = trial.service()
         status = trial.ensure(service, trial.machines(2))
-        problems = status_problems(status)
-        assert not problems, f"the status that ensure_load_balancer returned:{told(problems)}"
+        right("the status that ensure_load_balancer returned", answers.load_balancer_status, status)
 
         def look() -> None:
             found = trial.balancers().get_load_balancer(trial.cluster_name, service)
@@ -80,7 +83,8 @@ class LoadBalancerScenarios(ConformanceBase):
 
     @scenario("L3", _LB)
     def test_l3_ensured_again_it_is_the_same(self, trial: Trial) -> None:
-        """Ensured again, it is the same load balancer with the same address, and nothing is built beside it."""
+        """Ensured again, it is the same load balancer with the same address, and nothing is built
+        beside it."""
         service, nodes = trial.standing()
         first, before = trial.ensure(service, nodes), trial.resources()
         for _ in range(2):
@@ -91,12 +95,15 @@ class LoadBalancerScenarios(ConformanceBase):
 
     @scenario("L4", _LB)
     def test_l4_the_name_is_stable(self, trial: Trial) -> None:
-        """The name follows from the Service's identity: it stays when anything else changes, also after a restart."""
+        """The name is valid and follows from the Service's identity: it stays when anything else
+        changes, also after a restart."""
         service = trial.service()
         balancers, cluster = trial.balancers(), trial.cluster_name
-        name = balancers.get_load_balancer_name(cluster, service)
-        assert isinstance(name, str), f"get_load_balancer_name answered {name!r}, not a text"
-        assert name.strip(), "get_load_balancer_name answered an empty text"
+        answer = balancers.get_load_balancer_name(cluster, service)
+        name = right("get_load_balancer_name", answers.load_balancer_name, answer)
+        longest = new_service("s" * 63, str(uuid4()), namespace="n" * 63)
+        of_longest = balancers.get_load_balancer_name(cluster, longest)
+        right("get_load_balancer_name of a Service with names of 63 characters", answers.load_balancer_name, of_longest)
         changed = _changed(service)
         assert changed.metadata is not None
         changed.metadata.labels = {"team": "blue"}
@@ -112,7 +119,8 @@ class LoadBalancerScenarios(ConformanceBase):
 
     @scenario("L5", _LB)
     def test_l5_names_are_different(self, trial: Trial) -> None:
-        """A Service that was deleted and created again under its name has another load balancer: another name."""
+        """A Service that was deleted and created again under its name has another load balancer:
+        another name."""
         first = trial.service()
         assert first.metadata is not None
         second = trial.service(name=first.metadata.name)
@@ -122,8 +130,8 @@ class LoadBalancerScenarios(ConformanceBase):
     @scenario("L6", _LB)
     def test_l6_the_revision_is_constant(self, trial: Trial) -> None:
         """`load_balancer_revision` is a text, and the same in every process of one version."""
-        revision = trial.balancers().load_balancer_revision()
-        assert isinstance(revision, str), f"load_balancer_revision answered {revision!r}, not a text"
+        answer = trial.balancers().load_balancer_revision()
+        revision = right("load_balancer_revision", answers.revision, answer)
         restarted = trial.bench.another_provider().load_balancer()
         assert restarted is not None
         for what, again in (("again", trial.balancers()), ("after a restart", restarted)):
@@ -142,7 +150,8 @@ class LoadBalancerScenarios(ConformanceBase):
 
     @scenario("L8", _LB, hooks=("load_balancer",))
     def test_l8_it_follows_the_services_ports(self, trial: Trial) -> None:
-        """When ports are added, changed or removed, the next ensure brings the load balancer in line."""
+        """When ports are added, changed or removed, the next ensure brings the load balancer in
+        line."""
         service, nodes = trial.standing()
         assert service.spec is not None
         for ports in ([(80, 30080), (8443, 30843)], [(80, 31080), (8443, 30843)], [(8443, 30843)]):
@@ -155,14 +164,16 @@ class LoadBalancerScenarios(ConformanceBase):
 
     @scenario("L9", _LB, hooks=("load_balancer",))
     def test_l9_it_has_the_nodes_as_targets(self, trial: Trial) -> None:
-        """A new load balancer sends its traffic to the nodes that were handed over, and to no other."""
+        """A new load balancer sends its traffic to the nodes that were handed over, and to no
+        other."""
         service, nodes = trial.service(), trial.machines(2)
         trial.ensure(service, nodes)
         trial.eventually(partial(_check_targets, trial, service, nodes))
 
     @scenario("L10", _LB, hooks=("load_balancer",))
     def test_l10_ensure_replaces_the_targets(self, trial: Trial) -> None:
-        """Ensured with other nodes, it has these as targets: missing ones are removed, new ones are added."""
+        """Ensured with other nodes, it has these as targets: missing ones are removed, new ones are
+        added."""
         service, _ = trial.standing()
         one, two, three = trial.machines(3)
         for nodes in ([one], [two, three], [one, two]):
@@ -171,7 +182,8 @@ class LoadBalancerScenarios(ConformanceBase):
 
     @scenario("L11", _LB, hooks=("load_balancer",))
     def test_l11_update_replaces_the_targets(self, trial: Trial) -> None:
-        """`update_load_balancer` makes the nodes the targets; repeated, it is the same; an empty list empties them."""
+        """`update_load_balancer` makes the nodes the targets; repeated, it is the same; an empty
+        list empties them."""
         service, _ = trial.standing()
         one, two, three = trial.machines(3)
         nodes: list[V1Node]
@@ -197,19 +209,24 @@ class LoadBalancerScenarios(ConformanceBase):
 
     @scenario("L13", _LB)
     def test_l13_update_of_nothing_fails(self, trial: Trial) -> None:
-        """`update_load_balancer` for a load balancer that does not exist raises, so that the host builds it."""
+        """`update_load_balancer` for a load balancer that does not exist raises, so that the host
+        builds it."""
         service = trial.service()
         outcome = attempt(
             partial(trial.balancers().update_load_balancer, trial.cluster_name, service, trial.machines(1))
         )
-        assert outcome.error is not None, "update_load_balancer returned for a load balancer that does not exist"
+        assert outcome.error is not None, (
+            "update_load_balancer returned for a load balancer that does not exist, and must create none: raise "
+            "CloudProviderError, so that the host ensures it"
+        )
         assert not isinstance(outcome.error, NotImplementedByProvider | ImplementedElsewhere), (
             f"update_load_balancer {outcome} for a load balancer that does not exist: the host would not build it"
         )
 
     @scenario("L14", _LB, hooks=("load_balancer",))
     def test_l14_foreign_nodes_do_no_harm(self, trial: Trial) -> None:
-        """A node without a provider ID, or of another cloud, does not keep the others from being targets."""
+        """A node without a provider ID, or of another cloud, does not keep the others from being
+        targets."""
         service, nodes = trial.standing()
         strangers = [new_node(trial.bench.name("new")), new_node(trial.bench.name("far"), "another-cloud://i-1")]
         trial.ensure(service, [*strangers, *nodes])
@@ -222,7 +239,8 @@ class LoadBalancerScenarios(ConformanceBase):
 
     @scenario("L15", _LB)
     def test_l15_service_and_nodes_are_read_only(self, trial: Trial) -> None:
-        """The Service and the Nodes that are handed over are not changed, nor is the list of nodes."""
+        """The Service and the Nodes that are handed over are not changed, nor is the list of
+        nodes."""
         service, nodes = trial.service(), trial.machines(2)
         trial.ensure(service, nodes)
         service_before, nodes_before = deepcopy(service), deepcopy(nodes)
@@ -240,7 +258,8 @@ class LoadBalancerScenarios(ConformanceBase):
 
     @scenario("L16", _LB)
     def test_l16_a_restarted_provider_adopts_it(self, trial: Trial) -> None:
-        """A provider that was just started finds, keeps and deletes what the one before it built."""
+        """A provider that was just started finds, keeps and deletes what the one before it
+        built."""
         service, nodes = trial.service(), trial.machines(1)
         status, before = trial.ensure(service, nodes), trial.resources()
         restarted = trial.bench.another_provider()
@@ -258,7 +277,8 @@ class LoadBalancerScenarios(ConformanceBase):
 
     @scenario("L17", _LB)
     def test_l17_many_services_at_once(self, trial: Trial) -> None:
-        """Load balancers of several Services are built and deleted at the same time, each as if it were alone."""
+        """Load balancers of several Services are built and deleted at the same time, each as if it
+        were alone."""
         services, nodes = [trial.service() for _ in range(3)], trial.machines(1)
         patience = 3 * trial.lab.patience
         built = at_once([partial(trial.ensure, service, nodes) for service in services], within=patience)
@@ -276,7 +296,8 @@ class LoadBalancerScenarios(ConformanceBase):
 
     @scenario("L18", _LB | Feature.SOURCE_RANGES, hooks=("load_balancer",))
     def test_l18_it_follows_the_source_ranges(self, trial: Trial) -> None:
-        """`spec.loadBalancerSourceRanges` limits who may connect, and a change of it is carried out."""
+        """`spec.loadBalancerSourceRanges` limits who may connect, and a change of it is carried
+        out."""
         service, nodes = trial.standing()
         assert service.spec is not None
         for ranges in (["192.0.2.0/24"], ["192.0.2.0/24", "198.51.100.0/25"], ["198.51.100.0/25"]):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from cloudprovider.answerchecks import metadata_problems, told
+from cloudprovider.checks import answers
 from cloudprovider.helpers.kubelet import node_name_problems
 from cloudprovider.interface import Interface
 from cloudprovider.localinstance import LocalInstance
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import limited, unwell
+from cloudprovider.testing.conformance.calls import limited, right, told, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, name_of
@@ -32,11 +32,12 @@ class LocalInstanceScenarios(ConformanceBase):
 
     @scenario("M1", _LOCAL, hooks=_MACHINE)
     def test_m1_metadata_is_fit_for_a_kubelet(self, trial: Trial) -> None:
-        """Metadata has a provider ID of this provider, valid addresses and label values, the same every time."""
+        """Metadata has a provider ID of this provider, valid addresses and label values, the same
+        every time."""
         trial.lab.local_machine()
         answer = _local(trial.provider).local_metadata()
-        problems = metadata_problems(answer, trial.provider.provider_id_prefixes())
-        assert not problems, f"local_metadata:{told(problems)}"
+        prefixes = trial.provider.provider_id_prefixes()
+        right("local_metadata", answers.metadata, answer, prefixes=prefixes, strict=True)
         again = _local(trial.provider).local_metadata()
         assert again == answer, f"local_metadata answered {answer!r}, and then {again!r}"
 
@@ -52,7 +53,8 @@ class LocalInstanceScenarios(ConformanceBase):
 
     @scenario("M3", _LOCAL, hooks=_MACHINE)
     def test_m3_the_factory_is_enough(self, trial: Trial) -> None:
-        """A provider whose `initialize` was not called answers: a machine that boots has no cluster and no secrets."""
+        """A provider whose `initialize` was not called answers: a machine that boots has no cluster
+        and no secrets."""
         trial.lab.local_machine()
         expected = _local(trial.provider).local_metadata()
         answer = _local(trial.bench.started_provider()).local_metadata()
@@ -60,7 +62,8 @@ class LocalInstanceScenarios(ConformanceBase):
 
     @scenario("M4", _LOCAL | Feature.INSTANCES_V2, hooks=_MACHINE)
     def test_m4_it_agrees_with_the_cloud(self, trial: Trial) -> None:
-        """What the machine says of itself is what the cloud says of its node: provider ID, type, zone and region."""
+        """What the machine says of itself is what the cloud says of its node: provider ID, type,
+        zone and region."""
         node, instances = trial.lab.local_machine(), trial.provider.instances_v2()
         assert instances is not None, "instances_v2() returns None, although the feature is declared"
         local = _local(trial.provider).local_metadata()
@@ -74,14 +77,16 @@ class LocalInstanceScenarios(ConformanceBase):
 
     @scenario("M5", _LOCAL, hooks=(*_MACHINE, "outage"))
     def test_m5_an_outage_is_unknown(self, trial: Trial) -> None:
-        """While the metadata service cannot answer, an error is raised that is no InstanceNotFound."""
+        """While the metadata service cannot answer, an error is raised that is no
+        InstanceNotFound."""
         trial.lab.local_machine()
         with trial.outage():
             unwell("local_metadata", _local(trial.provider).local_metadata)
 
     @scenario("M6", _LOCAL, hooks=(*_MACHINE, "hang"))
     def test_m6_a_hung_service_costs_the_deadline(self, trial: Trial) -> None:
-        """While the metadata service hangs, a call ends soon after its deadline: the boot goes on."""
+        """While the metadata service hangs, a call ends soon after its deadline: the boot goes
+        on."""
         trial.lab.local_machine()
         with trial.hang():
             limited(_local(trial.provider).local_metadata, deadline=trial.lab.deadline, grace=trial.lab.grace)

@@ -1,17 +1,17 @@
-"""Scenarios N and Z: the older `Instances`, asked by name and by provider ID, and `Zones` beside them."""
+"""Scenarios N and Z: the older `Instances`, asked by name and by provider ID, and `Zones` beside
+them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 
-from cloudprovider.answerchecks import addresses_problems, place_problems, told
+from cloudprovider.checks import answers
 from cloudprovider.errors import InstanceNotFound, NotImplementedByProvider
-from cloudprovider.helpers.labels import label_value_problems
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import Instances
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import at_once, attempt, limited, unwell
+from cloudprovider.testing.conformance.calls import at_once, attempt, limited, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, name_of
@@ -52,11 +52,9 @@ class OlderInstanceScenarios(ConformanceBase):
         """Addresses and type are valid, and the same by name and by provider ID."""
         instances, node = _instances(trial), trial.machine()
         name, provider_id = name_of(node), provider_id_of(node)
-        addresses = instances.node_addresses(name)
-        problems = addresses_problems(addresses)
-        assert not problems, f"node_addresses of {name}:{told(problems)}"
-        kind = instances.instance_type(name)
-        assert not label_value_problems(kind), f"instance_type of {name}:{told(label_value_problems(kind))}"
+        answer = instances.node_addresses(name)
+        addresses = right(f"node_addresses of {name}", answers.addresses, answer, strict=True)
+        kind = right(f"instance_type of {name}", answers.label_text, instances.instance_type(name))
         found = instances.node_addresses_by_provider_id(provider_id)
         assert list(found) == list(addresses), f"addresses by name: {addresses!r}, by provider ID: {found!r}"
         by_id = instances.instance_type_by_provider_id(provider_id)
@@ -64,7 +62,8 @@ class OlderInstanceScenarios(ConformanceBase):
 
     @scenario("N2", _OLDER, hooks=_MACHINES)
     def test_n2_the_instance_id_makes_the_provider_id(self, trial: Trial) -> None:
-        """`instance_id` is the part of the provider ID behind "<provider>://"; `external_id` is a text too."""
+        """`instance_id` is the part of the provider ID behind "<provider>://"; `external_id` is a
+        text too."""
         instances, node = _instances(trial), trial.machine()
         made = f"{trial.provider.provider_name()}://{instances.instance_id(name_of(node))}"
         assert trial.provider.same_provider_id(provider_id_of(node), made), (
@@ -77,7 +76,8 @@ class OlderInstanceScenarios(ConformanceBase):
 
     @scenario("N3", _OLDER, hooks=("create_machine", "stop_machine"))
     def test_n3_a_stopped_machine_exists(self, trial: Trial) -> None:
-        """A machine that runs exists and is not shut down; one that was switched off exists and is."""
+        """A machine that runs exists and is not shut down; one that was switched off exists and
+        is."""
         instances = _instances(trial)
 
         def look() -> None:
@@ -91,7 +91,8 @@ class OlderInstanceScenarios(ConformanceBase):
 
     @scenario("N4", _OLDER, hooks=("create_machine", "delete_machine"))
     def test_n4_a_deleted_machine_is_gone(self, trial: Trial) -> None:
-        """A deleted machine is gone: it does not exist, and every other method raises InstanceNotFound."""
+        """A deleted machine is gone: it does not exist, and every other method raises
+        InstanceNotFound."""
         instances, node = _instances(trial), trial.deleted()
         name, provider_id = name_of(node), provider_id_of(node)
 
@@ -112,7 +113,8 @@ class OlderInstanceScenarios(ConformanceBase):
 
     @scenario("N5", _OLDER, hooks=("create_machine", "outage"))
     def test_n5_an_outage_is_unknown(self, trial: Trial) -> None:
-        """While the cloud cannot answer, every method raises, and none says that the instance is gone."""
+        """While the cloud cannot answer, every method raises, and none says that the instance is
+        gone."""
         instances, node = _instances(trial), trial.machine()
         name, provider_id = name_of(node), provider_id_of(node)
         with trial.outage():
@@ -149,7 +151,8 @@ class OlderInstanceScenarios(ConformanceBase):
 
     @scenario("N8", _OLDER, hooks=("create_machine", "hang"))
     def test_n8_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
-        """While the cloud hangs, a call ends soon after its deadline, and does not say that the instance is gone."""
+        """While the cloud hangs, a call ends soon after its deadline, and does not say that the
+        instance is gone."""
         instances, node, lab = _instances(trial), trial.machine(), trial.lab
         with trial.hang():
             call = partial(_exists, instances, provider_id_of(node))
@@ -175,8 +178,7 @@ class ZoneScenarios(ConformanceBase):
         """Zone and region are valid label values, and the same by node name and by provider ID."""
         zones, node = _zones(trial), trial.machine()
         place = zones.get_zone_by_node_name(name_of(node))
-        problems = place_problems(place)
-        assert not problems, f"get_zone_by_node_name of {name_of(node)}:{told(problems)}"
+        right(f"get_zone_by_node_name of {name_of(node)}", answers.zone, place)
         by_id = zones.get_zone_by_provider_id(provider_id_of(node))
         assert by_id == place, f"the zone by node name: {place!r}, by provider ID: {by_id!r}"
 
@@ -197,7 +199,8 @@ class ZoneScenarios(ConformanceBase):
 
     @scenario("Z3", _ZONES, hooks=("create_machine", "outage"))
     def test_z3_an_outage_is_unknown(self, trial: Trial) -> None:
-        """While the cloud cannot answer, both lookups raise, and none says that the instance is gone."""
+        """While the cloud cannot answer, both lookups raise, and none says that the instance is
+        gone."""
         zones, node = _zones(trial), trial.machine()
         with trial.outage():
             unwell("get_zone_by_node_name", partial(zones.get_zone_by_node_name, name_of(node)))
@@ -213,7 +216,8 @@ class ZoneScenarios(ConformanceBase):
 
     @scenario("Z5", _ZONES, hooks=("create_machine", "hang"))
     def test_z5_a_hung_cloud_costs_the_deadline(self, trial: Trial) -> None:
-        """While the cloud hangs, a lookup ends soon after its deadline, and does not say that the instance is gone."""
+        """While the cloud hangs, a lookup ends soon after its deadline, and does not say that the
+        instance is gone."""
         zones, node, lab = _zones(trial), trial.machine(), trial.lab
         with trial.hang():
             call = partial(zones.get_zone_by_provider_id, provider_id_of(node))

@@ -1,4 +1,5 @@
-"""Scenarios O: the load balancers of a cluster are listed, each with the Service that it was made for."""
+"""Scenarios O: the load balancers of a cluster are listed, each with the Service that it was made
+for."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from typing import Any
 
 from kubernetes.client.models.v1_service import V1Service
 
+from cloudprovider.checks import answers
 from cloudprovider.loadbalancer import OwnedLoadBalancer, OwnedLoadBalancers
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import attempt, unwell
+from cloudprovider.testing.conformance.calls import attempt, right, unwell
 from cloudprovider.testing.conformance.features import Feature, extension_of
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
@@ -28,11 +30,10 @@ def _owned(trial: Trial) -> OwnedLoadBalancers:
 def _listed(trial: Trial, service: V1Service, cluster_name: str = "") -> list[OwnedLoadBalancer]:
     """The entries of this Service, in the list of the cluster."""
     answer: Any = _owned(trial).owned_load_balancers(cluster_name or trial.cluster_name)
-    wrong = [one for one in answer if not isinstance(one, OwnedLoadBalancer)]
-    assert not wrong, f"owned_load_balancers has {wrong!r}, which are no OwnedLoadBalancer"
+    listed = right("owned_load_balancers", answers.owned_load_balancers, answer)
     assert service.metadata is not None
     name = trial.balancers().get_load_balancer_name(cluster_name or trial.cluster_name, service)
-    return [one for one in answer if one.name == name or one.service_uid == service.metadata.uid]
+    return [one for one in listed if one.name == name or one.service_uid == service.metadata.uid]
 
 
 class OwnedLoadBalancerScenarios(ConformanceBase):
@@ -40,7 +41,8 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
 
     @scenario("O1", _OWNED)
     def test_o1_it_is_listed_with_its_service(self, trial: Trial) -> None:
-        """A load balancer is listed once, with its name and the name or UID of its Service as recorded."""
+        """A load balancer is listed once, with its name and the name or UID of its Service as
+        recorded."""
         service, _ = trial.standing()
         metadata = service.metadata
         assert metadata is not None
@@ -50,7 +52,6 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
             assert len(found) == 1, f"owned_load_balancers has {found!r} for one Service"
             name = trial.balancers().get_load_balancer_name(trial.cluster_name, service)
             assert found[0].name == name, f"owned_load_balancers names it {found[0].name!r}; its name is {name!r}"
-            assert found[0].service or found[0].service_uid, f"nothing tells whose {found[0]!r} is"
             assert found[0].service in ("", f"{metadata.namespace}/{metadata.name}"), f"{found[0]!r}: another Service"
             assert found[0].service_uid in ("", metadata.uid), f"{found[0]!r}: the Service's UID is {metadata.uid}"
 
@@ -84,7 +85,8 @@ class OwnedLoadBalancerScenarios(ConformanceBase):
 
     @scenario("O5", _OWNED, hooks=("outage", "resources"))
     def test_o5_half_built_ones_are_listed(self, trial: Trial) -> None:
-        """Where building was interrupted and left something in the cloud, the load balancer is listed."""
+        """Where building was interrupted and left something in the cloud, the load balancer is
+        listed."""
         before, service, nodes = trial.resources(), trial.service(), trial.machines(1)
         build = partial(trial.balancers().ensure_load_balancer, trial.cluster_name, service, nodes)
         for after in range(2):

@@ -1,8 +1,10 @@
-"""The pytest plugin of the conformance suite: the option `--conformance-report=DIR`, and what it collects.
+"""The pytest plugin of the conformance suite: the option `--conformance-report=DIR`, and what it
+collects.
 
-Installed as an entry point in the group `pytest11`, so that the option is there wherever this distribution is. It must
-stay cheap to import: it loads the suite only when a test that is a scenario has run. Results travel in the reports'
-user properties, so that pytest-xdist's workers hand them to the process that writes.
+Installed as an entry point in the group `pytest11`, so that the option is there wherever this
+distribution is. It must stay cheap to import: it loads the suite only when a test that is a
+scenario has run. Results travel in the reports' user properties, so that pytest-xdist's workers
+hand them to the process that writes.
 """
 
 from __future__ import annotations
@@ -15,14 +17,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from cloudprovider.testing.conformance.report import ProviderFacts, Result
+    from cloudprovider.testing.conformance.report import Outcome, ProviderFacts, Result
 
 __all__ = ["Collector"]
 
 _PROPERTY = "conformance"
+_NOT_RUN = "not run: "  # how the reason of a skipped scenario begins that another failure keeps from running
 _OPTION = "--conformance-report"
-_WEIGHT = {"skipped": 0, "passed": 1, "failed": 2}
-"""What counts where several classes test one provider: a failure before a success, that before a skip."""
+_WEIGHT = {"skipped": 0, "not run": 0, "passed": 1, "failed": 2}
+"""What counts where several classes test one provider: a failure before a success, that before a
+skip."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -78,7 +82,8 @@ def _reason(report: pytest.TestReport) -> str:
 
 
 class Collector:
-    """Gathers results by provider as the reports come in, and writes the files at the end of the run."""
+    """Gathers results by provider as the reports come in, and writes the files at the end of the
+    run."""
 
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
@@ -105,13 +110,16 @@ class Collector:
         left = self._left.setdefault(provider, [])
         left += [one for one in facts["left_behind"] if one not in left]
         results = self._results.setdefault(provider, {})
+        outcome: Outcome = report.outcome
+        if outcome == "skipped" and facts["reason"].startswith(_NOT_RUN):
+            outcome, facts["reason"] = "not run", facts["reason"].removeprefix(_NOT_RUN)
         before = results.get(facts["scenario"])
         seconds = round(report.duration + (before.seconds if before is not None else 0.0), 3)
         known["features"] = sorted({*known["features"], *facts["features"]})
-        if before is not None and _WEIGHT[before.outcome] > _WEIGHT[report.outcome]:
+        if before is not None and _WEIGHT[before.outcome] > _WEIGHT[outcome]:
             results[before.id] = Result(before.id, before.outcome, before.reason, seconds)
         elif report.when == "call" or not report.passed:
-            results[facts["scenario"]] = Result(facts["scenario"], report.outcome, facts["reason"], seconds)
+            results[facts["scenario"]] = Result(facts["scenario"], outcome, facts["reason"], seconds)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if hasattr(session.config, "workerinput") or not self._results:
@@ -141,7 +149,7 @@ class Collector:
 
 
 def _provider(name: str, facts: dict[str, Any]) -> ProviderFacts:
-    from cloudprovider.plugins import find_plugins
+    from cloudprovider.loading.plugins import find_plugins
     from cloudprovider.testing.conformance.report import ProviderFacts
 
     offers = find_plugins().named(name)

@@ -1,7 +1,8 @@
 """The scenarios: numbered, each with one line of prose, and what a provider and a lab need for it.
 
-`@scenario` registers a test method; `missing` says why a scenario cannot run; the docs' table and the report list what
-is registered. Numbers are never given twice: a scenario that goes leaves a gap.
+`@scenario` registers a test method; `missing` says why a scenario cannot run; the docs' table and
+the report list what is registered. Numbers are never given twice: a scenario that goes leaves a
+gap.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ FAMILIES = {
     "M": "The machine that the program runs on",
     "E": "End to end",
 }
-"""The first letter of a scenario's ID, and what its family is about, in the order of the docs and the report."""
+"""The first letter of a scenario's ID, and what its family is about, in the order of the docs and
+the report."""
 
 _ID = re.compile(r"([A-Z])([1-9][0-9]*)")
 _MARK = "__conformance__"
@@ -72,7 +74,8 @@ def scenario(
 ) -> Callable[[F], F]:
     """Make a test method of a conformance class a scenario. Its docstring is its line of prose.
 
-    Raises ValueError for an ID that is taken or of no family, a missing docstring, or a hook that `Lab` lacks.
+    Raises ValueError for an ID that is taken or of no family, a missing docstring, or a hook that
+    `Lab` lacks.
     """
 
     def register(function: F) -> F:

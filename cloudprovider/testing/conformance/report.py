@@ -1,7 +1,9 @@
-"""The report of a conformance run: which scenarios passed, were skipped and why, and failed. Pure, but for `write`.
+"""The report of a conformance run: which scenarios passed, were skipped and why, and failed. Pure,
+but for `write`.
 
-Results come from the pytest plugin (`plugin.py`), one for each scenario and provider; out go a JSON document for
-machines and a Markdown page for people. A scenario that the run left out counts as "not run".
+Results come from the pytest plugin (`plugin.py`), one for each scenario and provider; out go a JSON
+document for machines and a Markdown page for people. A scenario that the run left out counts as
+"not run".
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class ProviderFacts:
 
 @frozen
 class Result:
-    """How one scenario ended. `reason` is why it was skipped, or what failed; `seconds` is how long it took."""
+    """How one scenario ended. `reason` is why it was skipped, or what failed; `seconds` is how long
+    it took."""
 
     id: str
     outcome: Outcome
@@ -53,13 +56,14 @@ def as_json(
     left_behind: Sequence[str] = (),
     levels: Iterable[str] = ("provider",),
 ) -> dict[str, Any]:
-    """The whole report as JSON values. `finished` is a time in ISO 8601; `levels` those that the run had classes of."""
+    """The whole report as JSON values. `finished` is a time in ISO 8601; `levels` those that the
+    run had classes of."""
     chosen = [scenario for scenario in SCENARIOS.values() if scenario.level in set(levels) or scenario.id in results]
     scenarios = []
     for scenario in sorted(chosen, key=lambda one: one.order):
         result = results.get(scenario.id, Result(scenario.id, "not run"))
-        told = {"id": scenario.id, "level": scenario.level, "title": scenario.title}
-        scenarios.append({**told, **{key: value for key, value in asdict(result).items() if key != "id"}})
+        row = {"id": scenario.id, "level": scenario.level, "title": scenario.title}
+        scenarios.append({**row, **{key: value for key, value in asdict(result).items() if key != "id"}})
     counts = {name: sum(one["outcome"] == name for one in scenarios) for name in get_args(Outcome)}
     return {
         "schema": _SCHEMA,
@@ -107,7 +111,8 @@ def as_markdown(report: Mapping[str, Any]) -> str:
 
 
 def write(folder: Path, report: Mapping[str, Any]) -> list[Path]:
-    """Write `conformance-NAME.json` and `.md` into the folder, which is made where it is missing; their paths."""
+    """Write `conformance-NAME.json` and `.md` into the folder, which is made where it is missing;
+    their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     base = folder / f"conformance-{report['provider']['name']}"
     files = {

@@ -7,10 +7,11 @@ from functools import partial
 
 from attrs import evolve
 
-from cloudprovider.errors import ImplementedElsewhere, NotImplementedByProvider
+from cloudprovider.checks import answers
+from cloudprovider.errors import ImplementedElsewhere, InstanceNotFound, NotImplementedByProvider
 from cloudprovider.routes import Route, Routes
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import at_once, attempt, limited, unwell
+from cloudprovider.testing.conformance.calls import at_once, attempt, limited, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.loadbalancerfailures import interrupted
 from cloudprovider.testing.conformance.registry import scenario
@@ -19,6 +20,7 @@ from cloudprovider.testing.conformance.trial import Trial, name_of
 __all__ = ["RouteScenarios"]
 
 _ROUTES = Feature.ROUTES
+_SHOWN = 5  # of the routes that are listed
 
 
 def _routes(trial: Trial) -> Routes:
@@ -30,17 +32,25 @@ def _routes(trial: Trial) -> Routes:
 def _listed(trial: Trial, route: Route, cluster_name: str | None = None, routes: Routes | None = None) -> list[Route]:
     """The listed routes to the destination of this one."""
     answer: Sequence[Route] = (routes or _routes(trial)).list_routes(cluster_name or trial.cluster_name)
-    assert isinstance(answer, Sequence), f"list_routes answered {answer!r}, not a sequence of Route"
-    assert all(isinstance(one, Route) for one in answer), f"list_routes answered {answer!r}, not a sequence of Route"
-    return [one for one in answer if one.destination_cidr == route.destination_cidr]
+    listed = right("list_routes", answers.routes, answer)
+    return [one for one in listed if one.destination_cidr == route.destination_cidr]
 
 
 def _only(trial: Trial, route: Route) -> Route:
     """The one route to this destination, as listed. Raises AssertionError for none, or several."""
     found = _listed(trial, route)
-    assert found, f"the route to {route.destination_cidr} was created, and is not listed"
+    assert found, f"the route to {route.destination_cidr} was created, and is not listed{_what_is(trial)}"
     assert len(found) == 1, f"the route to {route.destination_cidr} is listed {len(found)} times: {found!r}"
     return found[0]
+
+
+def _what_is(trial: Trial) -> str:
+    """What is listed instead, and what is wrong with it."""
+    listed = [one.destination_cidr for one in _routes(trial).list_routes(trial.cluster_name)]
+    if not listed:
+        return ": list_routes is empty"
+    shown = [answers.destination_problem(cidr) or cidr for cidr in listed[:_SHOWN]]
+    return f". Listed are: {'; '.join(shown)}{'; ...' if len(listed) > _SHOWN else ''}"
 
 
 def _check_absent(trial: Trial, route: Route, cluster_name: str | None = None) -> None:
@@ -62,7 +72,8 @@ class RouteScenarios(ConformanceBase):
 
     @scenario("R1", _ROUTES)
     def test_r1_a_created_route_is_listed(self, trial: Trial) -> None:
-        """A created route is listed with its node's exact name and its CIDR; it leads somewhere, and is not foreign."""
+        """A created route is listed with its node's exact name and its CIDR; it leads somewhere,
+        and is not foreign."""
         route = _created(trial, trial.route(trial.machine()))
 
         def look() -> None:
@@ -96,7 +107,8 @@ class RouteScenarios(ConformanceBase):
 
     @scenario("R4", _ROUTES)
     def test_r4_a_node_may_have_two_routes(self, trial: Trial) -> None:
-        """A node with two pod CIDRs has two routes, made with one name hint: deleting one leaves the other."""
+        """A node with two pod CIDRs has two routes, made with one name hint: deleting one leaves
+        the other."""
         node = trial.machine()
         first, second = (_created(trial, trial.route(node), hint="the-same-hint") for _ in range(2))
 
@@ -127,7 +139,8 @@ class RouteScenarios(ConformanceBase):
 
     @scenario("R6", _ROUTES)
     def test_r6_clusters_are_kept_apart(self, trial: Trial) -> None:
-        """A route of one cluster is not listed for another cluster of the account, and stays when that one deletes."""
+        """A route of one cluster is not listed for another cluster of the account, and stays when
+        that one deletes."""
         other = f"{trial.cluster_name}-2"
         node = trial.machine()
         ours, theirs = _created(trial, trial.route(node)), _created(trial, trial.route(node, cluster_name=other), other)
@@ -145,7 +158,8 @@ class RouteScenarios(ConformanceBase):
 
     @scenario("R7", _ROUTES, hooks=("create_machine", "delete_machine"))
     def test_r7_a_deleted_machines_route(self, trial: Trial) -> None:
-        """The route to a deleted machine is a blackhole, or gone with the machine; it can be deleted."""
+        """The route to a deleted machine is a blackhole, or gone with the machine; it can be
+        deleted."""
         node = trial.new_machine()
         route = _created(trial, trial.route(node))
         trial.eventually(partial(_only, trial, route))
@@ -162,7 +176,8 @@ class RouteScenarios(ConformanceBase):
 
     @scenario("R8", _ROUTES, hooks=("outage",))
     def test_r8_an_outage_is_no_empty_table(self, trial: Trial) -> None:
-        """While the cloud cannot answer, `list_routes` raises: a short list would say that routes are missing."""
+        """While the cloud cannot answer, `list_routes` raises: a short list would say that routes
+        are missing."""
         _created(trial, trial.route(trial.machine()))
         with trial.outage():
             unwell("list_routes", partial(_routes(trial).list_routes, trial.cluster_name))
@@ -185,7 +200,8 @@ class RouteScenarios(ConformanceBase):
 
     @scenario("R10", _ROUTES, hooks=("outage",))
     def test_r10_interrupted_it_is_repeated(self, trial: Trial) -> None:
-        """Wherever creating was interrupted, creating again succeeds with one route; the same for deleting."""
+        """Wherever creating was interrupted, creating again succeeds with one route; the same for
+        deleting."""
         route = trial.route(trial.machine())
         for _ in interrupted(trial, partial(_created, trial, route)):
             pass
@@ -196,7 +212,8 @@ class RouteScenarios(ConformanceBase):
 
     @scenario("R11", _ROUTES)
     def test_r11_many_routes_at_once(self, trial: Trial) -> None:
-        """Routes that many threads create at the same time are all there, and all go when they are deleted so."""
+        """Routes that many threads create at the same time are all there, and all go when they are
+        deleted so."""
         nodes = trial.machines(2)
         wanted = [trial.route(nodes[index % 2]) for index in range(6)]
         creations = [partial(_created, trial, route, hint=f"hint-{index}") for index, route in enumerate(wanted)]
@@ -259,3 +276,21 @@ class RouteScenarios(ConformanceBase):
         outcome = attempt(partial(_routes(trial).delete_route, trial.cluster_name, never))
         assert outcome.error is None, f"delete_route {outcome} for a route that never was"
         _only(trial, kept)
+
+    @scenario("R16", _ROUTES, hooks=("create_machine", "delete_machine"))
+    def test_r16_a_node_without_a_machine_gets_no_route(self, trial: Trial) -> None:
+        """Creating a route to a deleted machine raises `InstanceNotFound`, and never makes a
+        blackhole."""
+        node = trial.new_machine()
+        trial.delete(node)
+        route = trial.route(node)
+
+        def look() -> None:
+            outcome = attempt(partial(_created, trial, route))
+            assert outcome.error is None or isinstance(outcome.error, InstanceNotFound), (
+                f"create_route {outcome} for a node whose machine was deleted: raise InstanceNotFound"
+            )
+            made = [one for one in _listed(trial, route) if one.blackhole or outcome.error is not None]
+            assert not made, f"create_route {outcome} for a node whose machine was deleted, and made a rule: {made!r}"
+
+        trial.eventually(look)

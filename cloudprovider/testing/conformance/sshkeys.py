@@ -97,7 +97,8 @@ class SSHKeyScenarios(ConformanceBase):
 
     @scenario("K5", _KEYS)
     def test_k5_junk_is_refused(self, trial: Trial) -> None:
-        """What is no public key (nothing, a damaged one, one of another type, a private one) is refused by an error."""
+        """What is no public key (nothing, a damaged one, one of another type, a private one) is
+        refused by an error."""
         for junk in _JUNK:
             outcome = attempt(partial(_keys(trial).add_ssh_key_to_all_instances, _USER, junk))
             said = shown(outcome.error) if outcome.error is not None else "returned"

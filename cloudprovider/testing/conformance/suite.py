@@ -34,4 +34,5 @@ class ProviderConformance(
     ClusterScenarios,
     LocalInstanceScenarios,
 ):
-    """The provider alone, without a cluster. Set `provider_name` and `features`, and write the fixture `lab`."""
+    """The provider alone, without a cluster. Set `provider_name` and `features`, and write the
+    fixture `lab`."""

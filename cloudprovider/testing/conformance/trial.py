@@ -1,8 +1,8 @@
 """Bench and Trial: what all scenarios of a class share, and what one scenario has of its own.
 
-The `Bench` makes the provider and keeps machines that several scenarios use, because machines cost time and money. The
-`Trial` makes Services and routes for one scenario, waits for a cloud that settles slowly, and removes what it made.
-What cannot be removed is told in the report.
+The `Bench` makes the provider and keeps machines that several scenarios use, because machines cost
+time and money. The `Trial` makes Services and routes for one scenario, waits for a cloud that
+settles slowly, and removes what it made. What cannot be removed is named in the report.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from functools import partial
 from ipaddress import ip_network
 from secrets import token_hex
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, NoReturn, Self, TypeVar
 from uuid import uuid4
 
+import pytest
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_spec import V1NodeSpec
 from kubernetes.client.models.v1_service import V1Service
 
+from cloudprovider.checks.answers import kind_of
 from cloudprovider.errors import InstanceNotFound, RetryError
 from cloudprovider.helpers.providerid import get_instance_provider_id, provider_id_of
 from cloudprovider.instances import InstanceMetadata
@@ -47,7 +49,8 @@ def name_of(node: V1Node) -> str:
 
 
 class Bench:
-    """The provider of one test class, over one lab, and what its scenarios share. Used from one thread."""
+    """The provider of one test class, over one lab, and what its scenarios share. Used from one
+    thread."""
 
     def __init__(
         self, lab: Lab, features: Feature, make_provider: Callable[[], Interface], provider_name: str = ""
@@ -66,6 +69,7 @@ class Bench:
         self._numbers = itertools.count(1)
         self._destinations: Iterator[Any] | None = None
         self.provider = self.another_provider()
+        self._refused, self.metadata_checked = "", False  # whether it is known to be of the right type
         self._standing: tuple[V1Service, list[V1Node]] | None = None
 
     def another_provider(self, stop: threading.Event | None = None) -> Interface:
@@ -75,7 +79,7 @@ class Bench:
         return provider
 
     def started_provider(self) -> Interface:
-        """A new provider over the same cloud, from its factory alone: as on a machine that boots."""
+        """The same from its factory alone: as on a machine that boots."""
         return self._make_provider()
 
     def pause(self, seconds: float) -> None:
@@ -88,8 +92,7 @@ class Bench:
 
     def destination(self) -> str:
         """A CIDR for a route, another one each time."""
-        if self._destinations is None:
-            self._destinations = ip_network(self.lab.pod_network).subnets(new_prefix=24)
+        self._destinations = self._destinations or ip_network(self.lab.pod_network).subnets(new_prefix=24)
         return str(next(self._destinations))
 
     def new_machine(self) -> V1Node:
@@ -99,8 +102,8 @@ class Bench:
             node = self.lab.create_machine(name)
             self._made.append(node)
             return node
-        prefixes = list(self.provider.provider_id_prefixes()) or [""]
-        return new_node(name, provider_id=f"{prefixes[0]}{name}")
+        prefix = [*self.provider.provider_id_prefixes(), ""][0]
+        return new_node(name, provider_id=f"{prefix}{name}")
 
     def running(self, count: int) -> list[V1Node]:
         """So many machines that run and stay, as registered."""
@@ -115,10 +118,21 @@ class Bench:
         return self._states[state]
 
     def standing(self, make: Callable[[], tuple[V1Service, list[V1Node]]]) -> tuple[V1Service, list[V1Node]]:
-        """The Service and the nodes of the load balancer that scenarios share, made at first and removed in the end."""
+        """The Service and the nodes of the load balancer that scenarios share, made at first and
+        removed in the end."""
         if self._standing is None:
             self._standing = make()
         return self._standing
+
+    def refuse(self, why: str) -> NoReturn:
+        """Fail this scenario for what would fail many more in odd ways: those are not run."""
+        self._refused = why
+        raise AssertionError(why)
+
+    def go_on(self) -> None:
+        """Skip this scenario where `refuse` was called before."""
+        if self._refused:
+            pytest.skip(f"not run: {self._refused}")
 
     def forget(self, node: V1Node) -> None:
         """The machine was deleted: nothing is left to be removed."""
@@ -137,7 +151,8 @@ class Bench:
 
 
 class Trial:
-    """One scenario's hold on the provider and its cloud. A context manager: its end removes what was made by it."""
+    """One scenario's hold on the provider and its cloud. A context manager: its end removes what
+    was made by it."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -151,7 +166,8 @@ class Trial:
     # ---- machines
 
     def machines(self, count: int = 1) -> list[V1Node]:
-        """Nodes of machines that run, as they are once initialised: with provider IDs. Shared: never change one."""
+        """Nodes of machines that run, as they are once initialised: with provider IDs. Shared:
+        never change one."""
         return [self.identified(node) for node in self.bench.running(count)]
 
     def machine(self) -> V1Node:
@@ -181,7 +197,9 @@ class Trial:
 
     def identified(self, node: V1Node) -> V1Node:
         """The Node with its provider ID, asked of the provider where the lab did not give it."""
+        self.bench.go_on()
         if provider_id_of(node) or not self.provider.provider_id_prefixes():
+            self._check_metadata(node)
             return node
         found = self.eventually(lambda: self._provider_id(node), retry=InstanceNotFound)
         copy = deepcopy(node)
@@ -196,7 +214,8 @@ class Trial:
         return _there(self.provider.load_balancer(), "load_balancer")
 
     def service(self, *, cluster_name: str | None = None, **fields: Any) -> V1Service:
-        """A new Service with its own UID; `fields` as in `new_service`. Its load balancer is removed in the end."""
+        """A new Service with its own UID; `fields` as in `new_service`. Its load balancer is
+        removed in the end."""
         made = self._new_service(**fields)
         self.adopt(made, cluster_name=cluster_name)
         return made
@@ -210,7 +229,8 @@ class Trial:
         self._services.append((cluster_name or self.cluster_name, service))
 
     def standing(self) -> tuple[V1Service, list[V1Node]]:
-        """A Service whose load balancer is built and in order, and its nodes. Shared, so that few are built."""
+        """A Service whose load balancer is built and in order, and its nodes. Shared, so that few
+        are built."""
         service, nodes = self.bench.standing(lambda: (self._new_service(), self.machines(2)))
         self.ensure(service, nodes)
         return deepcopy(service), list(nodes)
@@ -223,7 +243,8 @@ class Trial:
         cluster_name: str | None = None,
         provider: Interface | None = None,
     ) -> V1LoadBalancerStatus:
-        """Ensure the load balancer until it has an address: obeys `RetryError` for as long as the lab's patience."""
+        """Ensure the load balancer until it has an address: obeys `RetryError` for as long as the
+        lab's patience."""
         balancers = self.balancers() if provider is None else _there(provider.load_balancer(), "load_balancer")
         cluster = cluster_name or self.cluster_name
         end = time.monotonic() + self.lab.patience
@@ -242,7 +263,8 @@ class Trial:
             self.bench.pause(pause)
 
     def remove(self, service: V1Service, *, cluster_name: str | None = None, provider: Interface | None = None) -> None:
-        """Delete the load balancer, and ask again while it says `RetryError`. Raises what else is raised."""
+        """Delete the load balancer, and ask again while it says `RetryError`. Raises what else is
+        raised."""
         balancers = self.balancers() if provider is None else _there(provider.load_balancer(), "load_balancer")
         self.patiently(lambda: balancers.ensure_load_balancer_deleted(cluster_name or self.cluster_name, service))
 
@@ -258,7 +280,8 @@ class Trial:
                 self.bench.pause(error.retry_after)
 
     def resources(self) -> frozenset[str]:
-        """What stands in the cloud now that a load balancer could consist of; nothing where the lab cannot tell."""
+        """What stands in the cloud now that a load balancer could consist of; nothing where the lab
+        cannot tell."""
         return frozenset(self.lab.resources()) if can(self.lab, "resources") else frozenset()
 
     # ---- routes
@@ -282,7 +305,8 @@ class Trial:
     # ---- time
 
     def eventually(self, look: Callable[[], R], *, retry: type[Exception] = AssertionError) -> R:
-        """Look until it is right: until `look` no longer raises `retry`, for at most the lab's time to settle."""
+        """Look until it is right: until `look` no longer raises `retry`, for at most the lab's time
+        to settle."""
         end = time.monotonic() + self.lab.settle
         while True:
             try:
@@ -331,15 +355,38 @@ class Trial:
         self.delete(node)
         return node
 
+    def _metadata(self, node: V1Node) -> object:
+        """What the provider says of a node; a batch's value may be an error."""
+        one, batch = self.provider.instances_v2(), self.provider.instances_batch()
+        if one is not None:
+            return one.instance_metadata(node)
+        assert batch is not None
+        found: Any = batch.instances_metadata([node])
+        return found.get(name_of(node), InstanceMetadata()) if isinstance(found, Mapping) else found
+
+    def _right(self, answer: object) -> InstanceMetadata:
+        if isinstance(answer, Exception):
+            raise answer
+        if not isinstance(answer, InstanceMetadata):
+            single = self.provider.instances_v2() is not None
+            method, see = ("instance_metadata", "I2") if single else ("instances_metadata", "B2")
+            self.bench.refuse(f"{method} gave a value that is {kind_of(answer)}, not InstanceMetadata: see {see}")
+        self.bench.metadata_checked = True
+        return answer
+
+    def _check_metadata(self, node: V1Node) -> None:
+        """Once: metadata is of the right type. What it says, and whether it is answered at all,
+        other scenarios try."""
+        if self.bench.metadata_checked or not (self.provider.instances_v2() or self.provider.instances_batch()):
+            return
+        outcome = attempt(partial(self._metadata, node))
+        if outcome.error is None and not isinstance(outcome.value, Exception):
+            self._right(outcome.value)
+
     def _provider_id(self, node: V1Node) -> str:
         one, batch, older = self.provider.instances_v2(), self.provider.instances_batch(), self.provider.instances()
-        if one is not None:
-            return one.instance_metadata(node).provider_id
-        if batch is not None:
-            answer = cast(Mapping[str, object], batch.instances_metadata([node])).get(name_of(node))
-            if isinstance(answer, Exception):
-                raise answer
-            return answer.provider_id if isinstance(answer, InstanceMetadata) else ""
+        if one is not None or batch is not None:
+            return self._right(self._metadata(node)).provider_id
         assert older is not None, (
             "the lab's create_machine must return a Node with its provider ID: the provider offers no instances to ask"
         )

@@ -11,11 +11,11 @@ from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_persistent_volume_spec import V1PersistentVolumeSpec
 
-from cloudprovider.answerchecks import labels_problems, told
+from cloudprovider.checks import answers
 from cloudprovider.errors import CloudProviderError, DiskNotFound
 from cloudprovider.interface import Clusters
 from cloudprovider.testing.conformance.base import ConformanceBase
-from cloudprovider.testing.conformance.calls import attempt, limited, unwell
+from cloudprovider.testing.conformance.calls import attempt, limited, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
@@ -44,13 +44,13 @@ class VolumeScenarios(ConformanceBase):
 
     @scenario("V1", _LABELER, hooks=("create_volume",))
     def test_v1_a_volume_has_its_zone(self, trial: Trial) -> None:
-        """A volume has labels that the API server takes, its zone among them, the same every time."""
+        """A volume has labels that the API server takes, its zone among them, the same every
+        time."""
         labeler, volume = _labeler(trial), trial.lab.create_volume()
 
         def look() -> None:
             labels = labeler.get_labels_for_volume(volume)
-            problems = labels_problems(labels)
-            assert not problems, f"get_labels_for_volume:{told(problems)}"
+            right("get_labels_for_volume", answers.labels, labels)
             assert labels.get(LABEL_TOPOLOGY_ZONE), f"get_labels_for_volume answered {labels!r}, without a zone"
             again = labeler.get_labels_for_volume(volume)
             assert again == labels, f"get_labels_for_volume answered {labels!r}, and then {again!r}"
@@ -79,7 +79,8 @@ class VolumeScenarios(ConformanceBase):
 
     @scenario("V4", _LABELER, hooks=("create_volume", "outage"))
     def test_v4_an_outage_is_no_absence(self, trial: Trial) -> None:
-        """While the cloud cannot answer, labels are not empty and the volume is not gone: an error is raised."""
+        """While the cloud cannot answer, labels are not empty and the volume is not gone: an error
+        is raised."""
         volume = trial.lab.create_volume()
         with trial.outage():
             error = unwell("get_labels_for_volume", partial(_labeler(trial).get_labels_for_volume, volume))
@@ -87,7 +88,8 @@ class VolumeScenarios(ConformanceBase):
 
     @scenario("V5", _LABELER)
     def test_v5_a_volume_of_another_kind_has_no_labels(self, trial: Trial) -> None:
-        """A volume that is no disk of this cloud (NFS, say) has no labels, and is not said to be missing."""
+        """A volume that is no disk of this cloud (NFS, say) has no labels, and is not said to be
+        missing."""
         foreign = V1PersistentVolume(
             metadata=V1ObjectMeta(name="conformance-nfs"),
             spec=V1PersistentVolumeSpec(nfs=V1NFSVolumeSource(server="192.0.2.1", path="/exports")),
@@ -105,11 +107,8 @@ class ClusterScenarios(ConformanceBase):
         """`list_clusters` answers names, and `master` an address for each of them."""
         clusters = _clusters(trial)
         names: Any = clusters.list_clusters()
-        assert not isinstance(names, str), f"list_clusters answered the text {names!r}; a sequence of texts is due"
-        assert all(isinstance(name, str) and name for name in names), f"list_clusters answered {names!r}"
-        for name in names:
-            address: object = clusters.master(name)
-            assert isinstance(address, str), f"master({name!r}) answered {address!r}, not a text"
+        for name in right("list_clusters", answers.texts, names):
+            right(f"master({name!r})", answers.text, clusters.master(name))
 
     @scenario("C2", _CLUSTERS, hooks=("outage",))
     def test_c2_an_outage_is_no_empty_account(self, trial: Trial) -> None:
@@ -119,7 +118,8 @@ class ClusterScenarios(ConformanceBase):
 
     @scenario("C3", _CLUSTERS)
     def test_c3_an_unknown_cluster_is_an_error(self, trial: Trial) -> None:
-        """`master` of a cluster that is not there raises a CloudProviderError; it does not make up an address."""
+        """`master` of a cluster that is not there raises a CloudProviderError; it does not make up
+        an address."""
         outcome = attempt(partial(_clusters(trial).master, f"{trial.cluster_name}-absent"))
         assert isinstance(outcome.error, CloudProviderError), f"master {outcome} for a cluster that is not there"
 

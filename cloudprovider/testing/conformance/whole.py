@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from cloudprovider.errors import CloudProviderError
 from cloudprovider.interface import Interface
-from cloudprovider.registry import cloud_providers
+from cloudprovider.loadbalancer import OwnedLoadBalancers
+from cloudprovider.loading.registry import cloud_providers
 from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import Outcome, TextLog, at_once, attempt, shown
 from cloudprovider.testing.conformance.features import CAPABILITIES, EXTENDING, Feature, feature_names, offered
-from cloudprovider.testing.conformance.lab import Lab, new_node
+from cloudprovider.testing.conformance.lab import Lab, can, new_node
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
 
@@ -30,7 +31,8 @@ class WholeScenarios(ConformanceBase):
 
     @scenario("G1")
     def test_g1_one_name(self, trial: Trial) -> None:
-        """`provider_name()` is the name under which the provider is installed, and the same every time."""
+        """`provider_name()` is the name under which the provider is installed, and the same every
+        time."""
         wanted = trial.bench.provider_name
         answers = {trial.provider.provider_name() for _ in range(2)}
         assert answers == {wanted}, (
@@ -42,7 +44,8 @@ class WholeScenarios(ConformanceBase):
 
     @scenario("G2")
     def test_g2_declared_is_offered(self, trial: Trial) -> None:
-        """The features that the test class declares are those that the provider's accessors offer."""
+        """The features that the test class declares are those that the provider's accessors
+        offer."""
         found, declared = offered(trial.provider), trial.features & _CAPABILITIES
         problems = [f"{name}: offered, and not declared" for name in feature_names(found & ~declared)]
         problems += [f"{name}: declared, and not offered" for name in feature_names(declared & ~found)]
@@ -50,7 +53,8 @@ class WholeScenarios(ConformanceBase):
 
     @scenario("G3")
     def test_g3_accessors_return_capabilities(self, trial: Trial) -> None:
-        """Each accessor returns an instance of its capability, with plain methods: no class, no coroutine function."""
+        """Each accessor returns an instance of its capability, with plain methods: no class, no
+        coroutine function."""
         problems = []
         for accessor, kind in CAPABILITIES.values():
             answer: object = getattr(trial.provider, accessor)()
@@ -76,7 +80,8 @@ class WholeScenarios(ConformanceBase):
 
     @scenario("G5")
     def test_g5_provider_id_prefixes(self, trial: Trial) -> None:
-        """`provider_id_prefixes()` is a sequence of texts, the same every time; no prefix is empty."""
+        """`provider_id_prefixes()` is a sequence of texts, the same every time; no prefix is
+        empty."""
         answer: object = trial.provider.provider_id_prefixes()
         assert not isinstance(answer, str | bytes), (
             f"provider_id_prefixes() answers the text {answer!r}, which falls apart into characters; a tuple is due"
@@ -89,7 +94,8 @@ class WholeScenarios(ConformanceBase):
 
     @scenario("G6")
     def test_g6_same_provider_id(self, trial: Trial) -> None:
-        """`same_provider_id` says that an ID is itself, and that IDs of two machines are different."""
+        """`same_provider_id` says that an ID is itself, and that IDs of two machines are
+        different."""
         for prefix in trial.provider.provider_id_prefixes():
             one, two = f"{prefix}conformance-1", f"{prefix}conformance-2"
             same = trial.provider.same_provider_id
@@ -100,7 +106,8 @@ class WholeScenarios(ConformanceBase):
 
     @scenario("G7", hooks=("secrets",))
     def test_g7_no_secret_in_a_repr(self, trial: Trial) -> None:
-        """No secret of the configuration is in the repr of the provider, its capabilities or the configuration."""
+        """No secret of the configuration is in the repr of the provider, its capabilities or the
+        configuration."""
         shown_objects: list[object] = [trial.provider, trial.lab.config()]
         shown_objects += [getattr(trial.provider, accessor)() for accessor, _ in CAPABILITIES.values()]
         for one in shown_objects:
@@ -109,26 +116,31 @@ class WholeScenarios(ConformanceBase):
 
     @scenario("G8", hooks=("secrets",))
     def test_g8_no_secret_in_a_log(self, trial: Trial) -> None:
-        """No secret of the configuration is logged at any level, as the provider starts and is asked."""
+        """No secret of the configuration is logged at any level, as the provider starts and is
+        asked."""
         with TextLog() as log:
             provider = trial.bench.another_provider()
-            for outcome in _questions(trial, provider):
-                if outcome.error is not None:
-                    log.lines.append(shown(outcome.error))
+            outcomes = _questions(trial, provider)
         for line in log.lines:
-            _check_secrets(trial.lab, line, "a log line or an error")
+            _check_secrets(trial.lab, line, "a log line")
+        for method, outcome in outcomes:
+            if outcome.error is not None:
+                _check_secrets(trial.lab, shown(outcome.error), f"the error of {method}")
 
     @scenario("G9", hooks=("outage",))
     def test_g9_errors_are_of_the_contract(self, trial: Trial) -> None:
-        """What goes wrong in the cloud is raised as a CloudProviderError, and shows no secret."""
+        """While the cloud is away, calls raise CloudProviderError, not the client's own errors;
+        none shows a secret."""
         with trial.outage():
             outcomes = _questions(trial, trial.provider)
-        for outcome in outcomes:
+        for method, outcome in outcomes:
             if outcome.error is not None:
+                # before the message shows the error
+                _check_secrets(trial.lab, shown(outcome.error), f"the error of {method} in an outage")
                 assert isinstance(outcome.error, CloudProviderError), (
-                    f"in an outage a call {outcome}. Turn your client's errors into CloudProviderError"
+                    f"in an outage {method} {outcome}. The host retries it, but cannot tell it from a bug of yours, "
+                    "and its text is your client's: turn your client's errors into CloudProviderError"
                 )
-                _check_secrets(trial.lab, shown(outcome.error), "an error")
 
     @scenario("G10")
     def test_g10_has_cluster_id(self, trial: Trial) -> None:
@@ -152,15 +164,59 @@ class WholeScenarios(ConformanceBase):
             "process would never end. Make them daemons, or let them wait for stop"
         )
 
+    @scenario("G12")
+    def test_g12_an_answer_is_the_callers_own(self, trial: Trial) -> None:
+        """A mapping or list that was answered is made anew each time: what the caller changes in it
+        is not in the next answer."""
+        for call in _containers(trial):
+            answer = call()
+            spoilt = _spoil(answer)
+            assert not spoilt or _SPOILT not in call(), (
+                f"{call.func.__name__} answers with the same {type(answer).__name__} each time: what the caller "
+                "changed in it is in the next answer. Make a new one in each call (is it the default of a parameter, "
+                "or kept in the class?)"
+            )
+
+
+_SPOILT = "conformance-was-here"
+
+
+def _containers(trial: Trial) -> list[partial[Any]]:
+    """Calls whose answers can be changed, and that change nothing in the cloud."""
+    provider, cluster = trial.provider, trial.cluster_name
+    node = trial.registered() if can(trial.lab, "create_machine") else new_node("conformance-asked")
+    calls: list[partial[Any]] = []
+    if (batch := provider.instances_batch()) is not None:
+        calls += [partial(batch.instances_state, [node]), partial(batch.instances_metadata, [node])]
+    if (cidrs := provider.pod_cidrs()) is not None:
+        calls.append(partial(cidrs.pod_cidrs, [node]))
+    if (routes := provider.routes()) is not None:
+        calls.append(partial(routes.list_routes, cluster))
+    if (clusters := provider.clusters()) is not None:
+        calls.append(partial(clusters.list_clusters))
+    balancers: object = provider.load_balancer()
+    if isinstance(balancers, OwnedLoadBalancers):
+        calls.append(partial(balancers.owned_load_balancers, cluster))
+    return calls
+
+
+def _spoil(answer: Any) -> bool:
+    """Put something into the answer; whether that is possible."""
+    put = getattr(answer, "append", None) or getattr(answer, "__setitem__", None)
+    if put is None:
+        return False
+    put(*([_SPOILT, None] if isinstance(answer, Mapping) else [_SPOILT]))
+    return True
+
 
 def _is_async(method: Any) -> bool:
     return inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method)
 
 
-def _questions(trial: Trial, provider: Interface) -> list[Outcome[Any]]:
-    """Ask each capability one thing that changes nothing."""
+def _questions(trial: Trial, provider: Interface) -> list[tuple[str, Outcome[Any]]]:
+    """Ask each capability one thing that changes nothing: (method, how it ended)."""
     node = new_node("conformance-asked")
-    calls: list[Callable[[], Any]] = []
+    calls: list[partial[Any]] = []
     one, batch = provider.instances_v2(), provider.instances_batch()
     older, zones = provider.instances(), provider.zones()
     if one is not None:
@@ -177,8 +233,8 @@ def _questions(trial: Trial, provider: Interface) -> list[Outcome[Any]]:
     if routes is not None:
         calls.append(partial(routes.list_routes, trial.cluster_name))
     if clusters is not None:
-        calls.append(clusters.list_clusters)
-    return [attempt(call) for call in calls]
+        calls.append(partial(clusters.list_clusters))
+    return [(call.func.__name__, attempt(call)) for call in calls]
 
 
 def _check_secrets(lab: Lab, text: str, where: str) -> None:

@@ -1,43 +1,24 @@
-"""The provider `fake`: a cloud in memory or in a file, with faults on demand. For our tests, yours, and demos.
+"""The provider `fake`: a cloud in memory, with faults on demand, for our tests, yours, and demos.
 
-`FakeCloud(FakeConfig(...))` in a test, `--cloud-provider=fake --cloud-config=FILE` in the manager;
+::
+
+    with FakeCloud() as cloud:
+        cloud.console.add_instance("node-1", zone="north-1")  # what people do to a cloud
+        cloud.faults.on("instance*", raises(Throttled("slow down")), times=3)  # what goes wrong
+        ...
+        assert cloud.calls.count("ensure_load_balancer") == 1  # what its clients did
+
+In a test the `FakeCloud` is the provider. A process of its own gets `--cloud-provider=fake` and the
+`--cloud-config` that `FakeCloud.share` writes: it then works on the cloud of the test.
 `examples/fake-cloud.yaml` shows the whole configuration.
 """
 
 from cloudprovider.testing.fake.calls import CallBook, Caller, CallRecord
-from cloudprovider.testing.fake.cloud import Attached, FakeCloud, attach, new_provider
-from cloudprovider.testing.fake.config import (
-    ClusterConfig,
-    FakeConfig,
-    InstanceConfig,
-    InstanceGenerator,
-    LoadBalancerConfig,
-    OnDemand,
-    RouteConfig,
-    RouteTableConfig,
-    VolumeConfig,
-)
-from cloudprovider.testing.fake.configfile import parse_config, read_config
+from cloudprovider.testing.fake.cloud import FakeCloud, new_provider
+from cloudprovider.testing.fake.config import FakeConfig, read_config
 from cloudprovider.testing.fake.console import Console
-from cloudprovider.testing.fake.errors import (
-    BadRequest,
-    CredentialsExpired,
-    FakeCloudClosed,
-    FakeConfigError,
-    FakeStateError,
-    QuotaExceeded,
-)
-from cloudprovider.testing.fake.faultbook import ActiveFault, FaultBook
-from cloudprovider.testing.fake.faults import (
-    ExpiredCredentials,
-    HalfBuilt,
-    Hang,
-    Junk,
-    Partial,
-    Raise,
-    Throttle,
-    Wrong,
-)
+from cloudprovider.testing.fake.errors import BadRequest, FakeCloudClosed, FakeConfigError, QuotaExceeded
+from cloudprovider.testing.fake.faults import Action, Fault, Faults, Strike, answers, half_builds, hangs, raises
 from cloudprovider.testing.fake.records import (
     Cluster,
     Instance,
@@ -50,21 +31,9 @@ from cloudprovider.testing.fake.records import (
 
 __all__ = [
     "FakeCloud",
-    "new_provider",
-    "attach",
-    "Attached",
-    # configuration
     "FakeConfig",
-    "InstanceConfig",
-    "InstanceGenerator",
-    "OnDemand",
-    "LoadBalancerConfig",
-    "RouteTableConfig",
-    "RouteConfig",
-    "VolumeConfig",
-    "ClusterConfig",
     "read_config",
-    "parse_config",
+    "new_provider",
     # the console, and what it shows
     "Console",
     "Instance",
@@ -79,22 +48,17 @@ __all__ = [
     "CallRecord",
     "Caller",
     # faults
-    "FaultBook",
-    "ActiveFault",
-    "ExpiredCredentials",
-    "HalfBuilt",
-    "Hang",
-    "Junk",
-    "Partial",
-    "Raise",
-    "Throttle",
-    "Wrong",
-    # listing by cluster
+    "Faults",
+    "Fault",
+    "Strike",
+    "Action",
+    "raises",
+    "hangs",
+    "answers",
+    "half_builds",
     # errors
     "BadRequest",
-    "CredentialsExpired",
     "FakeCloudClosed",
     "FakeConfigError",
-    "FakeStateError",
     "QuotaExceeded",
 ]

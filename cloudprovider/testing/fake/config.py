@@ -1,22 +1,32 @@
-"""The fake cloud's configuration: the fields, their defaults and what they mean (before stage 5 begins).
+"""The fake cloud's configuration: the fields, their defaults and what they mean.
 
-Read from `--cloud-config` by configfile.py, or made in Python: ``FakeConfig(generate=(InstanceGenerator(count=3),))``.
-`examples/fake-cloud.yaml` shows every field.
+Read from `--cloud-config`, or made in Python: ``FakeConfig.model_validate({"generate": [{"count":
+3}]})``. `examples/fake-cloud.yaml` shows every field.
 """
 
 from __future__ import annotations
 
-import string
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from cloudprovider.helpers.ips import parse_ip
-from cloudprovider.testing.fake.faults import AnyFault
-from cloudprovider.testing.fake.methods import matching_methods
-from cloudprovider.testing.fake.model import Count, Duration, Model, Patterns
+from cloudprovider.helpers.kinds import parse_duration
+from cloudprovider.testing.fake.errors import FakeConfigError
+from cloudprovider.testing.fake.methods import METHODS, Patterns, matches
+from cloudprovider.testing.fake.records import Address, Instance
 
 __all__ = [
     "CAPABILITIES",
@@ -29,9 +39,8 @@ __all__ = [
     "OnDemand",
     "RouteConfig",
     "RouteTableConfig",
-    "Template",
     "VolumeConfig",
-    "as_tuple",
+    "read_config",
 ]
 
 Capability = Literal[
@@ -42,71 +51,18 @@ CAPABILITIES: tuple[Capability, ...] = (
     "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
     "routes", "pod_cidrs", "pv_labeler", "clusters", "local_instance",
 )  # fmt: skip
-_FIELDS = frozenset({"i", "name", "zone", "type"})
 AddressType = Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"]
-OneOrMore = str | tuple[str, ...]
 
 
-def as_tuple(value: OneOrMore) -> tuple[str, ...]:
-    """One text, or several, as several."""
-    return (value,) if isinstance(value, str) else value
-
-
-def _format(value: str, known: frozenset[str]) -> set[str]:
-    """The fields of a pattern; only plain ones, and a number's format, are let through."""
-    try:
-        parts = list(string.Formatter().parse(value))
-    except ValueError as error:
-        raise ValueError(f"is no pattern: {error}") from None
-    for _, name, spec, conversion in parts:
-        if name is not None and (name not in known or conversion):
-            raise ValueError(f"a pattern knows {', '.join(f'{{{name}}}' for name in sorted(known))} here")
-        if spec and name not in ("i", ""):
-            raise ValueError("only the number takes a format, as in {i:04d}")
-        try:
-            format(0, spec or "")
-        except ValueError:
-            raise ValueError("the number takes the format of a whole number, as in {i:04d}") from None
-    return {name for _, name, _, _ in parts if name is not None}
-
-
-def _pattern(value: str) -> str:
-    _format(value, _FIELDS)
-    return value
-
-
-def _named(value: str) -> str:
-    _format(value, frozenset({"name"}))
-    return value
-
-
-def _patterns(value: OneOrMore) -> OneOrMore:
-    for one in as_tuple(value):
-        _pattern(one)
-    return value
+def _duration(value: Any) -> Any:
+    return parse_duration(value) if isinstance(value, str) else value
 
 
 def _cidr(value: str) -> str:
     try:
-        ip_network(value)
+        return str(ip_network(value))
     except ValueError:
-        raise ValueError("is no IP range like 10.0.0.0/16, host bits zero") from None
-    return value
-
-
-def _cidrs(value: OneOrMore) -> OneOrMore:
-    for one in as_tuple(value):
-        _cidr(one)
-    return value
-
-
-def _family(version: int) -> AfterValidator:
-    def check(value: str) -> str:
-        if ip_network(_cidr(value)).version != version:
-            raise ValueError(f"is no IPv{version} range")
-        return value
-
-    return AfterValidator(check)
+        raise ValueError("is no CIDR") from None
 
 
 def _pairs(value: Any) -> Any:
@@ -123,11 +79,36 @@ def _address(pair: tuple[AddressType, str]) -> tuple[AddressType, str]:
     return pair
 
 
-Pattern = Annotated[str, AfterValidator(_pattern)]
+def _span(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list | tuple) else (value, value)
+
+
+def _ordered(value: tuple[float, float]) -> tuple[float, float]:
+    if value[1] < value[0]:
+        raise ValueError("the most must not be less than the least")
+    return value
+
+
+def _method_pattern(value: str) -> str:
+    if not matches(value, METHODS):
+        raise ValueError("matches no method of the fake cloud")
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(_duration), Field(ge=0, allow_inf_nan=False)]
+"""Seconds; in a file also Go's form, "200ms" or "1m30s"."""
 CIDR = Annotated[str, AfterValidator(_cidr)]
 Text = Annotated[str, StringConstraints(min_length=1)]
+Texts = Annotated[tuple[str, ...], Field(min_length=1)]
 NodeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
 Pair = Annotated[tuple[AddressType, str], AfterValidator(_address)]
+Latency = Annotated[tuple[Duration, Duration], BeforeValidator(_span), AfterValidator(_ordered)]
+
+
+class Model(BaseModel):
+    """Base of every section: immutable, and an unknown field is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class InstanceConfig(Model):
@@ -146,75 +127,89 @@ class InstanceConfig(Model):
     pod_cidrs: tuple[CIDR, ...] = ()
     """The ranges of its pods, as this cloud chose them; none: not yet."""
 
+    def instance(self) -> Instance:
+        """The machine; its ID is empty where none is given."""
+        fields = self.model_dump() | {"addresses": self.addresses or (("Hostname", self.name),)}
+        return Instance(**fields)
+
 
 class Template(Model):
-    """What machines that are made in numbers have in common. Patterns know {i}, {name}, {zone} and {type}."""
+    """What machines that are made in numbers have in common."""
 
-    types: Annotated[tuple[str, ...], Field(min_length=1)] = ("standard-2",)
+    types: Texts = ("standard-2",)
     """Dealt out in turn, each to one round of the zones."""
-    zones: Annotated[tuple[str, ...], Field(min_length=1)] = ("zone-a",)
+    zones: Texts = ("zone-a",)
     """Dealt out in turn."""
     region: str = "region-1"
-    network: Annotated[OneOrMore, AfterValidator(_cidrs)] = "10.0.0.0/8"
-    """Every machine has an InternalIP in this range, counted up; several for several families, () for none."""
-    addresses: Mapping[AddressType, Annotated[OneOrMore, AfterValidator(_patterns)]] = {}
-    """Further addresses by type: patterns. Each machine also has its name as Hostname, unless that is given here."""
-    labels: Mapping[str, Pattern] = {}
-    """Values are patterns."""
-    pod_network: Annotated[OneOrMore, AfterValidator(_cidrs)] = ()
-    """Every machine has a range of pod addresses in it, a /24 or for IPv6 a /64, counted up; several for several
-    families. Default: the cloud chooses none."""
+    network: CIDR = "10.0.0.0/8"
+    """Every machine has an InternalIP in this range, counted up, and its name as Hostname."""
+
+    def instance(self, name: str, number: int, brought: Sequence[Address] = ()) -> Instance:
+        """The machine of this name and number; its ID is empty. `brought` are IPs that stand for
+        that of `network`."""
+        # Types in turn whenever the zones are through, so that every zone gets every type.
+        turn, place = divmod(number, len(self.zones))
+        network = ip_network(self.network)
+        address = network.network_address + 1 + number % max(1, network.num_addresses - 2)
+        return Instance(
+            name=name,
+            id="",
+            type=self.types[turn % len(self.types)],
+            zone=self.zones[place],
+            region=self.region,
+            addresses=(*(brought or [("InternalIP", str(address))]), ("Hostname", name)),
+        )
 
 
 class InstanceGenerator(Template):
-    """Many machines alike, in a few lines."""
+    """Many machines alike, in one line."""
 
     count: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] = 0
     name: str = "node-{:04d}"
-    """Python's format of the number: node-{:04d}, node-{i}; {zone} and {type} can stand in it too."""
-    first: Count = 0
+    """Python's format of the number."""
+    first: Annotated[int, Field(ge=0, strict=True)] = 0
     """The first number."""
+
+    def instances(self) -> Iterator[Instance]:
+        """All of them."""
+        for number in range(self.first, self.first + self.count):
+            yield self.instance(self.name.format(number), number)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if len(_format(self.name, frozenset({"", "i", "zone", "type"})) & {"", "i"}) != 1:
+        try:
+            different = self.name.format(0) != self.name.format(1)
+        except (ValueError, LookupError):
+            different = False
+        if not different:
             raise ValueError("'name' must contain a place for the number, as in node-{:04d}")
-        for network in as_tuple(self.network):
-            if ip_network(network).num_addresses < self.first + self.count + 2:
-                raise ValueError(f"'network' {network} has no room for {self.count} addresses")
+        if ip_network(self.network).num_addresses < self.first + self.count + 2:
+            raise ValueError(f"'network' {self.network} has no room for {self.count} addresses")
         return self
 
 
 class OnDemand(Template):
-    """A machine appears for whatever node name is asked about: for demonstrations against clusters that exist already.
+    """A machine appears for whatever node name is asked about: for demonstrations against clusters
+    that exist already.
 
-    One that was removed at the console stays away. A node whose provider ID another cloud gave is not ours to know.
+    The IPs that the node brings, in its provided-node-ip annotation or else its status, replace
+    `network`'s. A machine that was removed at the console stays away. A node whose provider ID
+    another cloud gave is not ours to know.
     """
 
     names: Patterns = "*"
     """Only for these node names, as patterns."""
-    addresses_from_node: bool = True
-    """The IPs that the node brings, in its provided-node-ip annotation or else its status, replace `network`'s."""
 
 
 class LoadBalancerConfig(Model):
     """How load balancers behave."""
 
-    ipv4: Annotated[str, _family(4)] = "192.0.2.0/24"
+    ipv4: CIDR = "192.0.2.0/24"
     """Where ingress addresses come from."""
-    ipv6: Annotated[str, _family(6)] = "2001:db8:1b::/112"
-    hostname: Annotated[str, AfterValidator(_named)] = ""
-    """A pattern with {name}: load balancers are then reached by this DNS name, and the status shows no address."""
+    ipv6: CIDR = "2001:db8:1b::/112"
     names: Literal["uid", "cluster-namespace-name"] = "uid"
-    """How they are named: from the Service's UID, or readably, which two clusters of one name can clash over."""
-    revision: str = ""
-    """What `load_balancer_revision` says."""
-    quota: Count | None = None
-    """So many in the whole cloud."""
-    provisioning: Duration = 0.0
-    """So long after its creation, ensure raises RetryError and no address is shown."""
-    strict_backends: bool = False
-    """Nodes that are no machines of this cloud fail the call; else they become backends all the same."""
+    """How they are named: from the Service's UID, or readably, which two clusters of one name can
+    clash over."""
 
 
 class RouteConfig(Model):
@@ -230,19 +225,14 @@ class RouteConfig(Model):
 
 
 class RouteTableConfig(Model):
-    """The route table, and how routes behave."""
+    """The route table, and how routes behave. Rules of other systems are listed too, as careless
+    providers do, and rules to a machine that is removed become blackholes."""
 
-    quota: Count | None = None
-    """So many rules in the whole table, foreign ones included."""
     existing: tuple[RouteConfig, ...] = ()
-    list_foreign: bool = True
-    """Whether `list_routes` shows foreign rules too, as careless providers do: the host must leave them alone."""
     tells_owner: bool = False
     """Whether rules say if they were made for the cluster that asks (`Route.owned`)."""
     node_addresses: bool = False
     """Whether rules know their target node's addresses (`Route.enable_node_addresses`)."""
-    blackhole_on_removal: bool = True
-    """Rules to a machine that is removed become blackholes without a target."""
     strict_targets: bool = False
     """A target node that is no machine of this cloud fails the call."""
 
@@ -263,27 +253,9 @@ class ClusterConfig(Model):
     master: str = ""
 
 
-def _latency_method(value: str) -> str:
-    if not matching_methods((value,)):
-        raise ValueError("matches no method of the fake cloud")
-    return value
-
-
-def _latency(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list | tuple) else (value, value)
-
-
-def _ordered(value: tuple[float, float]) -> tuple[float, float]:
-    if value[1] < value[0]:
-        raise ValueError("the most must not be less than the least")
-    return value
-
-
-Latency = Annotated[tuple[Duration, Duration], BeforeValidator(_latency), AfterValidator(_ordered)]
-
-
 class FakeConfig(Model):
-    """The whole configuration. Immutable; every field has a default, by which the cloud is empty."""
+    """The whole configuration. Immutable; every field has a default, by which the cloud is
+    empty."""
 
     provider: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")] = "fake"
     """The provider's name, and how its provider IDs begin."""
@@ -291,39 +263,89 @@ class FakeConfig(Model):
     """False: a cloud without provider IDs, as some older ones; its machines are found by name."""
     has_cluster_id: bool = True
     capabilities: tuple[Capability, ...] = tuple(name for name in CAPABILITIES if name != "instances")
-    """What the cloud can do; for the rest the accessors of `Interface` answer None. `instances` is the older form."""
+    """What the cloud can do; for the rest the accessors of `Interface` answer None. `instances` is
+    the older form."""
     max_batch: Annotated[int, Field(ge=1, strict=True)] = 100
     """A longer batch is refused."""
-    seed: Annotated[int, Field(strict=True)] = 0
-    """Of everything that is drawn: latencies, probabilities, junk."""
     caller: str = ""
-    """A name for this process: in the call log beside the process ID, and for faults to match."""
+    """A name for this process in the call log, beside the process ID."""
     log: Literal["changes", "all"] = "changes"
     """Which calls are logged; all are counted."""
-    state: str = ""
-    """Path of an SQLite file that holds the cloud for several processes; empty: in memory. In a configuration file it
-    is relative to that file.
-
-    This file is the cloud: once it exists, what the configuration says of the world (machines, routes, volumes,
-    clusters, faults) is not put in again."""
-    busy_timeout: Duration = 10.0
-    """How long to wait for another process that writes to the file."""
     zone: str = ""
     """Where the program itself runs, for `get_zone`; empty: nowhere in this cloud."""
     region: str = ""
     machine: str = ""
-    """The name of the machine that the program itself runs on, for `local_instance`; empty: this host's name."""
+    """The name of the machine that the program itself runs on, for `local_instance`; empty: this
+    host's name."""
     instances: tuple[InstanceConfig, ...] = ()
     generate: tuple[InstanceGenerator, ...] = ()
     on_demand: OnDemand | None = None
-    latency: Mapping[Annotated[str, AfterValidator(_latency_method)], Latency] = {}
-    """By pattern of methods, of which the first that matches counts: a duration, or the least and the most."""
-    faults: tuple[AnyFault, ...] = ()
+    latency: Mapping[Annotated[str, AfterValidator(_method_pattern)], Latency] = {}
+    """By pattern of methods, of which the first that matches counts: a duration, or the least and
+    the most."""
     load_balancers: LoadBalancerConfig = LoadBalancerConfig()
     routes: RouteTableConfig = RouteTableConfig()
     volumes: tuple[VolumeConfig, ...] = ()
     clusters: tuple[ClusterConfig, ...] = ()
+    server: str = ""
+    """Where another process serves this cloud, "host:port"; written by `FakeCloud.share`."""
+    server_key: str = ""
+    """What that process knows its clients by."""
 
     def has(self, capability: Capability) -> bool:
         """Whether the cloud has this capability."""
         return capability in self.capabilities
+
+    def machines(self) -> Iterator[Instance]:
+        """The machines that are there at the beginning; an ID is empty where none is given."""
+        yield from (one.instance() for one in self.instances)
+        for one in self.generate:
+            yield from one.instances()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        ids = [one.id or f"i-{one.name}" for one in self.machines()]
+        for what, values in (
+            ("instances: name", [one.name for one in self.machines()]),
+            ("instances: id", ids),
+            ("routes.existing: name", [one.name for one in self.routes.existing]),
+            ("routes.existing: destination_cidr", [one.destination_cidr for one in self.routes.existing]),
+        ):
+            if len(set(values)) < len(values):
+                double = next(value for value in values if values.count(value) > 1)
+                raise ValueError(f"{what} {double} is taken twice")
+        return self
+
+
+def read_config(data: bytes, source: str = "") -> FakeConfig:
+    """The configuration in a file's bytes, YAML or JSON; an empty file gives the defaults.
+
+    Raises `FakeConfigError` with every problem; `source` names the file in it. A YAML error is
+    reported by its place, without quoting the text.
+    """
+    try:
+        raw = yaml.safe_load(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise FakeConfigError([f"byte {error.start + 1}: the file is not UTF-8"], source) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        what = getattr(error, "problem", None) or "this is neither JSON nor YAML"
+        raise FakeConfigError([f"{where}{what}"], source) from None
+    if raw is not None and not isinstance(raw, Mapping):
+        raise FakeConfigError(["the file must hold fields with values"], source)
+    try:
+        return FakeConfig.model_validate(raw or {})
+    except ValidationError as error:
+        raise FakeConfigError(_problems(error), source) from None
+
+
+def _problems(error: ValidationError) -> list[str]:
+    """A line for each error, "path: what is wrong", without quoting unknown values."""
+    lines: dict[str, None] = {}
+    for detail in error.errors(include_url=False, include_context=False, include_input=False):
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
+        message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
+        message = {"extra_forbidden": "no such field", "missing": "is required"}.get(detail["type"], message)
+        lines[f"{path.removeprefix('.')}: {message}" if path else message] = None
+    return list(lines)

@@ -1,251 +1,286 @@
-"""The faults that can be put between a host and the fake cloud (stage 5): one frozen model for each action.
+"""What goes wrong with the fake cloud: one hook, by which a test stands between a call and the
+cloud.
 
-Written in a configuration file under `faults`, or made in Python and handed to `FakeCloud.faults.add`. gate.py decides
-which of them a call meets and carries them out, junk.py makes the wrong answers.
+::
+
+    cloud.faults.on("instance*", raises(Throttled("slow down")), times=3)
+    hung = cloud.faults.on("ensure_load_balancer", hangs(), key="default/web")
+    ...
+    hung.remove()  # what hangs on it goes on
+
+    def half_the_time(strike: Strike) -> object:  # anything else: a function of your own
+        if random.random() < 0.5:
+            raise CloudProviderError("bad luck")
+        return strike.proceed()
 """
 
 from __future__ import annotations
 
-import enum
-from functools import lru_cache
-from typing import Annotated, Literal, Self
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field, TypeAdapter, model_validator
+from attrs import field, frozen
 
-from cloudprovider.errors import (
-    CloudProviderError,
-    DiskNotFound,
-    ImplementedElsewhere,
-    InstanceNotFound,
-    NotImplementedByProvider,
-    RetryError,
-    Throttled,
-)
-from cloudprovider.testing.fake.errors import CredentialsExpired, QuotaExceeded
-from cloudprovider.testing.fake.methods import Method, Returns, matching_methods
-from cloudprovider.testing.fake.model import Count, Duration, Model, Patterns, as_patterns
+from cloudprovider.call import current_call
+from cloudprovider.errors import CloudProviderError
+from cloudprovider.testing.fake.errors import FakeCloudClosed
+from cloudprovider.testing.fake.methods import METHODS, Method, Patterns, matches
+from cloudprovider.testing.fake.records import LoadBalancerState
 
-__all__ = [
-    "AnyFault",
-    "ExpiredCredentials",
-    "Fault",
-    "HalfBuilt",
-    "Hang",
-    "Junk",
-    "Partial",
-    "Raise",
-    "Throttle",
-    "Wrong",
-    "decode_fault",
-]
+if TYPE_CHECKING:
+    from cloudprovider.testing.fake.calls import Caller
+    from cloudprovider.testing.fake.console import Console
 
-_ERRORS: dict[str, type[BaseException]] = {
-    cls.__name__: cls
-    for cls in (
-        CloudProviderError, InstanceNotFound, DiskNotFound, NotImplementedByProvider, ImplementedElsewhere,
-        CredentialsExpired, QuotaExceeded, RuntimeError, ValueError, TypeError, KeyError, OSError, ConnectionError,
-        TimeoutError, NotImplementedError, MemoryError, SystemExit,
-    )
-}  # fmt: skip
-ErrorName = Literal[
-    "CloudProviderError", "InstanceNotFound", "DiskNotFound", "NotImplementedByProvider", "ImplementedElsewhere",
-    "RetryError", "Throttled", "CredentialsExpired", "QuotaExceeded", "RuntimeError", "ValueError", "TypeError",
-    "KeyError", "OSError", "ConnectionError", "TimeoutError", "NotImplementedError", "MemoryError", "SystemExit",
-]  # fmt: skip
+__all__ = ["Action", "Fault", "Faults", "Key", "Request", "Strike", "answers", "half_builds", "hangs", "raises"]
+
+Key = tuple[str, ...]
+"""What a call is about: the name first (in a batch: the node's), then what else it is known by."""
+_TICK = 0.02  # seconds between two looks whether the host cancelled the call
 
 
-class Junk(enum.Enum):
-    """Answers that break the contract. Each fits some methods only; others answer truly."""
+@frozen
+class Request:
+    """One call as it came to the cloud."""
 
-    NONE = "none"
-    """None where something is promised."""
-    TYPE = "type"
-    """A value of another type."""
-    EMPTY = "empty"
-    """The right type with nothing in it."""
-    ADDRESSES = "addresses"
-    """Addresses that are none, and an address type that does not exist."""
-    PROVIDER_ID = "provider-id"
-    """A provider ID of another form."""
-    OTHER_PROVIDER_ID = "other-provider-id"
-    """The provider ID of an instance that is not the one asked about."""
-    LABELS = "labels"
-    """Labels of bad syntax, and of reserved prefixes."""
-    PLACES = "places"
-    """Zone, region and type that are no valid label values; routes to what is no CIDR."""
-    ERRORS = "errors"
-    """In a batch: an exception from outside the contract as the value of a name."""
-    UNASKED = "unasked"
-    """In a batch: more names than were asked for, all of them "gone"."""
-    KEYS = "keys"
-    """In a batch: the right values under provider IDs in place of names."""
-    MUTATED = "mutated"
-    """The true answer, after scribbling on the arguments."""
+    method: Method
+    keys: Sequence[Key]
+    cluster: str
+    arguments: Sequence[Any]
+    caller: Caller
 
 
-class Fault(Model):
-    """What every fault has: which calls it meets, and when. Durations in seconds, counted from when it was added."""
+@frozen
+class Strike:
+    """One call that a fault strikes. Its action answers it: with `proceed`'s answer, another, or an
+    exception."""
 
-    name: str = ""
-    """Identifies it for `remove` and `release`; made up when empty."""
-    method: Patterns = "*"
-    """Methods it meets, as patterns."""
-    key: Patterns = ()
-    """Only calls about a key that matches: node name or provider ID, "namespace/name" of a Service or the load
-    balancer's name, a route's name, destination or node, a volume's ID or name, a cluster's name. Empty: all calls."""
-    caller: Patterns = ()
-    """Only callers whose name or process ID matches. Empty: all."""
-    scope: Literal["call", "key"] | None = None
-    """In a batch: strike the whole call, or only the answers of the matching keys. Default: "key" where `key` is given,
-    and for wrong answers, but for those that only a whole call can give; else "call". """
-    times: Annotated[int, Field(ge=1, strict=True)] | None = None
-    """It strikes so often, then never again."""
-    skip: Count = 0
-    """So many matching calls pass before the first strike."""
-    probability: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """It strikes a matching call with this probability, drawn by the seed, the key, and how often that was asked."""
-    start: Duration = 0.0
-    stop: Duration | None = None
-    """It strikes only in this window."""
+    fault: Fault
+    request: Request
+    names: Sequence[str]
+    """The names in the call that the fault's `key` matches: node names of a batch, or else the
+    first key."""
+    console: Console
+    _proceed: Callable[[], Any] = field(repr=False)
 
     @property
-    def key_scoped(self) -> bool:
-        """Whether, in a batch, it concerns single keys."""
-        return self.scope == "key" if self.scope is not None else bool(self.key)
-
-    def fits(self, method: Method) -> bool:
-        """Whether it has any effect on this method."""
-        return True
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        chosen = matching_methods(as_patterns(self.method))
-        if not chosen:
-            raise ValueError("'method' matches no method of the fake cloud")
-        if not any(self.fits(method) for method in chosen):
-            raise ValueError("this fault has no effect on any of the methods that 'method' matches")
-        if self.stop is not None and self.stop <= self.start:
-            raise ValueError("'stop' must be later than 'start'")
-        return self
-
-
-class _Failing(Fault):
-    message: str = ""
-    when: Literal["before", "after"] = "before"
-    """Before the cloud did anything, or after it did all that was asked: the caller cannot tell."""
-
-    def _text(self, method: str) -> str:
-        return self.message or f"injected into {method} by the fault {self.name}"
-
-    def exception(self, method: str) -> BaseException:
-        """A new exception of the kind to raise."""
-        return CloudProviderError(self._text(method))
-
-
-class Raise(_Failing):
-    """The call raises."""
-
-    action: Literal["raise"] = "raise"
-    error: ErrorName = "CloudProviderError"
-    retry_after: Duration | None = None
-    """For RetryError and Throttled."""
-
-    def exception(self, method: str) -> BaseException:
-        if self.error == "RetryError":
-            return RetryError(self._text(method), 1.0 if self.retry_after is None else self.retry_after)
-        if self.error == "Throttled":
-            return Throttled(self._text(method), self.retry_after)
-        return _ERRORS[self.error](self._text(method))
-
-
-class Throttle(_Failing):
-    """The call raises Throttled."""
-
-    action: Literal["throttle"] = "throttle"
-    retry_after: Duration | None = None
-
-    def exception(self, method: str) -> BaseException:
-        return Throttled(self._text(method), self.retry_after)
-
-
-class ExpiredCredentials(_Failing):
-    """The call raises CredentialsExpired: the cloud says nothing about the object."""
-
-    action: Literal["expired-credentials"] = "expired-credentials"
-
-    def exception(self, method: str) -> BaseException:
-        return CredentialsExpired(self.message or "the credentials of this client have expired")
-
-
-class HalfBuilt(_Failing):
-    """`ensure_load_balancer` creates a load balancer without address or backends, then raises."""
-
-    action: Literal["half-built"] = "half-built"
-    method: Patterns = "ensure_load_balancer"
-
-    def fits(self, method: Method) -> bool:
-        return method.returns is Returns.NEW_BALANCER
-
-
-class Hang(Fault):
-    """The call does not return until the fault is released or removed, or `seconds` have passed; then it goes on."""
-
-    action: Literal["hang"] = "hang"
-    seconds: Duration | None = None
-    mode: Literal["hard", "soft"] = "hard"
-    """A hard hang does not notice that the host cancels the call or that its deadline passes; a soft one does."""
-    when: Literal["before", "after"] = "before"
-
-
-class Wrong(Fault):
-    """The call succeeds with an answer that is not true. Methods that answer nothing pass untouched."""
-
-    action: Literal["wrong"] = "wrong"
-    answer: Literal["not-found", "junk", "stale"]
-    """Stale is what was true before the last change of each object asked about; it always strikes the whole call."""
-    junk: Junk | None = None
-    """Which junk; None draws one that fits the method, by the seed."""
-    age: Duration | None = None
-    """Stale answers only about changes younger than this; None: however old."""
+    def method(self) -> str:
+        """The name of the method."""
+        return self.request.method.name
 
     @property
-    def key_scoped(self) -> bool:
-        whole = self.answer == "stale" or self.junk in (Junk.UNASKED, Junk.KEYS, Junk.MUTATED)
-        return not whole and self.scope != "call"
+    def arguments(self) -> Sequence[Any]:
+        """What the method was given, self excepted."""
+        return self.request.arguments
 
-    def fits(self, method: Method) -> bool:
-        return method.returns is not Returns.NOTHING and not (
-            self.answer != "junk" and method.returns is Returns.NEW_BALANCER
-        )
+    @property
+    def by_name(self) -> bool:
+        """Whether only some names of a batch are concerned, since the fault has a key."""
+        return self.request.method.batch and self.fault.key != "*"
 
-    @model_validator(mode="after")
-    def _check_answer(self) -> Self:
-        if self.junk is not None and self.answer != "junk":
-            raise ValueError("'junk' goes with 'answer: junk'")
-        if self.age is not None and self.answer != "stale":
-            raise ValueError("'age' goes with 'answer: stale'")
+    def proceed(self) -> Any:
+        """Do what the cloud would do (or the next fault); returns its answer or raises its error.
+        May be called again, or not at all."""
+        return self._proceed()
+
+    def wait(self, seconds: float | None = None, *, soft: bool = False) -> None:
+        """Wait until the fault is removed, or so long.
+
+        `soft`: raise `CallInterrupted` when the host gives up meanwhile, as a good provider does.
+        Raises `FakeCloudClosed`.
+        """
+        self.fault._wait(seconds, soft)
+
+
+Action = Callable[[Strike], Any]
+"""What happens to a call that a fault strikes."""
+
+
+class Fault:
+    """A fault that stands. As a context manager it is removed at the end."""
+
+    def __init__(self, faults: Faults, do: Action, *, method: Patterns, key: Patterns, times: int | None) -> None:
+        self.method = method
+        self.key = key
+        self.struck = 0
+        """How many calls it struck."""
+        self._faults = faults
+        self._do = do
+        self._times = times
+        self._over = threading.Event()
+
+    def remove(self) -> None:
+        """It strikes no more, and what hangs on it goes on. May be called twice."""
+        self._faults._forget(self)
+        self._over.set()
+
+    def __enter__(self) -> Self:
         return self
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
 
-class Partial(Fault):
-    """A batch leaves names out of its answer. Other methods pass untouched."""
-
-    action: Literal["partial"] = "partial"
-    method: Patterns = "instances_*"
-    drop: Annotated[float, Field(gt=0, le=1)] | None = None
-    """This share of the names that match `key`, at least one; default: all where `key` is given, else half."""
-
-    def fits(self, method: Method) -> bool:
-        return method.batch
-
-
-AnyFault = Annotated[
-    Raise | Throttle | Hang | Wrong | Partial | ExpiredCredentials | HalfBuilt, Field(discriminator="action")
-]
-_ADAPTER: TypeAdapter[AnyFault] = TypeAdapter(AnyFault)
+    def _wait(self, seconds: float | None, soft: bool) -> None:
+        end = None if seconds is None else time.monotonic() + seconds
+        call = current_call()
+        while not self._over.is_set():
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            if soft:
+                call.check()
+                left = _TICK if left is None else min(left, _TICK)
+            self._over.wait(left)
+        if self._faults.closed:
+            raise FakeCloudClosed("the fake cloud was closed during the call")
 
 
-@lru_cache(maxsize=1024)
-def decode_fault(text: str) -> AnyFault:
-    """A fault from its JSON text. Raises pydantic's ValidationError."""
-    return _ADAPTER.validate_json(text)
+class Faults:
+    """Puts faults between the host and the cloud. Every method may be called at any time, from any
+    thread."""
+
+    def __init__(self, console: Console) -> None:
+        self.closed = False
+        self._console = console
+        self._lock = threading.Lock()
+        self._faults: list[Fault] = []
+
+    def on(self, method: Patterns, do: Action, *, key: Patterns = "*", times: int | None = None) -> Fault:
+        """From now on `do` answers the calls of matching methods about matching keys, `times` of
+        them or all.
+
+        `method` and `key` are shell patterns, one or several. A key is what the call is about: node
+        name or provider ID, "namespace/name" of a Service or the load balancer's name, a route's
+        destination, name or node, a volume's ID or name, a cluster's name. Where several faults
+        strike a call, the first one is asked first, and its `proceed` asks the next. Raises
+        ValueError where no method matches.
+        """
+        if not matches(method, METHODS):
+            raise ValueError(f"the fake cloud has no method {method}")
+        fault = Fault(self, do, method=method, key=key, times=times)
+        with self._lock:
+            self._faults.append(fault)
+        return fault
+
+    def clear(self) -> None:
+        """Remove every fault: the cloud is well."""
+        with self._lock:
+            faults = list(self._faults)
+        for fault in faults:
+            fault.remove()
+
+    # For the cloud and its gate.
+
+    def close(self) -> None:
+        """End what hangs with `FakeCloudClosed`, now and later."""
+        self.closed = True
+        self.clear()
+
+    def carry(self, request: Request, work: Callable[[], Any]) -> Any:
+        """Carry a call through the faults that it meets to `work`."""
+        if self.closed:
+            raise FakeCloudClosed("the fake cloud was closed")
+        for fault, names in reversed(self._met(request)):
+            work = _struck(Strike(fault, request, names, self._console, work))
+        return work()
+
+    def _met(self, request: Request) -> list[tuple[Fault, list[str]]]:
+        met: list[tuple[Fault, list[str]]] = []
+        with self._lock:
+            for fault in self._faults:
+                chosen = [key for key in request.keys if fault.key == "*" or matches(fault.key, key)]
+                spent = fault._times is not None and fault.struck >= fault._times
+                if spent or not matches(fault.method, (request.method.name,)) or not (chosen or fault.key == "*"):
+                    continue
+                fault.struck += 1
+                met.append((fault, [key[0] for key in chosen]))
+        return met
+
+    def _forget(self, fault: Fault) -> None:
+        with self._lock:
+            if fault in self._faults:
+                self._faults.remove(fault)
+
+
+def _struck(strike: Strike) -> Callable[[], Any]:
+    return lambda: strike.fault._do(strike)
+
+
+# Actions that many tests need.
+
+
+def raises(error: BaseException | type[BaseException] = CloudProviderError, *, after: bool = False) -> Action:
+    """The call fails; in a batch, where the fault has a key, only the matching names do.
+
+    `after`: the cloud did all that was asked, and the caller cannot tell.
+    """
+
+    def do(strike: Strike) -> Any:
+        raised = error if isinstance(error, BaseException) else error(f"injected into {strike.method}")
+        if strike.by_name:
+            # Values of a batch are the contract's errors; others could only be raised.
+            value = raised if isinstance(raised, CloudProviderError) else CloudProviderError(str(raised))
+            return {**strike.proceed(), **dict.fromkeys(strike.names, value)}
+        if after:
+            strike.proceed()
+        raise raised.with_traceback(None)
+
+    return do
+
+
+def hangs(seconds: float | None = None, *, soft: bool = False, after: bool = False) -> Action:
+    """The call does not come back until the fault is removed, or `seconds` have passed; then it
+    goes on.
+
+    A hard hang does not notice that the host cancels the call or that its deadline passes; a `soft`
+    one does. `after`: the cloud did all that was asked before.
+    """
+
+    def do(strike: Strike) -> Any:
+        if not after:
+            strike.wait(seconds, soft=soft)
+            return strike.proceed()
+        answer = strike.proceed()
+        strike.wait(seconds, soft=soft)
+        return answer
+
+    return do
+
+
+def answers(value: Any) -> Action:
+    """The call succeeds with this answer: a value, or a function of the true one.
+
+    In a batch it is the answer about each matching name.
+    """
+
+    def do(strike: Strike) -> Any:
+        def spoil(truth: Any) -> Any:
+            return value(truth) if callable(value) else value
+
+        truth = strike.proceed()
+        if not strike.request.method.batch:
+            return spoil(truth)
+        return {name: spoil(one) if name in strike.names else one for name, one in truth.items()}
+
+    return do
+
+
+def half_builds() -> Action:
+    """`ensure_load_balancer` leaves a new load balancer without address, ports and backends, changes
+    none that is there, and fails."""
+
+    def do(strike: Strike) -> Any:
+        name = strike.request.keys[0][0]
+        there = any(one.name == name for one in strike.console.load_balancers())
+        if not there:
+            strike.proceed()
+            strike.console.change_load_balancer(
+                name, state=LoadBalancerState.HALF_BUILT, ingress=(), ports=(), backends=(), source_ranges=()
+            )
+        raise CloudProviderError(f"injected into {strike.method}, which is half done")
+
+    return do

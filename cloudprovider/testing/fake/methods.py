@@ -1,91 +1,62 @@
-"""The methods of the fake cloud by name, and what the gate, the faults and the call log need to know of each.
+"""The methods of the fake cloud by name, and what the gate and the call log know of each.
 
-Names are those of the contract, which never repeats one across capabilities. Patterns in a configuration ("instance*")
-are matched against them.
+Names are those of the contract, which never repeats one across capabilities.
 """
 
 from __future__ import annotations
 
-import enum
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from fnmatch import translate
 from functools import lru_cache
 
 from attrs import frozen
 
-__all__ = ["METHODS", "Returns", "Method", "matches", "matching_methods"]
+__all__ = ["METHODS", "Method", "Patterns", "matches"]
 
-
-class Returns(enum.Enum):
-    """What a method returns, as far as wrong answers go."""
-
-    NOTHING = enum.auto()
-    METADATA = enum.auto()
-    EXISTS = enum.auto()
-    SHUTDOWN = enum.auto()
-    STATE = enum.auto()
-    ADDRESSES = enum.auto()
-    TEXT = enum.auto()
-    ZONE = enum.auto()
-    BALANCER = enum.auto()
-    NEW_BALANCER = enum.auto()
-    ROUTES = enum.auto()
-    NAMES = enum.auto()
-    ADDRESS = enum.auto()
-    LABELS = enum.auto()
-    CIDRS = enum.auto()
+Patterns = str | tuple[str, ...]
+"""One or several shell-style patterns."""
 
 
 @frozen
 class Method:
-    """One method: the capability it belongs to, what it returns, whether it changes the cloud or takes many keys."""
+    """One method: the capability it belongs to, whether it changes the cloud or takes many
+    nodes."""
 
     name: str
     capability: str
-    returns: Returns
     mutating: bool = False
     batch: bool = False
 
 
-_METHODS = (
-    Method("initialize", "interface", Returns.NOTHING),
-    Method("instance_exists", "instances_v2", Returns.EXISTS),
-    Method("instance_shutdown", "instances_v2", Returns.SHUTDOWN),
-    Method("instance_metadata", "instances_v2", Returns.METADATA),
-    Method("instances_metadata", "instances_batch", Returns.METADATA, batch=True),
-    Method("instances_state", "instances_batch", Returns.STATE, batch=True),
-    Method("node_addresses", "instances", Returns.ADDRESSES),
-    Method("node_addresses_by_provider_id", "instances", Returns.ADDRESSES),
-    Method("instance_id", "instances", Returns.TEXT),
-    Method("external_id", "instances", Returns.TEXT),
-    Method("instance_type", "instances", Returns.TEXT),
-    Method("instance_type_by_provider_id", "instances", Returns.TEXT),
-    Method("add_ssh_key_to_all_instances", "ssh_keys", Returns.NOTHING, mutating=True),
-    Method("current_node_name", "instances", Returns.TEXT),
-    Method("instance_exists_by_provider_id", "instances", Returns.EXISTS),
-    Method("instance_shutdown_by_provider_id", "instances", Returns.SHUTDOWN),
-    Method("get_zone", "zones", Returns.ZONE),
-    Method("get_zone_by_provider_id", "zones", Returns.ZONE),
-    Method("get_zone_by_node_name", "zones", Returns.ZONE),
-    Method("get_load_balancer", "load_balancer", Returns.BALANCER),
-    Method("get_load_balancer_name", "load_balancer", Returns.TEXT),
-    Method("load_balancer_revision", "load_balancer", Returns.TEXT),
-    Method("ensure_load_balancer", "load_balancer", Returns.NEW_BALANCER, mutating=True),
-    Method("update_load_balancer", "load_balancer", Returns.NOTHING, mutating=True),
-    Method("ensure_load_balancer_deleted", "load_balancer", Returns.NOTHING, mutating=True),
-    Method("owned_load_balancers", "load_balancer", Returns.NAMES),
-    Method("list_routes", "routes", Returns.ROUTES),
-    Method("create_route", "routes", Returns.NOTHING, mutating=True),
-    Method("delete_route", "routes", Returns.NOTHING, mutating=True),
-    Method("pod_cidrs", "pod_cidrs", Returns.CIDRS, batch=True),
-    Method("get_labels_for_volume", "pv_labeler", Returns.LABELS),
-    Method("local_metadata", "local_instance", Returns.METADATA),
-    Method("local_node_name", "local_instance", Returns.TEXT),
-    Method("list_clusters", "clusters", Returns.NAMES),
-    Method("master", "clusters", Returns.ADDRESS),
-)
-METHODS: Mapping[str, Method] = {method.name: method for method in _METHODS}
+_READING: Mapping[str, tuple[str, ...]] = {
+    "interface": ("initialize",),
+    "instances_v2": ("instance_exists", "instance_shutdown", "instance_metadata"),
+    "instances": (
+        "node_addresses", "node_addresses_by_provider_id", "instance_id", "external_id", "instance_type",
+        "instance_type_by_provider_id", "current_node_name", "instance_exists_by_provider_id",
+        "instance_shutdown_by_provider_id",
+    ),
+    "zones": ("get_zone", "get_zone_by_provider_id", "get_zone_by_node_name"),
+    "load_balancer": (
+        "get_load_balancer", "get_load_balancer_name", "load_balancer_revision", "owned_load_balancers",
+    ),
+    "routes": ("list_routes",),
+    "pv_labeler": ("get_labels_for_volume",),
+    "local_instance": ("local_metadata", "local_node_name"),
+    "clusters": ("list_clusters", "master"),
+}  # fmt: skip
+_BATCH = {"instances_batch": ("instances_metadata", "instances_state"), "pod_cidrs": ("pod_cidrs",)}
+_CHANGING = {
+    "ssh_keys": ("add_ssh_key_to_all_instances",),
+    "load_balancer": ("ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted"),
+    "routes": ("create_route", "delete_route"),
+}
+METHODS: Mapping[str, Method] = {
+    **{name: Method(name, capability) for capability, names in _READING.items() for name in names},
+    **{name: Method(name, capability, batch=True) for capability, names in _BATCH.items() for name in names},
+    **{name: Method(name, capability, mutating=True) for capability, names in _CHANGING.items() for name in names},
+}
 
 
 @lru_cache(maxsize=512)
@@ -93,12 +64,8 @@ def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{translate(pattern)})" for pattern in patterns))
 
 
-def matches(patterns: Sequence[str], names: Iterable[str]) -> bool:
-    """Whether any of the names matches any of the shell-style patterns, case and all. Empty names never match."""
-    pattern = _compiled(tuple(patterns))
+def matches(patterns: Patterns, names: Iterable[str]) -> bool:
+    """Whether any of the names matches any of the shell-style patterns, case and all. Empty names
+    never match."""
+    pattern = _compiled((patterns,) if isinstance(patterns, str) else tuple(patterns))
     return any(name and pattern.match(name) for name in names)
-
-
-def matching_methods(patterns: Sequence[str]) -> list[Method]:
-    """The methods whose names match any of the patterns."""
-    return [method for method in _METHODS if matches(patterns, (method.name,))]

@@ -1,79 +1,29 @@
-"""What the fake cloud remembers: one frozen record per thing, and how each is kept in a store (stage 5's far end).
-
-The capabilities and the console write these through `store.Transaction`; nothing of them leaves the package except by
-way of the capabilities' own return types and the console's listings.
-"""
+"""What the fake cloud remembers: one frozen record per thing, and the world that holds them all."""
 
 from __future__ import annotations
 
 import enum
-import json
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
-from typing import Any, Generic, TypeVar, cast
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-import attrs
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 __all__ = [
-    "CLUSTERS",
-    "INGRESS",
-    "INSTANCES",
-    "LOAD_BALANCERS",
-    "REMOVED_INSTANCES",
-    "ROUTES",
-    "SSH_KEYS",
-    "VOLUMES",
     "Address",
     "Cluster",
     "Instance",
-    "Kind",
     "LoadBalancerRecord",
     "LoadBalancerState",
-    "Mark",
     "Port",
     "RouteRecord",
     "SSHKey",
     "Volume",
-    "record_kind",
+    "World",
 ]
 
-T = TypeVar("T")
-_DECODED = 4096  # texts of each kind, whose records are kept
 Address = tuple[str, str]
 """(type, address), as in ("InternalIP", "10.0.0.1")."""
-
-
-@frozen
-class Kind(Generic[T]):
-    """One collection of records in a store: its name, its text form, and how it is found."""
-
-    name: str
-    encode: Callable[[T], str] = field(repr=False)
-    decode: Callable[[str], T] = field(repr=False)
-    index: Callable[[T], str] | None = None
-    """A second way to find records; several may share one value."""
-    history: bool = False
-    """Whether the version before the last change is kept, for stale answers."""
-
-
-def record_kind(name: str, cls: type[T], *, index: Callable[[T], str] | None = None, history: bool = False) -> Kind[T]:
-    """The Kind of an attrs class whose fields are JSON values, or have converters that take JSON values."""
-
-    def encode(value: T) -> str:
-        return json.dumps(
-            attrs.asdict(cast("attrs.AttrsInstance", value), value_serializer=_plain), separators=(",", ":")
-        )
-
-    @lru_cache(_DECODED)  # records are frozen, and a call about a thousand nodes reads a thousand of them
-    def decode(text: str) -> T:
-        return cls(**json.loads(text))
-
-    return Kind(name, encode, decode, index, history)
-
-
-def _plain(_: object, __: object, value: Any) -> Any:
-    return value.value if isinstance(value, enum.Enum) else value
 
 
 def _addresses(value: Iterable[Iterable[str]]) -> tuple[Address, ...]:
@@ -84,13 +34,18 @@ def _strings(value: Iterable[str]) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _ports(value: Iterable[Port]) -> tuple[Port, ...]:
+    return tuple(value)
+
+
 def _own(value: Mapping[str, str]) -> Mapping[str, str]:
     return dict(value)
 
 
 @frozen
 class Instance:
-    """A machine. `name` is the name of its node; `id` is unique for ever, also after the name was used again."""
+    """A machine. `name` is the name of its node; `id` is unique for ever, also after the name was
+    used again."""
 
     name: str
     id: str
@@ -109,8 +64,6 @@ class LoadBalancerState(enum.Enum):
     ACTIVE = "active"
     HALF_BUILT = "half-built"
     """Created and named, but without address, ports or backends: the next ensure completes it."""
-    PROVISIONING = "provisioning"
-    """Complete, but the cloud still works on it and shows no address."""
 
 
 @frozen
@@ -123,10 +76,6 @@ class Port:
     name: str = ""
 
 
-def _ports(value: Iterable[Port | Mapping[str, Any]]) -> tuple[Port, ...]:
-    return tuple(port if isinstance(port, Port) else Port(**port) for port in value)
-
-
 @frozen
 class LoadBalancerRecord:
     """A load balancer. `name` is its key in the cloud, whatever cluster or Service it serves."""
@@ -136,19 +85,16 @@ class LoadBalancerRecord:
     service: str
     """ "namespace/name" of the Service."""
     service_uid: str
-    state: LoadBalancerState = field(default=LoadBalancerState.ACTIVE, converter=LoadBalancerState)
+    state: LoadBalancerState = LoadBalancerState.ACTIVE
     ingress: tuple[str, ...] = field(default=(), converter=_strings)
     """IP addresses, in the order of the Service's families."""
-    hostname: str = ""
-    """Where the cloud answers with DNS names, the name; the status then shows it in place of the addresses."""
     ports: tuple[Port, ...] = field(default=(), converter=_ports)
     backends: tuple[str, ...] = field(default=(), converter=_strings)
     """Provider IDs, sorted; the node's name stands for one that has none."""
     source_ranges: tuple[str, ...] = field(default=(), converter=_strings)
-    created: float = 0.0
-    """Unix seconds."""
     changes: int = 0
-    """How often it was really changed after its creation; an ensure that finds all in order does not count."""
+    """How often it was really changed after its creation; an ensure that finds all in order does
+    not count."""
 
 
 @frozen
@@ -194,21 +140,67 @@ class Cluster:
     master: str = ""
 
 
-@frozen
-class Mark:
-    """A small note under a key of its own: who holds an ingress address, that a name was removed."""
+class World:
+    """All that is in one cloud. Whoever reads or changes it holds `lock`."""
 
-    value: str = ""
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.removed: set[str] = set()
+        """Names of machines that were removed: none appears again under them by itself."""
+        self.appeared = 0
+        """How many machines appeared because they were asked about."""
+        self.load_balancers: dict[str, LoadBalancerRecord] = {}
+        self.routes: dict[str, RouteRecord] = {}
+        self.volumes: dict[str, Volume] = {}
+        self.clusters: dict[str, Cluster] = {}
+        self.ssh_keys: dict[tuple[str, str], SSHKey] = {}
+        """By user and line."""
+        self._instances: dict[str, Instance] = {}
+        self._by_id: dict[str, Instance] = {}
+        self._used_ids: set[str] = set()
 
+    @property
+    def instances(self) -> Mapping[str, Instance]:
+        """The machines by name."""
+        return self._instances
 
-INSTANCES = record_kind("instance", Instance, index=lambda instance: instance.id, history=True)
-REMOVED_INSTANCES = record_kind("removed-instance", Mark)
-"""Names of instances that were removed: on-demand instances never come back under them by themselves."""
-LOAD_BALANCERS = record_kind("load-balancer", LoadBalancerRecord, index=lambda balancer: balancer.cluster, history=True)
-INGRESS = record_kind("ingress", Mark)
-"""By IP address: the load balancer that holds it."""
-ROUTES = record_kind("route", RouteRecord, index=lambda route: route.destination_cidr, history=True)
-VOLUMES = record_kind("volume", Volume, history=True)
-CLUSTERS = record_kind("cluster", Cluster, history=True)
-SSH_KEYS = record_kind("ssh-key", SSHKey)
-"""By user and key."""
+    def by_id(self, instance_id: str) -> Instance | None:
+        """The machine with this ID."""
+        return self._by_id.get(instance_id)
+
+    def put_instance(self, instance: Instance) -> Instance:
+        """Create a machine, or replace its record; returns it. One without an ID is given one that
+        no machine ever had."""
+        if not instance.id:
+            instance = evolve(instance, id=self._new_id(instance.name))
+        old = self._instances.get(instance.name)
+        if old is not None:
+            self._by_id.pop(old.id, None)
+        self._instances[instance.name] = self._by_id[instance.id] = instance
+        self._used_ids.add(instance.id)
+        self.removed.discard(instance.name)
+        return instance
+
+    def remove_instance(self, name: str) -> None:
+        """The machine is no more; rules to it become blackholes. Raises KeyError."""
+        del self._by_id[self._instances.pop(name).id]
+        self.removed.add(name)
+        for record in list(self.routes.values()):
+            if record.target_node == name and not record.foreign:
+                self.routes[record.name] = evolve(record, target_node="", target_addresses=(), blackhole=True)
+
+    def route_to(self, destination: str) -> RouteRecord | None:
+        """The rule for a destination."""
+        return next((one for one in self.routes.values() if one.destination_cidr == destination), None)
+
+    def table(self, kind: str) -> dict[str, Any]:
+        """The records of a kind that the console changes freely."""
+        table: dict[str, Any] = getattr(self, kind)
+        return table
+
+    def _new_id(self, name: str) -> str:
+        number, found = 1, f"i-{name}"
+        while found in self._used_ids:
+            number += 1
+            found = f"i-{name}-{number}"
+        return found

@@ -1,81 +1,75 @@
-"""The fake cloud's routes (stage 5): one table for all clusters, in which other systems' rules stand too."""
+"""The fake cloud's routes: one table for all clusters, in which other systems' rules stand too."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from ipaddress import ip_network
+from typing import Any
+
+from typing_extensions import override
 
 from cloudprovider.routes import Route, Routes
-from cloudprovider.testing.fake.config import RouteTableConfig
-from cloudprovider.testing.fake.errors import BadRequest, QuotaExceeded
-from cloudprovider.testing.fake.faultbook import Key
-from cloudprovider.testing.fake.gate import Gate, Work
-from cloudprovider.testing.fake.machines import Machines, node_addresses
-from cloudprovider.testing.fake.records import ROUTES, RouteRecord
-from cloudprovider.testing.fake.store import Transaction, View
+from cloudprovider.testing.fake.errors import BadRequest
+from cloudprovider.testing.fake.faults import Key
+from cloudprovider.testing.fake.gate import Part, carried
+from cloudprovider.testing.fake.machines import node_addresses
+from cloudprovider.testing.fake.records import RouteRecord
 
-__all__ = ["FakeRoutes", "blackhole_routes"]
+__all__ = ["FakeRoutes"]
 
 
-class FakeRoutes(Routes):
-    """Routes of one fake cloud. There is one rule for a destination, whoever made it."""
+def _created(_: Any, cluster_name: str, name_hint: str, route: Route) -> list[Key]:
+    return [(route.destination_cidr, _name(cluster_name, name_hint, route.destination_cidr), route.target_node)]
 
-    def __init__(self, machines: Machines, gate: Gate) -> None:
-        self._machines = machines
-        self._settings: RouteTableConfig = machines.config.routes
-        self._gate = gate
 
+def _deleted(_: Any, cluster_name: str, route: Route) -> list[Key]:
+    return [(route.destination_cidr, route.name, route.target_node)]
+
+
+class FakeRoutes(Part, Routes):
+    """Routes of one fake cloud. There is one rule for a destination, no matter which program made
+    it."""
+
+    @override
+    @carried()
     def list_routes(self, cluster_name: str) -> Sequence[Route]:
-        def work(view: View) -> tuple[Route, ...]:
-            return tuple(
-                self._route(record, cluster_name)
-                for record in view.scan(ROUTES)
-                if (self._settings.list_foreign if record.foreign else record.cluster == cluster_name)
-            )
+        rules = sorted(self._world.routes.values(), key=lambda one: one.name)
+        return tuple(self._route(rule, cluster_name) for rule in rules if rule.foreign or rule.cluster == cluster_name)
 
-        return self._gate.read("list_routes", [(cluster_name,)], work, cluster=cluster_name)
-
+    @override
+    @carried(_created)
     def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
-        name = _name(cluster_name, name_hint, route.destination_cidr)
+        destination = _destination(route)
+        if self._config.routes.strict_targets and not route.blackhole:
+            self._machines.by_name(route.target_node)
+        wanted = RouteRecord(
+            name=_name(cluster_name, name_hint, route.destination_cidr),
+            cluster=cluster_name,
+            destination_cidr=destination,
+            target_node=route.target_node,
+            target_addresses=[(address.type, address.address) for address in route.target_node_addresses],
+            blackhole=route.blackhole,
+        )
+        present = self._world.route_to(destination)
+        if present is not None and present != wanted:
+            raise BadRequest(f"{destination} has a rule already: {present.name}")
+        self._world.routes[wanted.name] = wanted
+        self._gate.calls.effect("created" if present is None else "unchanged")
 
-        def work(tx: Transaction, call: Work) -> None:
-            destination = _destination(route)
-            if self._settings.strict_targets and not route.blackhole:
-                self._machines.by_name(tx, route.target_node)
-            wanted = RouteRecord(
-                name=name,
-                cluster=cluster_name,
-                destination_cidr=destination,
-                target_node=route.target_node,
-                target_addresses=[(address.type, address.address) for address in route.target_node_addresses],
-                blackhole=route.blackhole,
-            )
-            present = tx.find(ROUTES, destination)
-            if present == wanted:
-                call.effect = "unchanged"
-                return
-            if present is not None:
-                raise BadRequest(f"{destination} has a rule already: {present.name}")
-            quota = self._settings.quota
-            if quota is not None and len(tx.scan(ROUTES)) >= quota:
-                raise QuotaExceeded(f"the quota of {quota} routes is used up")
-            tx.put(ROUTES, name, wanted)
-            call.effect = "created"
-
-        self._gate.write("create_route", [_key(name, route)], work, cluster=cluster_name)
-
+    @override
+    @carried(_deleted)
     def delete_route(self, cluster_name: str, route: Route) -> None:
-        def work(tx: Transaction, call: Work) -> None:
-            present = tx.get(ROUTES, route.name) if route.name else tx.find(ROUTES, route.destination_cidr)
-            there = present is not None and present.destination_cidr == route.destination_cidr
-            call.effect = "deleted" if there and present is not None and tx.delete(ROUTES, present.name) else "absent"
-
-        self._gate.write("delete_route", [_key(route.name, route)], work, cluster=cluster_name)
+        present = self._world.routes.get(route.name) if route.name else self._world.route_to(route.destination_cidr)
+        if present is None or present.destination_cidr != route.destination_cidr:
+            self._gate.calls.effect("absent")
+        else:
+            del self._world.routes[present.name]
+            self._gate.calls.effect("deleted")
 
     def _route(self, record: RouteRecord, cluster_name: str) -> Route:
         ours = not record.foreign and record.cluster == cluster_name
-        known = self._settings.node_addresses
+        known = self._config.routes.node_addresses
         return Route(
             name=record.name,
             target_node=record.target_node,
@@ -83,27 +77,13 @@ class FakeRoutes(Routes):
             enable_node_addresses=known,
             target_node_addresses=node_addresses(record.target_addresses) if known else (),
             blackhole=record.blackhole,
-            owned=ours if self._settings.tells_owner else None,
+            owned=ours if self._config.routes.tells_owner else None,
         )
-
-
-def blackhole_routes(tx: Transaction, node: str) -> None:
-    """Turn the rules to a machine that is no more into blackholes."""
-    for record in tx.scan(ROUTES):
-        if record.target_node == node and not record.foreign:
-            gone = RouteRecord(
-                name=record.name, cluster=record.cluster, destination_cidr=record.destination_cidr, blackhole=True
-            )
-            tx.put(ROUTES, record.name, gone)
 
 
 def _name(cluster_name: str, hint: str, destination: str) -> str:
     """Letters, digits and dashes; with the destination in it, as a node may have several."""
     return "-".join(re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-") for part in (cluster_name, hint, destination))
-
-
-def _key(name: str, route: Route) -> Key:
-    return route.destination_cidr, name, route.target_node
 
 
 def _destination(route: Route) -> str:

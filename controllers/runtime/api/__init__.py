@@ -1,15 +1,17 @@
-"""How the API server is reached (stages 1 and 6): everything between this process and the server's socket.
+"""How the API server is reached (stages 1 and 6): everything between this process and the server's
+socket.
 
-Comes in: flags and files that say where the server is and who we are (`kubeconfig.py`, `credentials.py`, `tls.py`).
-Goes out: clients, one for each identity (`clients.py`), whose requests go over kept connections (`transport.py`),
-streams of lines for watches (`linestream.py`), one exception for each meaning of "no" (`errors.py`), and the word
-whether the server answers at all (`reachability.py`). One connection, with its TLS, proxies and deadlines, is a package
-of its own, `wire/`.
+Comes in: flags and files that say where the server is and who we are (`kubeconfig.py`,
+`credentials.py`, `tls.py`). Goes out: clients, one for each identity (`clients.py`), whose requests
+go over kept connections (`transport.py`), streams of lines for watches (`linestream.py`), one
+exception for each meaning of "no" (`errors.py`), and the word whether the server answers at all
+(`reachability.py`). One connection, with its TLS, proxies and deadlines, is a package of its own,
+`wire/`.
 
 Read first: `clients.py`, `restclient.py`, `transport.py`. Imports no other wing.
 """
 
-from controllers.runtime.api.clients import ClientBuilder
+from controllers.runtime.api.clients import ClientBuilder, ClientSettings
 from controllers.runtime.api.errors import (
     AlreadyExists,
     ApiError,
@@ -28,11 +30,11 @@ from controllers.runtime.api.errors import (
     from_status,
 )
 from controllers.runtime.api.execplugin import end_plugins
+from controllers.runtime.api.identity import NotSent, Request, StandIn
 from controllers.runtime.api.kubeconfig import ClientConfigError
 from controllers.runtime.api.reachability import NO_ANSWERS, Recovery
 from controllers.runtime.api.restclient import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Response, RestClient
-from controllers.runtime.api.secretfiles import SecretFile
-from controllers.runtime.api.standin import NotSent, Request, StandIn
+from controllers.runtime.api.tls import SecretFile
 
 __all__ = [
     "AlreadyExists",
@@ -41,6 +43,7 @@ __all__ = [
     "ClientBuilder",
     "ClientClosed",
     "ClientConfigError",
+    "ClientSettings",
     "Conflict",
     "CredentialsUnavailable",
     "Forbidden",

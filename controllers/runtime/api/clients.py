@@ -1,7 +1,8 @@
 """The clients of every identity, made from one configuration (stages 1 and 6).
 
-The manager gives options, controllers take a `RestClient` each and vendors an official `ApiClient`. All RestClients
-share one pool of connections (`transport.py`) and one set of credentials (`credentials.py`); `restclient.py` sends.
+The manager gives options, controllers take a `RestClient` each and vendors an official `ApiClient`.
+All RestClients share one pool of connections (`transport.py`) and one set of credentials
+(`credentials.py`); `restclient.py` sends.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ import re
 import threading
 from typing import TYPE_CHECKING, Final, Self
 
+from attrs import field, frozen
+from attrs.validators import matches_re
+
 from controllers.runtime.api import kubeconfig as kubeconfigs
 from controllers.runtime.api.credentials import CertificateFiles, Credentials
 from controllers.runtime.api.errors import CredentialsUnavailable, Forbidden, NotFound, Unreachable
+from controllers.runtime.api.identity import DEFAULT_TIMEOUT, Guard, Identity, NotSent, RequestMetrics, StandIn
 from controllers.runtime.api.kubeconfig import Access, ClientConfigError
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from controllers.runtime.api.reachability import Reachability
-from controllers.runtime.api.requestmetrics import RequestMetrics
 from controllers.runtime.api.restclient import (
-    DEFAULT_TIMEOUT,
     JSON_PATCH,
     MERGE_PATCH,
     METADATA_ONLY,
     STRATEGIC_PATCH,
-    Guard,
     Response,
     RestClient,
 )
 from controllers.runtime.api.serviceaccounts import ServiceAccounts
-from controllers.runtime.api.standin import NotSent, StandIn
 from controllers.runtime.api.tls import TLSFiles
 from controllers.runtime.api.transport import Transport
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ClientBuilder",
     "ClientConfigError",
+    "ClientSettings",
     "Guard",
     "JSON_PATCH",
     "LineStream",
@@ -58,7 +60,8 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 VENDOR_POOL_SIZE: Final = 64
-"""Connections that a vendor's official client keeps; as many threads of the vendor's may call at once without loss."""
+"""Connections that a vendor's official client keeps; as many threads of the vendor's may call at
+once without loss."""
 
 OWN: Final = frozenset(
     {
@@ -71,52 +74,61 @@ OWN: Final = frozenset(
         "webhook-certificates",
     }
 )
-"""Identities that stay with the program's own credentials where the others have service accounts: the caches, as in Go,
-the lease, reviews of who asks the endpoints, the webhook server's certificate, what is asked before any controller
-runs, and the requests for tokens."""
+"""Identities that stay with the program's own credentials where the others have service accounts:
+the caches, as in Go, the lease, reviews of who asks the endpoints, the webhook server's
+certificate, what is asked before any controller runs, and the requests for tokens."""
 _TOKENS: Final = "service-account-tokens"
 
 _NAME: Final = re.compile(r"[!-~]+")
 
 
-class ClientBuilder:
-    """Makes the clients of every identity from one configuration; implements cloudprovider.host.ClientBuilder.
+@frozen(kw_only=True)
+class ClientSettings:
+    """What the operator decides about requests to the API server."""
 
-    Thread-safe; `with` closes it. All RestClients share one pool of connections, as many as threads use them at once,
-    but for those that are made `apart`.
+    qps: float = 0
+    """Requests a second of each identity; 0: no limit."""
+    burst: int = 0
+    timeout: float = DEFAULT_TIMEOUT
+    program: str = field(default="cloud-controller-manager", validator=matches_re(_NAME))
+    """The first part of the user agent: no blanks, ASCII only."""
+    field_validation: str | None = "Ignore"
+    """Spares the server a check of what is written."""
+    service_accounts: str | None = None
+    """A namespace: every identity but the program's own (`OWN`) then has the service account of its
+    name there, and tokens of its own."""
+
+
+DEFAULTS: Final = ClientSettings()
+
+
+class ClientBuilder:
+    """Makes the clients of every identity from one configuration; implements
+    cloudprovider.host.ClientBuilder.
+
+    Thread-safe; `with` closes it. All RestClients share one pool of connections, as many as threads
+    use them at once, but for those that are made `apart`.
     """
 
     def __init__(
         self,
         access: Access,
+        settings: ClientSettings = DEFAULTS,
         *,
         metrics: Metrics | None = None,
-        qps: float = 0,
-        burst: int = 0,
-        timeout: float = DEFAULT_TIMEOUT,
-        program: str = "cloud-controller-manager",
-        field_validation: str | None = "Ignore",
         guard: Guard | None = None,
-        service_accounts: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`qps` <= 0 means no limit; otherwise each identity has its own. `field_validation` spares the server a check.
-
-        `service_accounts` names a namespace: every identity but the program's own (`OWN`) then has the service account
-        of its name there, and tokens of its own.
-
-        `guard` may be set later through the attribute of that name. Raises ClientConfigError for unusable TLS files.
+        """`guard` may be set later through the attribute of that name. Raises ClientConfigError for
+        unusable TLS files.
         """
-        if not _NAME.fullmatch(program):
-            raise ValueError(f"program is part of the user agent: no blanks, ASCII only: {program!r}")
         self.guard = guard
         self.stand_in: StandIn | None = None
-        """Answers in the API server's place; then nothing is written by any client, guarded or not."""
+        """Answers in the API server's place; then nothing is written by any client, guarded or
+        not."""
         self._access = access
-        self._limits = (qps, burst)
-        self._timeout = timeout
-        self._field_validation = field_validation
-        self._program = f"{program}/{_version()}"
+        self._settings = settings
+        self._program = f"{settings.program}/{_version()}"
         self._clock = clock
         self._lock = threading.RLock()
         self._rest: dict[tuple[str, bool, bool], RestClient] = {}
@@ -133,60 +145,45 @@ class ClientBuilder:
             access.source, self._waits, on_certificate=self._on_certificate, origin=access.origin
         )
         endpoint = access.endpoint()
-        settings = access.tls()
+        tls = access.tls()
         if self._certificates is not None:
-            settings = settings.optional_certificate()
-        self._tls = TLSFiles(settings, clock=clock) if endpoint.tls or (endpoint.proxy and endpoint.proxy.tls) else None
+            tls = tls.optional_certificate()
+        self._tls = TLSFiles(tls, clock=clock) if endpoint.tls or (endpoint.proxy and endpoint.proxy.tls) else None
         if self._tls is not None:
             try:
                 self._tls.context()
             except OSError as error:
-                raise ClientConfigError(f"the TLS files cannot be used: {settings.describe(error)}") from error
+                raise ClientConfigError(f"the TLS files cannot be used: {tls.describe(error)}") from error
         self._transport = Transport(endpoint, self._tls, waits=self._waits)
         self._apart: list[Transport] = []
         self._metrics = RequestMetrics(metrics or Metrics(), endpoint.authority)
         self._own = (self._transport, self._credentials, access.headers)
         self._accounts: ServiceAccounts | None = None
         self._bare = self._transport
-        if service_accounts:
-            if self._tls is not None and settings.cert_file:  # a certificate would tell another name than the token
-                bare = TLSFiles(settings.without_certificate(), clock=clock)
+        if settings.service_accounts:
+            if self._tls is not None and tls.cert_file:  # a certificate would tell another name than the token
+                bare = TLSFiles(tls.without_certificate(), clock=clock)
                 self._bare = Transport(endpoint, bare, waits=self._waits, reachability=self._transport.reachability)
             tokens, accounts = self.rest(_TOKENS, guarded=False), self.rest(_TOKENS)
-            self._accounts = ServiceAccounts(service_accounts, tokens, accounts, self._waits)
+            self._accounts = ServiceAccounts(settings.service_accounts, tokens, accounts, self._waits)
 
     @classmethod
     def from_options(
         cls,
         kubeconfig: str | None = None,
         master: str | None = None,
-        qps: float = 0,
-        burst: int = 0,
-        timeout: float = DEFAULT_TIMEOUT,
+        settings: ClientSettings = DEFAULTS,
         *,
         metrics: Metrics | None = None,
-        program: str = "cloud-controller-manager",
-        field_validation: str | None = "Ignore",
         guard: Guard | None = None,
-        service_accounts: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> Self:
-        """Find the API server as `kubeconfig.load` does; raises ClientConfigError, which names the culprit and the fix.
+        """Find the API server as `kubeconfig.load` does; raises ClientConfigError, which names the
+        culprit and the fix.
 
         The other arguments are the constructor's.
         """
-        return cls(
-            kubeconfigs.load(kubeconfig, master),
-            qps=qps,
-            burst=burst,
-            timeout=timeout,
-            metrics=metrics,
-            program=program,
-            field_validation=field_validation,
-            guard=guard,
-            service_accounts=service_accounts,
-            clock=clock,
-        )
+        return cls(kubeconfigs.load(kubeconfig, master), settings, metrics=metrics, guard=guard, clock=clock)
 
     @property
     def server(self) -> str:
@@ -195,7 +192,8 @@ class ClientBuilder:
 
     @property
     def reachability(self) -> Reachability:
-        """Whether the server answers, as the requests of all RestClients saw it; tells when it answers again."""
+        """Whether the server answers, as the requests of all RestClients saw it; tells when it
+        answers again."""
         return self._transport.reachability
 
     @property
@@ -212,9 +210,9 @@ class ClientBuilder:
     def rest(self, name: str, *, guarded: bool = True, apart: bool = False) -> RestClient:
         """The client of that identity; the same one at each call.
 
-        Not `guarded`: its writes do not ask the guard. For the lease itself, and for questions that are POSTs, such as
-        access reviews. `apart`, for the lease: with connections of its own, no rate limit, and no `hurry`, so that
-        nothing that happens to the others delays it.
+        Not `guarded`: its writes do not ask the guard. For the lease itself, and for questions that
+        are POSTs, such as access reviews. `apart`, for the lease: with connections of its own, no
+        rate limit, and no `hurry`, so that nothing that happens to the others delays it.
         """
         with self._lock:
             client = self._rest.get((name, guarded, apart))
@@ -223,52 +221,37 @@ class ClientBuilder:
                 if apart:
                     transport = Transport(transport.endpoint, self._tls, waits=Waits(self._clock))
                     self._apart.append(transport)
+                guard = self._check_guard if guarded else self._check_stand_in
+                limiter = None if apart else self._bucket(name)
                 client = self._rest[name, guarded, apart] = RestClient(
                     transport,
-                    credentials,
-                    name=name,
-                    user_agent=self._user_agent(name),
-                    metrics=self._metrics,
-                    guard=self._check_guard if guarded else self._check_stand_in,
-                    limiter=None if apart else self._bucket(name),
-                    timeout=self._timeout,
-                    headers=headers,
-                    field_validation=self._field_validation,
-                    stand_in=lambda: self.stand_in,
+                    self._identity_of(name, credentials, headers, guard, limiter),
+                    field_validation=self._settings.field_validation,
                 )
             return client
 
     def client(self, name: str) -> ApiClient:
-        """An official client for a vendor: same credentials, guard, limits and metrics; urllib3's retries off.
+        """An official client for a vendor: same credentials, guard, limits and metrics; urllib3's
+        retries off.
 
-        It has connections of its own, and errors of its own (kubernetes.client.ApiException). A new one at each call;
-        `close` closes it.
+        It has connections of its own, and errors of its own (kubernetes.client.ApiException). A new
+        one at each call; `close` closes it.
         """
         from controllers.runtime.api.vendorclient import VendorClient
 
         _, credentials, headers = self._speaks_as(name)
-        client = VendorClient(
-            self._configuration(name),
-            name=name,
-            stand_in=lambda: self.stand_in,
-            user_agent=self._user_agent(name),
-            credentials=credentials,
-            waits=self._waits,
-            metrics=self._metrics,
-            guard=self._check_guard,
-            limiter=self._bucket(name),
-            timeout=self._timeout,
-            headers=headers,
-        )
+        identity = self._identity_of(name, credentials, headers, self._check_guard, self._bucket(name))
+        client = VendorClient(self._configuration(name), identity, self._waits)
         with self._lock:
             self._clients.append(client)
         return client
 
     def config(self, name: str) -> Configuration:
-        """A copy of the official client's configuration, which the caller may change; its token stays fresh by itself.
+        """A copy of the official client's configuration, which the caller may change; its token
+        stays fresh by itself.
 
-        Clients made from it are the caller's to close, and pass neither guard nor limits: prefer `client`. Raises
-        NotSent in a dry run, which could not hold back their writes.
+        Clients made from it are the caller's to close, and pass neither guard nor limits: prefer
+        `client`. Raises NotSent in a dry run, which could not hold back their writes.
         """
         if self.stand_in is not None:
             raise NotSent(
@@ -303,11 +286,11 @@ class ClientBuilder:
         return configuration
 
     def cluster_identity(self) -> str | None:
-        """The UID of the namespace kube-system, kept once read; None when the API server refuses it, or has none. Other
-        ApiErrors pass: they are no definite answer.
+        """The UID of the namespace kube-system, kept once read; None when the API server refuses
+        it, or has none. Other ApiErrors pass: they are no definite answer.
 
-        The request is made without a lock: a slow answer holds up this call alone. Callers that come before the first
-        answer each ask themselves.
+        The request is made without a lock: a slow answer holds up this call alone. Callers that
+        come before the first answer each ask themselves.
         """
         with self._lock:
             if self._identity is not None:
@@ -335,11 +318,13 @@ class ClientBuilder:
             return uid
 
     def hurry(self) -> None:
-        """We are stopping: from now on an answer with Retry-After is raised at once. Requests go on."""
+        """We are stopping: from now on an answer with Retry-After is raised at once. Requests go
+        on."""
         self._waits.hurry()
 
     def close(self) -> None:
-        """End every wait, request and stream at once and close all connections. May be called twice."""
+        """End every wait, request and stream at once and close all connections. May be called
+        twice."""
         with self._lock:
             clients, self._clients = self._clients, []
             transports = [self._transport, self._bare, *self._apart]
@@ -355,14 +340,35 @@ class ClientBuilder:
             return self._own
         return self._bare, self._accounts.credentials(name), ()
 
+    def _identity_of(
+        self,
+        name: str,
+        credentials: Credentials,
+        headers: tuple[tuple[str, str], ...],
+        guard: Guard,
+        limiter: TokenBucket | None,
+    ) -> Identity:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"a client's name is part of its user agent: no blanks, ASCII only: {name!r}")
+        return Identity(
+            name=name,
+            user_agent=f"{self._program} {name}",
+            credentials=credentials,
+            metrics=self._metrics,
+            guard=guard,
+            limiter=limiter,
+            timeout=self._settings.timeout,
+            headers=headers,
+            stand_in=lambda: self.stand_in,
+        )
+
     def _check_stand_in(self, method: str, path: str) -> None:
         if self.stand_in is not None:
             self.stand_in.refuse(method, path)
 
-    def _check_guard(self, method: str, path: str) -> None:
+    def _check_guard(self, method: str, path: str) -> float | None:
         self._check_stand_in(method, path)
-        if self.guard is not None:
-            self.guard(method, path)
+        return self.guard(method, path) if self.guard is not None else None
 
     def _on_certificate(self, certificate: bytes, key: bytes) -> None:
         if self._certificates is not None and not self._waits.closed:
@@ -371,16 +377,12 @@ class ClientBuilder:
                 self._tls.recheck()
 
     def _bucket(self, name: str) -> TokenBucket | None:
-        qps, burst = self._limits
+        qps = self._settings.qps
         if qps <= 0:
             return None
         with self._lock:
-            return self._buckets.setdefault(name, TokenBucket(qps, burst, clock=self._clock))
-
-    def _user_agent(self, name: str) -> str:
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"a client's name is part of its user agent: no blanks, ASCII only: {name!r}")
-        return f"{self._program} {name}"
+            bucket = TokenBucket(qps, self._settings.burst, clock=self._clock)
+            return self._buckets.setdefault(name, bucket)
 
 
 def _version() -> str:

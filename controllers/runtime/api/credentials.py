@@ -1,9 +1,12 @@
-"""Who we are towards the API server, kept fresh: token files, credential plugins, auth providers (stages 1 and 6).
+"""Who we are towards the API server, kept fresh: token files, credential plugins, auth providers
+(stages 1 and 6).
 
-`kubeconfig.py` picks the source; every request of `clients.py`, and of vendors' official clients, asks `Credentials`
-for the present Authorization header. Tokens never appear in a message, a log line or a repr.
+`kubeconfig.py` picks the source; every request of `clients.py`, and of vendors' official clients,
+asks `Credentials` for the present Authorization header. Tokens never appear in a message, a log
+line or a repr.
 
-Follows https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins.
+Follows
+https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins.
 """
 
 from __future__ import annotations
@@ -16,20 +19,23 @@ from typing import Any, Final, Protocol
 
 from attrs import field, frozen
 
+from cloudprovider.internal.backoff import Backoff
+from cloudprovider.threads import NoThreadLeft, start
 from controllers.runtime.api.errors import ClientClosed, CredentialsUnavailable
 from controllers.runtime.api.ratelimit import Waits
-from controllers.runtime.api.secretfiles import SecretFile
+from controllers.runtime.api.tls import SecretFile
 
 log = logging.getLogger(__name__)
 
 FETCH_TIMEOUT: Final = 60.0
 """Seconds that a request waits for a credential plugin."""
-_FIRST_RETRY, _LAST_RETRY = 1.0, 30.0
+_RETRY: Final = Backoff(base=1.0, cap=30.0)
 
 
 @frozen
 class Credential:
-    """What a source yields: an Authorization value or "", a certificate with its key or b"", and when it ends."""
+    """What a source yields: an Authorization value or "", a certificate with its key or b"", and
+    when it ends."""
 
     authorization: str = field(default="", repr=False)
     expires_at: float | None = None  # unix seconds
@@ -39,7 +45,8 @@ class Credential:
 
 
 class Source(Protocol):
-    """Where credentials come from. `fetch` may raise anything, which counts as "not available now"."""
+    """Where credentials come from. `fetch` may raise anything, which counts as "not available
+    now"."""
 
     slow: bool
     """`fetch` may block for long, so it runs in a thread of its own."""
@@ -55,7 +62,8 @@ class Source(Protocol):
 
 
 def origin_of(user: Mapping[str, Any], where: str) -> str:
-    """What the server is shown for this user of a kubeconfig, and where it comes from; `where` names the user."""
+    """What the server is shown for this user of a kubeconfig, and where it comes from; `where`
+    names the user."""
     if "auth-provider" in user:
         return f"a token of the auth-provider of {where}"
     if "tokenFile" in user:
@@ -96,12 +104,14 @@ class TokenFile:
     pace = 1.0
 
     def __init__(self, path: str, fallback: str = "") -> None:
-        """`fallback` is the token to use while the file cannot be read, as in client-go; "" for none."""
+        """`fallback` is the token to use while the file cannot be read, as in client-go; "" for
+        none."""
         self._path = path
         self._fallback = fallback
 
     def fetch(self) -> Credential:
-        """Read the file; raises CredentialsUnavailable while it is empty, missing or not a token."""
+        """Read the file; raises CredentialsUnavailable while it is empty, missing or not a
+        token."""
         try:
             return Credential(f"Bearer {self._read()}")
         except CredentialsUnavailable:
@@ -126,7 +136,8 @@ class TokenFile:
 
 
 class AuthProvider:
-    """An `auth-provider` of a kubeconfig (oidc, gcp), which the official client's loader refreshes."""
+    """An `auth-provider` of a kubeconfig (oidc, gcp), which the official client's loader
+    refreshes."""
 
     slow = True
     period = 60.0
@@ -147,9 +158,11 @@ class AuthProvider:
 
 
 class Credentials:
-    """The present credential of a source; thread-safe. One thread fetches, the others go on with what is still good.
+    """The present credential of a source; thread-safe. One thread fetches, the others go on with
+    what is still good.
 
-    A fetch that fails leaves the former credential in use until it expires, and is tried again after 1 to 30 seconds.
+    A fetch that fails leaves the former credential in use until it expires, and is tried again
+    after 1 to 30 seconds.
     """
 
     def __init__(
@@ -161,7 +174,8 @@ class Credentials:
         timeout: float = FETCH_TIMEOUT,
         origin: str = "",
     ) -> None:
-        """`origin` says in words what the credential is and where it comes from, for the message of a 401."""
+        """`origin` says in words what the credential is and where it comes from, for the message of
+        a 401."""
         self.origin = origin
         self._source = source
         self._waits = waits
@@ -180,7 +194,8 @@ class Credentials:
     def authorization(self, cancelled: Callable[[], bool] | None = None) -> str:
         """The Authorization header's value, or "" for none; raises CredentialsUnavailable.
 
-        Blocks only when there is no usable credential: until a plugin answers, 60 s at most, or until `cancelled`.
+        Blocks only when there is no usable credential: until a plugin answers, 60 s at most, or
+        until `cancelled`.
         """
         value = self._value
         if value is not None and self._clock.monotonic() < self._check_at:
@@ -207,7 +222,8 @@ class Credentials:
         return value
 
     def rejected(self, authorization: str) -> None:
-        """The server answered 401 to this value: fetch again before the next request, if it was not already."""
+        """The server answered 401 to this value: fetch again before the next request, if it was not
+        already."""
         with self._lock:
             if authorization == self._value and self._source.pace != float("inf"):
                 again = self._fetched_at + self._source.pace
@@ -221,10 +237,11 @@ class Credentials:
         self._source.close()
 
     def _start_fetching(self) -> None:
-        """Have another thread fetch; where none can be started, that is a failure like any other."""
+        """Have another thread fetch; where none can be started, that is a failure like any
+        other."""
         try:
-            threading.Thread(target=self._fetch, name="credentials", daemon=True).start()
-        except RuntimeError as error:
+            start(self._fetch, "credentials")
+        except NoThreadLeft as error:
             self._store(f"credentials: {error}")
         else:
             self._fetching = True  # the thread needs the lock, which we hold, to say that it is done
@@ -243,7 +260,7 @@ class Credentials:
                 self._on_certificate(found.certificate, found.key)
         except CredentialsUnavailable as error:
             return error.message
-        except Exception as error:  # noqa: BLE001 - auth libraries raise what they like; it is told and tried again
+        except Exception as error:  # noqa: BLE001 - auth libraries raise what they like; it is logged and tried again
             return f"credentials: {type(error).__name__}: {str(error)[:500]}"
         return found
 
@@ -267,12 +284,13 @@ class Credentials:
         self._error = found
         if not self._failures:
             log.warning("%s (%s)", found, "keeping the previous ones" if self._value else "retrying")
-        self._check_at = now + min(_LAST_RETRY, _FIRST_RETRY * 2 ** min(self._failures, 10))
+        self._check_at = now + _RETRY.delay(self._failures)
         self._failures += 1
 
 
 class CertificateFiles:
-    """Where the TLS library finds the certificate and key that a plugin gave; empty until there is one."""
+    """Where the TLS library finds the certificate and key that a plugin gave; empty until there is
+    one."""
 
     def __init__(self) -> None:
         self._certificate, self._key = SecretFile(), SecretFile()

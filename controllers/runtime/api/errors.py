@@ -1,7 +1,8 @@
-"""What the API server answers when it says no: one exception per meaning (used by stages 1, 2 and 6).
+"""What the API server answers when it says no: one exception per meaning (used by stages 1, 2 and
+6).
 
-Answers come from `restclient.py` (HTTP responses) and from `cache/watch.py` (ERROR events); the errors go to whoever
-made the request, who matches their classes and not status codes.
+Answers come from `restclient.py` (HTTP responses) and from `cache/watch.py` (ERROR events); the
+errors go to the caller of the request, who matches their classes and not status codes.
 
     ApiError
      +- BadRequest        400
@@ -36,11 +37,11 @@ MAX_MESSAGE: Final = 1024
 class ApiError(Exception):
     """The API server refused a request, or could not be asked (`Unreachable`).
 
-    `status` is the HTTP status (0: no answer), `reason` the API's machine word ("NotFound") or "", `message` its
-    sentence, `retry_after` seconds or None, `details` the `details` of the Status object, `method` and `path` the
-    request's.
-    `recovery` is there where the server gave no answer of its own: when it answers again, waiting longer is pointless.
-    Follows https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#status-v1-meta.
+    `status` is the HTTP status (0: no answer), `reason` the API's machine word ("NotFound") or "",
+    `message` its sentence, `retry_after` seconds or None, `details` the `details` of the Status
+    object, `method` and `path` the request's. `recovery` is there where the server gave no answer
+    of its own: when it answers again, waiting longer is pointless. Follows
+    https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.36/#status-v1-meta.
     """
 
     recovery: Recovery | None = None
@@ -109,7 +110,8 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """429: the server is busy; the request was not applied. `retry_after` says when to come back."""
+    """429: the server is busy; the request was not applied. `retry_after` says when to come
+    back."""
 
 
 class ServerError(ApiError):
@@ -125,7 +127,8 @@ class Unreachable(ApiError):
 
 
 class CredentialsUnavailable(Unreachable):
-    """A token file is empty, a credential plugin failed, or a certificate cannot be read: nothing was sent; retry."""
+    """A token file is empty, a credential plugin failed, or a certificate cannot be read: nothing
+    was sent; retry."""
 
     def __init__(self, message: str = "", *, sent: bool = False, **fields: Any) -> None:
         super().__init__(message, sent=sent, **fields)
@@ -160,10 +163,10 @@ def from_status(
 ) -> ApiError:
     """Build the one exception that an answer means; the caller raises it.
 
-    `headers` has lower-case names. `body` is the response's bytes or a parsed Status object, such as that of a
-    watch's ERROR event, whose `code` counts where `status` is 0 or a success. `now` (unix seconds) is needed only for
-    a Retry-After that holds a date. Never raises: a body that is no Status object becomes the message, cut to a
-    readable length.
+    `headers` has lower-case names. `body` is the response's bytes or a parsed Status object, such
+    as that of a watch's ERROR event, whose `code` counts where `status` is 0 or a success. `now`
+    (unix seconds) is needed only for a Retry-After that holds a date. Never raises: a body that is
+    no Status object becomes the message, cut to a readable length.
     """
     obj = body if isinstance(body, Mapping) else _parse_status(body)
     if (status < 300) and isinstance(obj.get("code"), int):
@@ -191,7 +194,8 @@ def from_status(
 
 
 def parse_retry_after(value: str | None, now: float | None = None) -> float | None:
-    """Read a Retry-After header: seconds, or with `now` (unix seconds) an HTTP date. None when absent or unreadable."""
+    """Read a Retry-After header: seconds, or with `now` (unix seconds) an HTTP date. None when
+    absent or unreadable."""
     if not value:
         return None
     text = value.strip()

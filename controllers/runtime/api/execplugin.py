@@ -1,11 +1,15 @@
-"""A kubeconfig user's credential plugin: a program that prints a token or a certificate (stages 1 and 6).
+"""A kubeconfig user's credential plugin: a program that prints a token or a certificate (stages 1
+and 6).
 
-`credentials.py` runs it in a thread of its own when credentials are needed, and tries again when it failed.
+`credentials.py` runs it in a thread of its own when credentials are needed, and tries again when it
+failed.
 
-The plugin gets no terminal, a process group of its own, and `RUN_LIMIT` seconds. What is still running then, or when we
-end, is killed with all its children. client-go and the official client wait without end.
+The plugin gets no terminal, a process group of its own, and `RUN_LIMIT` seconds. What is still
+running then, or when we end, is killed with all its children. client-go and the official client
+wait without end.
 
-Follows https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins.
+Follows
+https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins.
 """
 
 from __future__ import annotations
@@ -13,9 +17,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import selectors
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -28,10 +34,16 @@ from controllers.runtime.api.credentials import Credential
 from controllers.runtime.api.errors import CredentialsUnavailable
 
 RUN_LIMIT: Final = 30.0
-"""Seconds that a plugin may take: half of what a request waits for credentials, so that a second try may still help."""
+"""Seconds that a plugin may take: half of what a request waits for credentials, so that a second
+try may still help."""
+
+MOST_BYTES: Final = 1 << 20
+"""What a plugin may print; a credential has a few thousand bytes."""
 
 _TELLS: Final = 500
+_gone: Final[set[int]] = set()  # process groups of plugins that have ended, and whose children may not have
 _groups: Final[set[int]] = set()  # the process groups of all plugins that run now
+_starting: Final[set[object]] = set()  # plugins that may run already, and whose group is not known yet
 _EXTENSION: Final = "client.authentication.k8s.io/exec"
 
 
@@ -45,13 +57,14 @@ class ExecPlugin:
     def __init__(
         self, settings: Mapping[str, Any], folder: str, cluster: Mapping[str, Any], *, limit: float = RUN_LIMIT
     ) -> None:
-        """`settings` is the user's `exec`; the plugin runs in `folder` and may ask for `cluster`."""
+        """`settings` is the user's `exec`; the plugin runs in `folder` and may ask for
+        `cluster`."""
         self._settings = settings
         self._folder = folder
         self._cluster = cluster
         self._limit = limit
         self._lock = threading.Lock()
-        self._running: subprocess.Popen[str] | None = None
+        self._running: subprocess.Popen[bytes] | None = None
         self._closed = False
 
     def fetch(self) -> Credential:
@@ -81,7 +94,8 @@ class ExecPlugin:
         return read_status(document.get("status"), command)
 
     def close(self) -> None:
-        """End a plugin that is running, and run none any more. From any thread; may be called twice."""
+        """End a plugin that is running, and run none any more. From any thread; may be called
+        twice."""
         with self._lock:
             self._closed = True
             if self._running is not None:
@@ -91,20 +105,22 @@ class ExecPlugin:
         with self._lock:
             if self._closed:
                 raise ConfigException("the client is closed")
-            process = self._running = subprocess.Popen(
-                args,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=self._folder or None,
-                env=env,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
-            _groups.add(process.pid)
+            _starting.add(self)
+            try:
+                process = self._running = subprocess.Popen(
+                    args,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    cwd=self._folder or None,
+                    env=env,
+                    start_new_session=True,
+                )
+                _groups.add(process.pid)
+            finally:
+                _starting.discard(self)
         try:
-            output, complaint = process.communicate(timeout=self._limit)
+            output, complaint = self._outputs(process)
         except subprocess.TimeoutExpired:
             raise ConfigException(
                 f"not done after {self._limit:g} s; it was ended, with all its children. Does it wait for a terminal, "
@@ -117,6 +133,7 @@ class ExecPlugin:
                     _end_group(process.pid)
                 _groups.discard(process.pid)
             process.wait()
+            _reap(process.pid)
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
@@ -125,6 +142,29 @@ class ExecPlugin:
         if process.returncode:
             raise ConfigException(f"it ended with code {process.returncode}: {complaint.strip()}")
         return output
+
+    def _outputs(self, process: subprocess.Popen[bytes]) -> tuple[str, str]:
+        """What it prints until it ends; raises subprocess.TimeoutExpired, and ConfigException when
+        that is too much."""
+        until = time.monotonic() + self._limit
+        printed: dict[Any, bytes] = {process.stdout: b"", process.stderr: b""}
+        with selectors.DefaultSelector() as selector:
+            for stream in printed:
+                selector.register(stream, selectors.EVENT_READ)
+            while selector.get_map():
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise subprocess.TimeoutExpired(process.args, self._limit)
+                for key, _ in selector.select(left):
+                    data = os.read(key.fd, 65536)
+                    printed[key.fileobj] += data
+                    if not data:
+                        selector.unregister(key.fileobj)
+                    elif len(printed[key.fileobj]) > MOST_BYTES:
+                        raise ConfigException(f"it printed more than {MOST_BYTES} bytes, and was ended")
+        process.wait(max(0.0, until - time.monotonic()))
+        output, complaint = (text.decode(errors="replace") for text in printed.values())
+        return output, complaint
 
     def _info(self) -> str:
         spec: dict[str, Any] = {"interactive": False}
@@ -136,10 +176,29 @@ class ExecPlugin:
         return json.dumps({"apiVersion": self._settings.get("apiVersion"), "kind": "ExecCredential", "spec": spec})
 
 
-def end_plugins() -> None:
-    """End every plugin that is running, as the process ends at once. Takes no lock: signal handlers may call it."""
+def end_plugins(seconds: float = 0.0) -> None:
+    """End every plugin that is running, as the process ends at once. Takes no lock: signal handlers
+    may call it.
+
+    `seconds` to wait for a plugin that another thread is just starting, and that would outlive us.
+    """
+    until = time.monotonic() + seconds
+    while _starting and time.monotonic() < until:
+        time.sleep(0.01)
     for group in tuple(_groups):
         _end_group(group)
+
+
+def _reap(group: int) -> None:
+    """Take the plugin's children that have ended, where we are the container's first process and
+    inherit them."""
+    _gone.add(group)
+    for one in tuple(_gone):
+        try:
+            while os.waitpid(-one, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            _gone.discard(one)
 
 
 def _end_group(group: int) -> None:

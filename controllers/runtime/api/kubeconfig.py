@@ -1,21 +1,28 @@
-"""Finds the API server and the credentials: --kubeconfig, --master, or the pod's service account (before stage 1).
+"""Finds the API server and the credentials: --kubeconfig, --master, or the pod's service account
+(before stage 1).
 
-The command line's options come in; out goes an `Access`, from which `clients.py` makes every client. The official
-client's loader (kubernetes.config) reads the current context: server, TLS settings, basic auth, auth providers. Read
-here, and hidden from it, is what it does otherwise than client-go (row K9):
+The command line's options come in; out goes an `Access`, from which `clients.py` makes every
+client. The official client's loader (kubernetes.config) reads the current context: server, TLS
+settings, basic auth, auth providers. Read here, and hidden from it, is what it does otherwise than
+client-go (row K9):
 
 - `tokenFile`: it reads the file once, and keeps the line break at its end;
 - `exec`: it waits for the plugin without end, and swallows its failure;
-- `as`, `as-uid`, `as-groups`, `as-user-extra`: it ignores them, and so would act with more rights than were given;
-- inline certificates and keys: it writes them to temporary files, which need a writable folder and may stay behind;
-- a server without a scheme: it passes it on as it stands; proxies of the environment: see `proxies.py`;
-- what is missing or contradicts itself: its message names neither the entry nor what there is instead.
+- `as`, `as-uid`, `as-groups`, `as-user-extra`: it ignores them, and so would act with more rights
+  than were given;
+- inline certificates and keys: it writes them to temporary files, which need a writable folder and
+  may stay behind;
+- a server without a scheme: it passes it on as it stands; proxies of the environment: see
+  `wire/endpoint.py`;
+- what is missing or contradicts itself: its message names neither the entry nor what there is
+  instead.
 
-Follows https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ and client-go's
-BuildConfigFromFlags: neither $KUBECONFIG nor ~/.kube/config is read unless it is named. As client-go: a `tokenFile`
-wins over a `token`, which serves while the file cannot be read; a server without a scheme (`host:port`) means https
-where there is a CA, a client certificate or insecure-skip-tls-verify, else http; `proxy-url` may be http, https or
-socks5 and wins over the environment and NO_PROXY; keys of `as-user-extra` are percent-encoded in header names.
+Follows https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/ and
+client-go's BuildConfigFromFlags: neither $KUBECONFIG nor ~/.kube/config is read unless it is named.
+As client-go: a `tokenFile` wins over a `token`, which serves while the file cannot be read; a
+server without a scheme (`host:port`) means https where there is a CA, a client certificate or
+insecure-skip-tls-verify, else http; `proxy-url` may be http, https or socks5 and wins over the
+environment and NO_PROXY; keys of `as-user-extra` are percent-encoded in header names.
 """
 
 from __future__ import annotations
@@ -45,10 +52,8 @@ from kubernetes.config.kube_config import load_kube_config_from_dict
 
 from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile, origin_of
 from controllers.runtime.api.execplugin import ExecPlugin
-from controllers.runtime.api.proxies import from_environment, is_local
-from controllers.runtime.api.secretfiles import SecretFile
-from controllers.runtime.api.tls import TLSSettings
-from controllers.runtime.api.wire import Endpoint, Proxy
+from controllers.runtime.api.tls import SecretFile, TLSSettings
+from controllers.runtime.api.wire import Endpoint, Proxy, is_local, proxy_from_environment
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +66,8 @@ class ClientConfigError(Exception):
 
 @frozen
 class Access:
-    """How to reach one API server. `configuration` is the official client's, without a way to refresh its token."""
+    """How to reach one API server. `configuration` is the official client's, without a way to
+    refresh its token."""
 
     configuration: Configuration
     source: Source
@@ -97,10 +103,11 @@ class Access:
 
 
 def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] | None = None) -> Access:
-    """Find the API server; raises ClientConfigError. `master` replaces the server's URL, whatever else is given.
+    """Find the API server; raises ClientConfigError. `master` replaces the server's URL, whatever
+    else is given.
 
-    Without a kubeconfig the service account of the pod is used; `master` alone, outside of a pod or with http://, is
-    reached without credentials.
+    Without a kubeconfig the service account of the pod is used; `master` alone, outside of a pod or
+    with http://, is reached without credentials.
     """
     environ = os.environ if environ is None else environ
     in_pod = bool(environ.get(SERVICE_HOST_ENV_NAME)) and not (master and master.startswith("http://"))
@@ -131,7 +138,8 @@ def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] 
 
 
 def server_url(server: str, *, tls: bool) -> str:
-    """Complete `host[:port]` to a URL: with https where `tls`, as client-go does where there is any TLS setting."""
+    """Complete `host[:port]` to a URL: with https where `tls`, as client-go does where there is any
+    TLS setting."""
     return server if "://" in server else f"{'https' if tls else 'http'}://{server}"
 
 
@@ -156,7 +164,7 @@ def _in_cluster(environ: Mapping[str, str], master: str | None) -> Access:
 def _settle_proxy(access: Access, environ: Mapping[str, str]) -> None:
     """Decide once which proxy is used, so that our connections and the official client's agree."""
     configuration = access.configuration
-    url = configuration.proxy or from_environment(access.endpoint(), environ)
+    url = configuration.proxy or proxy_from_environment(access.endpoint(), environ)
     try:
         configuration.proxy = Proxy.parse(url).url if url else None
     except ValueError as error:
@@ -315,7 +323,8 @@ class _KubeConfig:
             raise self._error(f"{where}: no program {command!r} for exec; {hint or 'install it, or correct command'}")
 
     def _files(self, entry: dict[str, Any], where: str, *keys: str) -> None:
-        """Make relative paths absolute, and check that each file is there and each inline twin decodes."""
+        """Make relative paths absolute, and check that each file is there and each inline twin
+        decodes."""
         for key in keys:
             data = entry.get(f"{key}-data")
             if data is not None:
@@ -373,7 +382,8 @@ class _KubeConfig:
 
 
 def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The headers of `as`, `as-uid`, `as-groups` and `as-user-extra`, which the official loader ignores."""
+    """The headers of `as`, `as-uid`, `as-groups` and `as-user-extra`, which the official loader
+    ignores."""
     headers = [(header, str(user[key])) for key, header in _AS_HEADERS if user.get(key)]
     headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
     extra = cast("Mapping[str, list[str]]", user.get("as-user-extra") or {})
@@ -382,7 +392,8 @@ def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def _escaped(key: str) -> str:
-    """A key as part of a header's name: what must not stand there is percent-encoded, as the API server expects it."""
+    """A key as part of a header's name: what must not stand there is percent-encoded, as the API
+    server expects it."""
     return quote(str(key), safe="!#$&'*+-.^_`|~")
 
 

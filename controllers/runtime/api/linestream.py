@@ -1,6 +1,7 @@
 """A streamed answer as lines: what `cache/watch.py` reads (stage 1).
 
-Bytes come from a connection of its own (`transport.py`); lines go to the watch. `RestClient.stream` makes it.
+Bytes come from a connection of its own (`transport.py`); lines go to the watch. `RestClient.stream`
+makes it.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from controllers.runtime.api.transport import Transport
 from controllers.runtime.api.wire import Answer, Connection, Interrupted, ProtocolError
 
 MAX_LINE: Final = 64 * 1024 * 1024
-"""Bytes; etcd stores objects of 1.5 MB, so a longer line means that the peer sends no lines at all."""
+"""Bytes; etcd stores objects of 1.5 MB, so a longer line means that the peer sends no lines at
+all."""
 
 
 class LineStream:
     """A streamed GET, line by line. Nothing is sent before `open` or the first iteration.
 
-    So `close` works in every state and from any thread: before, while connecting, while blocked in a read. After it the
-    iteration ends, without an error. The iteration ends normally, too, when the server ends the answer as it should; it
-    raises the mapped ApiError when the server refuses (410, 429, ...) and Unreachable on truncation, reset, or
-    `read_timeout` seconds without a byte. One thread reads; it must end in `close`, or in the end of the iteration.
+    So `close` works in every state and from any thread: before, while connecting, while blocked in
+    a read. After it the iteration ends, without an error. The iteration ends normally, too, when
+    the server ends the answer as it should; it raises the mapped ApiError when the server refuses
+    (410, 429, ...) and Unreachable on truncation, reset, or `read_timeout` seconds without a byte.
+    One thread reads; it must end in `close`, or in the end of the iteration.
 
     `with` closes it.
     """
@@ -82,7 +85,8 @@ class LineStream:
         raise StopIteration
 
     def open(self) -> None:
-        """Connect, send, and wait for the status; raises the mapped ApiError. Does nothing when open or closed."""
+        """Connect, send, and wait for the status; raises the mapped ApiError. Does nothing when
+        open or closed."""
         if self._answer is None and self._begin():
             try:
                 self._connect()

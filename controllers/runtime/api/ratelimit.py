@@ -1,7 +1,9 @@
-"""What a request waits for before it is sent: the operator's rate limit, and a retry that the server asked for.
+"""What a request waits for before it is sent: the operator's rate limit, and a retry that the
+server asked for.
 
-`clients.py` waits here (stages 1 and 6); `--kube-api-qps` and `--kube-api-burst` come from the command line. Off by
-default: the server's own priority and fairness limits better than a client that does not know the load.
+`clients.py` waits here (stages 1 and 6); `--kube-api-qps` and `--kube-api-burst` come from the
+command line. Off by default: the server's own priority and fairness limits better than a client
+that does not know the load.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
 
 
 class Waits:
-    """The place where requests of one client wait, so that closing it wakes them all; thread-safe."""
+    """The place where requests of one client wait, so that closing it wakes them all;
+    thread-safe."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.clock = clock
@@ -27,14 +30,15 @@ class Waits:
         return self._closed
 
     def until(self, predicate: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until the predicate holds (`wake` has it looked at again); False after the timeout or when closed."""
+        """Wait until the predicate holds (`wake` has it looked at again); False after the timeout
+        or when closed."""
         with self._condition:
             wait_for(self.clock, self._condition, lambda: self._closed or predicate(), timeout)
             return not self._closed and predicate()
 
     def pause(self, seconds: float, cancelled: Callable[[], bool] | None = None, *, hurried: bool = True) -> bool:
-        """Let time pass; True when it has. False at once when closed, cancelled (after a `wake`), or, unless
-        `hurried` is False, after `hurry`.
+        """Let time pass; True when it has. False at once when closed, cancelled (after a `wake`),
+        or, unless `hurried` is False, after `hurry`.
         """
         with self._condition:
             return not wait_for(
@@ -50,7 +54,8 @@ class Waits:
             self._condition.notify_all()
 
     def hurry(self) -> None:
-        """From now on nobody waits for a better moment: we are stopping. May be called twice."""
+        """From now on no request waits for a better moment: we are stopping. May be called
+        twice."""
         with self._condition:
             self._hurry = True
             self._condition.notify_all()
@@ -63,9 +68,11 @@ class Waits:
 
 
 class TokenBucket:
-    """At most `burst` requests at once and `qps` a second after that, first come, first served; thread-safe.
+    """At most `burst` requests at once and `qps` a second after that, first come, first served;
+    thread-safe.
 
-    A caller takes its place at once and then waits for it, so a caller that gives up leaves a gap of one request.
+    A caller takes its place at once and then waits for it, so a caller that gives up leaves a gap
+    of one request.
     """
 
     def __init__(self, qps: float, burst: int, *, clock: Clock = SYSTEM_CLOCK) -> None:

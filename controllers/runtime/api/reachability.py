@@ -1,15 +1,16 @@
 """Whether the API server answers, as all requests of one program see it (stages 1 and 6).
 
-`transport.py` reports every exchange, watches' openings included. Errors without an answer carry the `Recovery` to
-come, so that whoever backs off because of them can stop waiting: the watch (`cache/retries.py`), a queue's keys
-(`queue/stranded.py`), Events. So the first answer after an outage ends every back-off to that server. Health checks
-read `down_since`.
+`transport.py` reports every exchange, watches' openings included. Errors without an answer carry
+the `Recovery` to come, so that what backs off because of them can stop waiting: the watch
+(`cache/retries.py`), a queue's keys (`queue/outcomes.py`), Events. So the first answer after an
+outage ends every back-off to that server. Health checks read `down_since`.
 
-Only the first answer after OUTAGE seconds without any counts as a recovery. A request that fails while others succeed
-backs off as ever.
+Only the first answer after OUTAGE seconds without any counts as a recovery. A request that fails
+while others succeed backs off as ever.
 
-An answer is a status line of the server itself. 502, 503 and 504 count as none: in front of a server that is down, a
-load balancer says them. What happens after the status line (a watch that breaks off, say) changes nothing here.
+An answer is a status line of the server itself. 502, 503 and 504 count as none: in front of a
+server that is down, a load balancer says them. What happens after the status line (a watch that
+breaks off, say) changes nothing here.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ class Recovery:
     def then(self, listener: Callable[[], None]) -> None:
         """Have `listener` called once, when the server answers again; now, if it has.
 
-        The thread whose request was answered calls it, so it must neither block nor send a request; one that raises is
-        logged. It says only that waiting longer makes no sense: who tries again and fails waits as before.
+        The thread whose request was answered calls it, so it must neither block nor send a request;
+        one that raises is logged. It says only that waiting longer makes no sense: who tries again
+        and fails waits as before.
         """
         with self._lock:
             if not self._done:
@@ -66,7 +68,8 @@ class Recovery:
 
 
 class Reachability:
-    """The last thing that was heard of one API server. Thread-safe; reporting an answer costs one comparison."""
+    """Whether one API server answers. Thread-safe; reporting an answer costs one
+    comparison."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -78,7 +81,8 @@ class Reachability:
 
     @property
     def down_since(self) -> float | None:
-        """When the first request since the last answer failed (monotonic seconds); None while the server answers."""
+        """When the first request since the last answer failed (monotonic seconds); None while the
+        server answers."""
         return self._down_since
 
     @property
@@ -93,7 +97,8 @@ class Reachability:
 
     @property
     def forbidden(self) -> int:
-        """How many requests the server has answered with 403: after one of them, rights may be missing."""
+        """How many requests the server has answered with 403: after one of them, rights may be
+        missing."""
         return self._forbidden
 
     def answered(self, status: int) -> None:

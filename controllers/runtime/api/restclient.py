@@ -1,11 +1,13 @@
 """One identity's requests to the API server (stages 1 and 6).
 
-Watches and reconcilers call in; requests go out through `transport.py`, authenticated by `credentials.py`, limited by
-`ratelimit.py`. Answers that are no success become exceptions of `errors.py`. `clients.py` makes the clients.
+Watches and reconcilers call in; requests go out through `transport.py`, authenticated by
+`credentials.py`, limited by `ratelimit.py`. Answers that are no success become exceptions of
+`errors.py`. `clients.py` makes the clients.
 
-What is repeated here, and nothing else: a request on a connection that proved dead while idle, where that is safe
-(`transport.py`); a request that the server did not apply and asked to repeat (429 with Retry-After); and a read
-answered 503 with Retry-After. Everything else is for the work queue to repeat.
+What is repeated here, and nothing else: a request on a connection that proved dead while idle,
+where that is safe (`transport.py`); a request that the server did not apply and asked to repeat
+(429 with Retry-After); and a read answered 503 with Retry-After. Everything else is for the work
+queue to repeat.
 """
 
 from __future__ import annotations
@@ -17,14 +19,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from controllers.runtime.api.credentials import Credentials
 from controllers.runtime.api.errors import ApiError, ClientClosed, ServerError, from_status
+from controllers.runtime.api.identity import Identity, stood_in_request
 from controllers.runtime.api.linestream import LineStream
-from controllers.runtime.api.ratelimit import TokenBucket
 from controllers.runtime.api.reachability import NO_ANSWERS, Reachability
-from controllers.runtime.api.requestmetrics import RequestMetrics
-from controllers.runtime.api.standin import StandIn, stood_in_request
-from controllers.runtime.api.transport import READS, Transport
+from controllers.runtime.api.transport import READS, Ask, Transport
 from controllers.runtime.api.wire import Answer
 
 log = logging.getLogger(__name__)
@@ -34,15 +33,7 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-DEFAULT_TIMEOUT: Final = 30.0
 DEFAULT_TRIES: Final = 3
-
-Guard = Callable[[str, str], None]
-"""Called with (method, path) for each write; raises to refuse it.
-
-It is asked before connecting, and again when the connection is ready, right before the bytes leave: looking up a name,
-connecting and the TLS handshake may take longer than the lease holds. So it is called more than once for one write.
-"""
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _PATH: Final = re.compile(r"/[!-~]*")
@@ -68,7 +59,8 @@ class Response:
             raise self._no_json() from error
 
     def look(self) -> None:
-        """Raise as `json` does when the body is plainly no object, without parsing it: nobody needs its contents."""
+        """Raise as `json` does when the body is plainly no object, without parsing it: its
+        contents are not needed."""
         data = self.data.strip()
         if not (data.startswith(b"{") and data.endswith(b"}")):
             raise self._no_json()
@@ -84,37 +76,23 @@ class RestClient:
     def __init__(
         self,
         transport: Transport,
-        credentials: Credentials,
+        identity: Identity,
         *,
-        name: str,
-        user_agent: str,
-        metrics: RequestMetrics,
-        guard: Guard | None = None,
-        limiter: TokenBucket | None = None,
-        timeout: float = DEFAULT_TIMEOUT,
         tries: int = DEFAULT_TRIES,
-        headers: tuple[tuple[str, str], ...] = (),
         field_validation: str | None = None,
-        stand_in: Callable[[], StandIn | None] = lambda: None,
     ) -> None:
-        """`headers` go with every request; `field_validation` (Ignore, Warn, Strict) is a query parameter of writes.
-
-        `stand_in()` is who answers in the server's place now, if anybody does.
-        """
-        self.name = name
-        self.user_agent = user_agent
+        """`field_validation` (Ignore, Warn, Strict) is a query parameter of writes."""
+        self.name = identity.name
+        self.user_agent = identity.user_agent
+        self._identity = identity
         self._transport = transport
-        self._credentials = credentials
+        self._credentials = identity.credentials
+        self._metrics = identity.metrics
         self._waits = transport.waits
         self._clock = transport.clock
-        self._metrics = metrics
-        self._guard = guard
-        self._stand_in = stand_in
-        self._limiter = limiter
-        self._timeout = timeout
         self._tries = tries
         self._validation = f"fieldValidation={field_validation}" if field_validation else ""
-        lines = [("Host", transport.endpoint.authority), ("User-Agent", user_agent), *headers]
+        lines = [("Host", transport.endpoint.authority), ("User-Agent", self.user_agent), *identity.headers]
         if transport.proxy_authorization:
             lines.append(("Proxy-Authorization", transport.proxy_authorization))
         for header, value in lines:
@@ -125,7 +103,8 @@ class RestClient:
 
     @property
     def reachability(self) -> Reachability:
-        """Whether the server answers, from all clients' requests: shared by every client of one ClientBuilder."""
+        """Whether the server answers, from all clients' requests: shared by every client of one
+        ClientBuilder."""
         return self._transport.reachability
 
     def request(
@@ -141,11 +120,12 @@ class RestClient:
     ) -> Response:
         """Send one request and return its answer, read completely.
 
-        `body` is encoded as JSON unless it is bytes. `timeout` (seconds) bounds everything but the wait for the rate
-        limit: connecting, all tries and the waits between them. Raises the mapped ApiError for every status that is no
-        success, Unreachable when there was no complete answer, and whatever the guard raises.
+        `body` is encoded as JSON unless it is bytes. `timeout` (seconds) bounds everything but the
+        wait for the rate limit: connecting, all tries and the waits between them. Raises the mapped
+        ApiError for every status that is no success, Unreachable when there was no complete answer,
+        and whatever the guard raises.
         """
-        stand_in = self._stand_in()
+        stand_in = self._identity.stand_in()
         if stand_in is not None:
             asked = stood_in_request(self.name, method, path, query or {}, content_type, body)
             if (answer := stand_in.answer(asked)) is not None:
@@ -155,7 +135,7 @@ class RestClient:
         write = method not in READS
         guard = self._asker(method, path) if write else None
         self._take_turn(method)
-        deadline = self._clock.monotonic() + (self._timeout if timeout is None else timeout)
+        deadline = self._clock.monotonic() + (self._identity.timeout if timeout is None else timeout)
         tries = self._tries
         while True:
             authorization = self._authorization(method, path)
@@ -191,9 +171,11 @@ class RestClient:
         read_timeout: float,
         accept: str = "application/json",
     ) -> LineStream:
-        """Prepare a streamed GET (a watch) on a connection of its own; see LineStream. Sends nothing yet.
+        """Prepare a streamed GET (a watch) on a connection of its own; see LineStream. Sends
+        nothing yet.
 
-        `read_timeout` is the longest silence in seconds; nothing is repeated here, whatever the server answers.
+        `read_timeout` is the longest silence in seconds; nothing is repeated here, whatever the
+        server answers.
         """
         target = self._target("GET", path, query)
         used = ""
@@ -217,7 +199,7 @@ class RestClient:
             opened,
             path=path,
             read_timeout=read_timeout,
-            open_timeout=min(read_timeout, self._timeout),
+            open_timeout=min(read_timeout, self._identity.timeout),
         )
 
     def _stood_in(self, method: str, path: str, status: int, answer: Any) -> Response:
@@ -234,12 +216,13 @@ class RestClient:
             text = f"{text}&{self._validation}" if text else self._validation
         return f"{self._transport.target_prefix}{path}{'?' if text else ''}{text}"
 
-    def _asker(self, method: str, path: str) -> Callable[[], None] | None:
-        guard = self._guard
+    def _asker(self, method: str, path: str) -> Ask | None:
+        guard = self._identity.guard
         return None if guard is None else lambda: guard(method, path)
 
     def _take_turn(self, method: str, cancelled: Callable[[], bool] | None = None) -> None:
-        if self._limiter is not None and (delay := self._limiter.reserve()):
+        limiter = self._identity.limiter
+        if limiter is not None and (delay := limiter.reserve()):
             self._metrics.limited(method, delay)
             self._waits.pause(delay, cancelled, hurried=False)  # when closed meanwhile, sending says so
 
@@ -286,7 +269,8 @@ def _is_text(value: str) -> bool:
 
 
 def _refuse_line_breaks(header: str, value: str) -> None:
-    """Raise ValueError for what would be more than this one header; the value may be secret, so it is not told."""
+    """Raise ValueError for what would be more than this one header; the value may be secret, so it
+    is not shown."""
     if not _is_text(value):
         raise ValueError(f"the value of the header {header} holds line breaks or characters that are not ASCII text")
 

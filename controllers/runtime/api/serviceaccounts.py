@@ -1,14 +1,15 @@
 """A service account of its own for each identity, with tokens from TokenRequest (stages 1 and 6).
 
-With --use-service-account-credentials every controller, and every client that a vendor gets by name, speaks as the
-service account of its name, so that each has its own rights and its own name in the audit log. `clients.py` asks here
-for the credentials; tokens are requested with the manager's own client, which needs the right to do so. Tokens are kept
-in memory alone and are renewed before they end; 401 renews at once.
+With --use-service-account-credentials every controller, and every client that a vendor gets by
+name, speaks as the service account of its name, so that each has its own rights and its own name in
+the audit log. `clients.py` asks here for the credentials; tokens are requested with the manager's
+own client, which needs the right to do so. Tokens are kept in memory alone and are renewed before
+they end; 401 renews at once.
 
 Follows the dynamic client builder of k8s.io/controller-manager (pkg/clientbuilder), and
-https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1/. Unlike Go, an account
-is created only where a token cannot be had because it is missing, so that no right to read or create is needed where
-the manifest brings the accounts.
+https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1/.
+Unlike Go, an account is created only where a token cannot be had because it is missing, so that no
+right to read or create is needed where the manifest brings the accounts.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class TokenSource:
         clock: Clock,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`tokens` requests the tokens; `accounts` creates the account where it is missing: a write, which the fence of
-        a lost lease stops."""
+        """`tokens` requests the tokens; `accounts` creates the account where it is missing: a
+        write, which the fence of a lost lease stops."""
         self._namespace = namespace
         self._name = name
         self._tokens = tokens
@@ -59,7 +60,8 @@ class TokenSource:
         self._chance = chance
 
     def fetch(self) -> Credential:
-        """Request a token, and create the account first if it is missing. Raises CredentialsUnavailable."""
+        """Request a token, and create the account first if it is missing. Raises
+        CredentialsUnavailable."""
         try:
             return self._request()
         except NotFound:
@@ -113,7 +115,7 @@ class TokenSource:
         except ApiError as error:
             raise self._unavailable(
                 error,
-                "The account does not exist and cannot be created. Create it (python -m controllers.app.rbac "
+                "The account does not exist and cannot be created. Create it (python -m controllers.cli.rbac "
                 "--use-service-account-credentials prints it), or grant: apiGroups [''], resources [serviceaccounts], "
                 f"verbs [create], namespace {self._namespace}",
             ) from error

@@ -1,8 +1,8 @@
 """TLS settings that follow their files: CA bundle, client certificate and key (stages 1 and 6).
 
-The files are named by the official client's Configuration (read by `kubeconfig.py`); `transport.py` asks for the
-present context before it opens a connection. Rotated files are noticed within `CHECK_SECONDS`; connections made with
-the former ones are then no longer reused.
+The files are named by the official client's Configuration (read by `kubeconfig.py`); `transport.py`
+asks for the present context before it opens a connection. Rotated files are noticed within
+`CHECK_SECONDS`; connections made with the former ones are then no longer reused.
 """
 
 from __future__ import annotations
@@ -10,17 +10,54 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+import tempfile
 import threading
+import weakref
 from typing import Final
 
 from attrs import evolve, field, frozen
 
-from controllers.runtime.api.secretfiles import SecretFile
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = 5.0
+_IN_MEMORY: Final = hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")
+
+
+class SecretFile:
+    """Bytes under a path that this process alone can read; gone with this object. Thread-safe.
+
+    For certificates and keys that came as bytes: the TLS library reads files only. On Linux the
+    "files" are anonymous memory (memfd), named by /proc/self/fd: nothing reaches a disk, no
+    writable folder is needed, and nothing is left behind however the process ends. Elsewhere they
+    are private files in a private folder, deleted at the end.
+    """
+
+    def __init__(self, data: bytes = b"") -> None:
+        if _IN_MEMORY:
+            self._descriptor = _memory(data)
+            self.path = f"/proc/self/fd/{self._descriptor}"
+            weakref.finalize(self, os.close, self._descriptor)
+        else:
+            folder = tempfile.TemporaryDirectory(prefix="credentials-")
+            weakref.finalize(self, folder.cleanup)
+            self.path = os.path.join(folder.name, "data")
+            self.write(data)
+
+    def write(self, data: bytes) -> None:
+        """Replace the contents; a reader of the path sees the former or the new ones, whole."""
+        if _IN_MEMORY:
+            fresh = _memory(data)
+            try:
+                os.dup2(fresh, self._descriptor, inheritable=False)
+            finally:
+                os.close(fresh)
+            return
+        descriptor = os.open(f"{self.path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(f"{self.path}.new", self.path)
 
 
 @frozen
@@ -39,7 +76,8 @@ class TLSSettings:
     """What must live as long as the paths are in use."""
 
     def context(self) -> ssl.SSLContext:
-        """Read the files and make a context; raises OSError (ssl.SSLError among them) when one cannot be used."""
+        """Read the files and make a context; raises OSError (ssl.SSLError among them) when one
+        cannot be used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
@@ -65,7 +103,8 @@ class TLSSettings:
         return evolve(self, cert_may_lack=True)
 
     def without_certificate(self) -> TLSSettings:
-        """The same settings for a client without a certificate of its own, whom a token names."""
+        """The same settings for a client without a certificate of its own, which is named by its
+        token."""
         return evolve(self, cert_file="", key_file="", cert_may_lack=False)
 
     def describe(self, error: OSError) -> str:
@@ -94,7 +133,8 @@ class TLSFiles:
         self._failing = False
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a new connection; raises OSError only when none could ever be made."""
+        """Return the context for a new connection; raises OSError only when none could ever be
+        made."""
         context = self._context
         if context is not None and self._clock.monotonic() < self._check_at:
             return context
@@ -107,7 +147,8 @@ class TLSFiles:
             return self._context
 
     def recheck(self) -> None:
-        """Look at the files again at the next call: a handshake failed, or the server did not accept us."""
+        """Look at the files again at the next call: a handshake failed, or the server did not
+        accept us."""
         self._check_at = float("-inf")
 
     def _refresh(self) -> None:
@@ -136,6 +177,17 @@ def _stat(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def _memory(data: bytes) -> int:
+    descriptor = os.memfd_create("credentials", os.MFD_CLOEXEC)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(data)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _no_password() -> str:

@@ -1,14 +1,17 @@
 """Requests over a pool of connections to one API server (stages 1 and 6).
 
-`clients.py` hands in complete requests and gets complete answers; `linestream.py` takes connections for watches. All
-identities share one Transport, so that as many connections exist as threads use them at the same time.
+`clients.py` hands in complete requests and gets complete answers; `linestream.py` takes connections
+for watches. All identities share one Transport, so that as many connections exist as threads use
+them at the same time.
 
-The one repetition that happens here without the caller knowing: a connection that was idle turns out to be dead, and
-either the request cannot have reached the server, or it is a read and not a byte of an answer came.
+The one repetition that happens here without the caller knowing: a connection that was idle turns
+out to be dead, and either the request cannot have reached the server, or it is a read and not a
+byte of an answer came.
 
-What one connection tells about the others: when an answer does not come in time, the path to the server may be broken
-without a sign (a load balancer that was replaced, say), so every connection that was idle since before that request is
-closed too. The next request finds a new path instead of running into the same hole.
+What one connection tells about the others: when an answer does not come in time, the path to the
+server may be broken without a sign (a load balancer that was replaced, say), so every connection
+that was idle since before that request is closed too. The next request finds a new path instead of
+running into the same hole.
 """
 
 from __future__ import annotations
@@ -28,15 +31,20 @@ from controllers.runtime.api.wire import Connection, Endpoint, Interrupted, Prot
 READS: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 """Methods that may be repeated, whatever became of the first try."""
 
+Ask = Callable[[], float | None]
+"""A guard: raises, or returns for how many seconds its leave holds (None: without end)."""
+
 MAX_IDLE: Final = 256
 """Idle connections kept; beyond that many threads, surplus ones are closed."""
 
 IDLE_SECONDS: Final = 60.0
-"""An idle connection is not reused after this time: kube-apiserver closes it after 90 s, perhaps while we write."""
+"""An idle connection is not reused after this time: kube-apiserver closes it after 90 s, perhaps
+while we write."""
 
 
 class Transport:
-    """Exchanges requests for answers; thread-safe. After `close` every call, waiting ones too, raises ClientClosed."""
+    """Exchanges requests for answers; thread-safe. After `close` every call, waiting ones too,
+    raises ClientClosed."""
 
     def __init__(
         self,
@@ -74,23 +82,28 @@ class Transport:
             return len(self._live), len(self._idle)
 
     def exchange(
-        self, method: str, path: str, data: bytes, deadline: float, guard: Callable[[], None] | None = None
+        self, method: str, path: str, data: bytes, deadline: float, guard: Ask | None = None
     ) -> tuple[int, dict[str, str], bytes]:
-        """Send `data`, a complete request, and return status, headers (lower-case names) and body of its answer.
+        """Send `data`, a complete request, and return status, headers (lower-case names) and body
+        of its answer.
 
-        `path` is only for messages. `guard` is asked before connecting, and again each time a connection is ready,
-        right before the bytes leave; what it raises passes, and nothing is sent. Raises Unreachable, whose `sent` says
-        whether the request may have been applied.
+        `path` is only for messages. `guard` is asked before connecting, and again each time a
+        connection is ready, right before the bytes leave; what it raises passes, and nothing is
+        sent. What it returns are the seconds for which its leave holds: the kernel sends nothing
+        later. Raises Unreachable, whose `sent` says whether the request may have been applied.
         """
         began = self.clock.monotonic()
         connection = self._take() or self._open(method, path, deadline, guard=guard)
         while True:
             sent = False
             try:
-                if guard is not None:
-                    guard()
+                leave = guard() if guard is not None else None
                 connection.deadline = deadline
-                connection.send(data)
+                within = None
+                if method not in READS:
+                    within = deadline - self.clock.monotonic()
+                    within = within if leave is None else min(within, leave)
+                connection.send(data, within)
                 sent = True
                 answer = connection.reader.answer(method)
                 body = answer.body()
@@ -119,8 +132,8 @@ class Transport:
     def connect(self, deadline: float, adopt: Callable[[Connection], None], *, method: str, path: str) -> Connection:
         """Open a connection of the caller's own, for a stream; it ends with `discard`.
 
-        `adopt` gets it before it is connected, so that another thread can interrupt the connecting. Raises
-        Unreachable.
+        `adopt` gets it before it is connected, so that another thread can interrupt the connecting.
+        Raises Unreachable.
         """
         return self._open(method, path, deadline, adopt=adopt)
 
@@ -131,7 +144,8 @@ class Transport:
         connection.close()
 
     def recheck_tls(self) -> None:
-        """The server did not accept our certificate, or we not its: look at the files at the next connection."""
+        """The server did not accept our certificate, or we not its: look at the files at the next
+        connection."""
         if self._tls is not None:
             self._tls.recheck()
 
@@ -175,8 +189,9 @@ class Transport:
                     return None
                 connection = self._idle.pop()
             idle = now - connection.idle_since
-            # Looked at however short it was idle: a server may close right after an answer, and a write that is sent
-            # into the closing connection fails without telling whether it was applied.
+            # Looked at however short it was idle: a server may close right after an answer, and a
+            # write that is sent into the closing connection fails without telling whether it was
+            # applied.
             if idle < self._idle_seconds and connection.context is context and connection.quiet():
                 return connection
             self.discard(connection)
@@ -196,7 +211,7 @@ class Transport:
         deadline: float,
         *,
         adopt: Callable[[Connection], None] | None = None,
-        guard: Callable[[], None] | None = None,
+        guard: Ask | None = None,
     ) -> Connection:
         if guard is not None:
             guard()

@@ -1,7 +1,8 @@
-"""The official client as vendors get it: its calls pass our guard, limits and metrics (beside stage 6).
+"""The official client as vendors get it: its calls pass our guard, limits and metrics (beside stage
+6).
 
-`clients.py` makes one per identity; a vendor wraps it, as in `CoreV1Api(builder.client("acme"))`. Requests leave over
-urllib3 connections of its own, with the same credentials as ours.
+`clients.py` makes one per identity; a vendor wraps it, as in `CoreV1Api(builder.client("acme"))`.
+Requests leave over urllib3 connections of its own, with the same credentials as ours.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import io
 import json
 import socket
 import ssl
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import urllib3
@@ -23,48 +24,34 @@ from urllib3.exceptions import NewConnectionError
 from urllib3.util.connection import create_connection
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
-from controllers.runtime.api.credentials import Credentials
 from controllers.runtime.api.errors import ClientClosed
-from controllers.runtime.api.ratelimit import TokenBucket, Waits
-from controllers.runtime.api.requestmetrics import RequestMetrics
-from controllers.runtime.api.standin import StandIn, stood_in_request
+from controllers.runtime.api.identity import Identity, StandIn, stood_in_request
+from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.transport import READS
-from controllers.runtime.api.wire import Endpoint, ProtocolError, Proxy, Reader, open_tunnel
+from controllers.runtime.api.wire import (
+    Endpoint,
+    ProtocolError,
+    Proxy,
+    Reader,
+    deliver_within,
+    forget_at_close,
+    open_tunnel,
+)
 from controllers.runtime.clock import Clock
 
-Ask = Callable[[str, str], None]
+_STREAMS: Final = ("exec", "attach", "portforward")
+"""Parts of a pod that are opened by GET, and changed all the same."""
 
 
 class _Rest(RESTClientObject):
     """The official transport, with what our own does before and after each request."""
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        *,
-        name: str,
-        stand_in: Callable[[], StandIn | None],
-        credentials: Credentials,
-        waits: Waits,
-        metrics: RequestMetrics,
-        guard: Callable[[str, str], None],
-        limiter: TokenBucket | None,
-        timeout: float,
-        headers: Iterable[tuple[str, str]],
-        socks: Proxy | None,
-    ) -> None:
+    def __init__(self, configuration: Configuration, identity: Identity, waits: Waits, socks: Proxy | None) -> None:
         super().__init__(configuration)
-        self.pool_manager.pool_classes_by_scheme = _pools(guard, socks)
-        self._name = name
-        self._stand_in = stand_in
-        self._credentials = credentials
+        self.pool_manager.pool_classes_by_scheme = _pools(identity, socks)
+        self._identity = identity
         self._waits = waits
         self._clock: Clock = waits.clock
-        self._metrics = metrics
-        self._guard = guard
-        self._limiter = limiter
-        self._timeout = timeout
-        self._headers = tuple(headers)
 
     def request(
         self,
@@ -76,21 +63,22 @@ class _Rest(RESTClientObject):
         _request_timeout: Any = None,
     ) -> RESTResponse:
         """Send one request. Without a timeout of the caller's ours holds, except for a watch."""
-        if self._limiter is not None and (delay := self._limiter.reserve()):
-            self._metrics.limited(method, delay)
+        identity = self._identity
+        if identity.limiter is not None and (delay := identity.limiter.reserve()):
+            identity.metrics.limited(method, delay)
             self._waits.pause(delay, hurried=False)
         path = "/" + url.partition("://")[2].partition("/")[2]
-        stand_in = self._stand_in()
+        stand_in = identity.stand_in()
         if stand_in is not None and (answer := self._stood_in(stand_in, method, path, headers or {}, body)) is not None:
             return answer
         if self._waits.closed:
             raise ClientClosed("the client is closed", sent=False, method=method, path=path)
-        if method not in READS:
-            self._guard(method, path)
+        if method not in READS and identity.guard is not None:
+            identity.guard(method, path)
         if _request_timeout is None and "watch=" not in path:
-            _request_timeout = self._timeout
+            _request_timeout = identity.timeout
         sent = urllib3.HTTPHeaderDict({name: value for name, value in (headers or {}).items() if value is not None})
-        for name, value in self._headers:
+        for name, value in identity.headers:
             sent.add(name, value)
         began = self._clock.monotonic()
         code = "<error>"
@@ -100,18 +88,21 @@ class _Rest(RESTClientObject):
             )
             code = str(response.status)
         finally:
-            self._metrics.observe(method, code, self._clock.monotonic() - began)
+            identity.metrics.observe(method, code, self._clock.monotonic() - began)
         if response.status == 401:
-            self._credentials.rejected(sent.get("authorization") or "")
+            identity.credentials.rejected(sent.get("authorization") or "")
         return response
 
     def _stood_in(
         self, stand_in: StandIn, method: str, target: str, headers: Mapping[str, Any], body: Any
     ) -> RESTResponse | None:
-        """The answer of who stands in for the server; an error is one that the official client understands."""
+        """The answer of who stands in for the server; an error is one that the official client
+        understands."""
         path, _, query = target.partition("?")
         kind = next((str(value) for name, value in headers.items() if name.lower() == "content-type"), "")
-        answer = stand_in.answer(stood_in_request(self._name, method, path, dict(parse_qsl(query)), kind, body))
+        answer = stand_in.answer(
+            stood_in_request(self._identity.name, method, path, dict(parse_qsl(query)), kind, body)
+        )
         if answer is None:
             return None
         status, content = answer
@@ -121,27 +112,62 @@ class _Rest(RESTClientObject):
 
 
 class VendorClient(ApiClient):
-    """The official ApiClient over `_Rest`; the keyword arguments are its."""
+    """The official ApiClient over `_Rest`.
 
-    def __init__(self, configuration: Configuration, *, user_agent: str, **settings: Any) -> None:
+    What takes the place of its `call_api`, as `kubernetes.stream` does for a moment, is asked for
+    leave before: such a call sends by connections of its own. Raises AttributeError where
+    `rest_client` is replaced.
+    """
+
+    def __init__(self, configuration: Configuration, identity: Identity, waits: Waits) -> None:
         socks: Proxy | None = None
         if configuration.proxy and configuration.proxy.startswith("socks5"):
-            # The official client would need another library for it; our connections do it themselves.
+            # The official client would need another library for it; our connections do it
+            # themselves.
             socks, configuration.proxy = Proxy.parse(configuration.proxy), None
         super().__init__(configuration)
-        self.user_agent = user_agent
-        self.rest_client = _Rest(configuration, socks=socks, **settings)
+        self.user_agent = identity.user_agent
+        self.rest_client = _Rest(configuration, identity, waits, socks)
+        self._ask = identity.guard or (lambda method, path: None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """See the class."""
+        if name == "rest_client" and hasattr(self, "_ask"):
+            raise AttributeError(
+                "rest_client of a client of ClientBuilder.client() cannot be replaced: nothing would hold back its "
+                "writes when the lease is lost. ClientBuilder.config() is for clients of one's own"
+            )
+        if name == "call_api" and getattr(value, "__self__", None) is self:
+            self.__dict__.pop(name, None)  # put back
+            return
+        super().__setattr__(name, self._asking(value) if name == "call_api" else value)
+
+    def _asking(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        streams = str(getattr(call, "__module__", "")).startswith("kubernetes.stream")
+
+        def ask(method: str, url: str, *args: Any, **options: Any) -> Any:
+            path = "/" + url.partition("://")[2].partition("/")[2]
+            last = path.partition("?")[0].rpartition("/")[2]
+            if streams or last in _STREAMS or method not in READS:
+                self._ask("CONNECT" if method in READS else method, path)
+            return call(method, url, *args, **options)
+
+        return ask
 
 
-def _pools(guard: Ask, socks: Proxy | None) -> dict[str, type[urllib3.HTTPConnectionPool]]:
-    """urllib3's pools, with connections that ask the guard right before a write leaves, and know SOCKS5."""
+def _pools(identity: Identity, socks: Proxy | None) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    """urllib3's pools, with connections that ask the guard right before a write leaves, and know
+    SOCKS5."""
 
     class Guarded(HTTPConnection):
         def _new_conn(self) -> socket.socket:
-            if socks is None:
-                return super()._new_conn()
+            sock = super()._new_conn() if socks is None else self._through(socks)
+            forget_at_close(sock)
+            return sock
+
+        def _through(self, proxy: Proxy) -> socket.socket:
             try:
-                return _through(socks, Endpoint(self._dns_host, self.port, tls=False), self.timeout)
+                return _through(proxy, Endpoint(self._dns_host, self.port, tls=False), self.timeout)
             except (OSError, ProtocolError) as error:
                 raise NewConnectionError(self, f"Failed to establish a new connection: {error}") from error
 
@@ -149,14 +175,18 @@ def _pools(guard: Ask, socks: Proxy | None) -> dict[str, type[urllib3.HTTPConnec
             if self.sock is None:
                 self.connect()  # which may take longer than the lease holds
             if method not in READS:
-                guard(method, url)
+                leave = None if identity.guard is None else identity.guard(method, url)
+                wire = getattr(self.sock, "socket", self.sock)  # TLS inside of TLS is no socket
+                deliver_within(wire, identity.timeout if leave is None else min(identity.timeout, leave))
             super().request(method, url, *args, **options)
 
     class GuardedTLS(Guarded, HTTPSConnection):
         def connect(self) -> None:
-            # As Go and our own connections: certificates without the extensions that Python 3.13 asks for are fine.
+            # As Go and our own connections: certificates without the extensions that Python 3.13
+            # asks for are fine.
             self.ssl_context = create_urllib3_context(cert_reqs=resolve_cert_reqs(self.cert_reqs))
             self.ssl_context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            self.ssl_context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a CA need not be self-signed
             if not self.ca_certs:
                 self.ssl_context.load_default_certs()
             super().connect()

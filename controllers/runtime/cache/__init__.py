@@ -1,7 +1,7 @@
 """What the API server holds, kept here (stages 1 and 2): list, watch, decode, store, tell.
 
-Comes in: the bytes of lists and watches, from the wing `api`.
-Goes out: a `Lister` of each kind, read without a copy, and calls of handlers: add, update(old, new), delete.
+Comes in: the bytes of lists and watches, from the wing `api`. Goes out: a `Lister` of each kind,
+read without a copy, and calls of handlers: add, update(old, new), delete.
 
 Read first: `watch.py`, `store.py`, `informer.py`, `handlers.py`. Imports the wing `api` only.
 """
@@ -25,7 +25,6 @@ from controllers.runtime.cache.resources import (
     version_of,
 )
 from controllers.runtime.cache.store import Lister
-from controllers.runtime.cache.waitinggauges import watch_waiting
 
 if TYPE_CHECKING:
     from controllers.runtime.cache.resources import EVENTS, PERSISTENT_VOLUMES, SERVICES
@@ -47,7 +46,6 @@ __all__ = [
     "split_key",
     "uid_of",
     "version_of",
-    "watch_waiting",
 ]
 
 

@@ -1,8 +1,10 @@
-"""The bytes of lists and watches (stage 1): pure functions from what `watch.py` read to raw objects.
+"""The bytes of lists and watches (stage 1): pure functions from what `watch.py` read to raw
+objects.
 
-A list page is decoded item by item, so that never more than one item of it exists as a dict beside the page's text;
-a watch line is one object. What cannot be decoded is `Garbled`: the reader asks the server again from the last version
-it is sure of, as it cannot know what the unreadable bytes said.
+A list page is decoded item by item, so that never more than one item of it exists as a dict beside
+the page's text; a watch line is one object. What cannot be decoded is `Garbled`: the reader asks
+the server again from the last version it is sure of, as it cannot know what the unreadable bytes
+said.
 """
 
 from __future__ import annotations
@@ -22,12 +24,14 @@ _EXCERPT: Final = 60
 
 
 class Garbled(Exception):
-    """Bytes that are no list, or no watch event. The message never holds more than a short excerpt's shape."""
+    """Bytes that are no list, or no watch event. The message never holds more than a short
+    excerpt's shape."""
 
 
 @frozen
 class ListMeta:
-    """A list page's own metadata: the version to watch from, and the token of the next page ("" on the last)."""
+    """A list page's own metadata: the version to watch from, and the token of the next page ("" on
+    the last)."""
 
     resource_version: str
     continue_token: str
@@ -36,9 +40,10 @@ class ListMeta:
 def read_list(data: bytes, kind: str, each: Callable[[Any], None]) -> ListMeta:
     """Call `each` with every raw item of a list page, in order, then return the page's metadata.
 
-    `kind` is the items' ("Node"). Raises Garbled for anything that is not a complete list of that kind with a
-    resourceVersion: an empty object from a proxy must never pass for an empty list. Items before the damage have then
-    been handed out already, so the caller drops them with the page.
+    `kind` is the items' ("Node"). Raises Garbled for anything that is not a complete list of that
+    kind with a resourceVersion: an empty object from a proxy must never pass for an empty list.
+    Items before the damage have then been handed out already, so the caller drops them with the
+    page.
     """
     try:
         fields = _read_fields(data.decode(), each)
@@ -56,7 +61,8 @@ def read_list(data: bytes, kind: str, each: Callable[[Any], None]) -> ListMeta:
 
 
 def read_watch_line(line: bytes) -> tuple[str, dict[str, Any]]:
-    """Decode one line of a watch into (type, raw object). Raises Garbled; any type is let through."""
+    """Decode one line of a watch into (type, raw object). Raises Garbled; any type is let
+    through."""
     try:
         event = _DECODER.decode(line.decode())
     except (ValueError, RecursionError) as error:
@@ -69,7 +75,8 @@ def read_watch_line(line: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def _read_fields(text: str, each: Callable[[Any], None]) -> dict[str, Any]:
-    """Read one JSON object; the elements of its array `items` go to `each`, all else is returned."""
+    """Read one JSON object; the elements of its array `items` go to `each`, all else is
+    returned."""
     fields: dict[str, Any] = {}
     at = _expect(text, 0, "{")
     if text.startswith("}", at):

@@ -1,6 +1,8 @@
-"""All informers of a program (stages 1 and 2): one for each kind, shared by all who ask, started and stopped together.
+"""All informers of a program (stages 1 and 2): one for each kind, shared by all who ask, started
+and stopped together.
 
-Controllers, and providers by way of their listers, ask here for a kind; `informer.py` does the work.
+Controllers, and providers by way of their listers, ask here for a kind; `informer.py` does the
+work.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import time
 from typing import Any, Final, cast
 
 from cloudprovider.host import StopSignal
-from controllers.runtime.cache.informer import DEFAULT_RESYNC, Informer, InformerHealth
+from controllers.runtime.cache.informer import Informer, InformerHealth
 from controllers.runtime.cache.resources import Resource, T
 from controllers.runtime.cache.watchtypes import Rest, WatchOptions
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -33,7 +35,6 @@ class InformerFactory:
         *,
         metrics: Metrics,
         clock: Clock = SYSTEM_CLOCK,
-        resync_period: float = DEFAULT_RESYNC,
         options: WatchOptions | None = None,
         once: bool = False,
     ) -> None:
@@ -41,7 +42,6 @@ class InformerFactory:
         self._rest = rest
         self._metrics = metrics
         self._clock = clock
-        self._resync_period = resync_period
         self._options = options
         self._once = once
         self._lock = threading.Lock()
@@ -49,13 +49,14 @@ class InformerFactory:
         self._unclaimed: set[tuple[str, str]] = set()
 
     def informer(self, resource: Resource[T]) -> Informer[T]:
-        """The informer of that kind, the same one at each call. `start` (again) before it does anything."""
+        """The informer of that kind, the same one at each call. `start` (again) before it does
+        anything."""
         with self._lock:
             self._unclaimed.discard((resource.prefix, resource.plural))
             return self._get(resource)
 
     def warm(self, resource: Resource[T]) -> None:
-        """Begin to fill the cache of a kind that somebody will probably ask for."""
+        """Begin to fill the cache of a kind that is probably asked for later."""
         with self._lock:
             if (resource.prefix, resource.plural) not in self._informers:
                 self._unclaimed.add((resource.prefix, resource.plural))
@@ -63,7 +64,7 @@ class InformerFactory:
         informer.start()
 
     def drop_unclaimed(self) -> None:
-        """Stop, without waiting, the informers that were warmed and that nobody has asked for since."""
+        """Stop, without waiting, the informers that were warmed and not asked for since."""
         with self._lock:
             dropped = [self._informers.pop(key) for key in self._unclaimed]
             self._unclaimed.clear()
@@ -88,7 +89,6 @@ class InformerFactory:
                 resource,
                 metrics=self._metrics,
                 clock=self._clock,
-                resync_period=self._resync_period,
                 options=self._options,
                 once=self._once,
             )
@@ -105,7 +105,8 @@ class InformerFactory:
         return all(informer.has_synced() for informer in self._all())
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
-        """Wait until `has_synced`; False when `stop` was set, or `timeout` seconds passed, before that."""
+        """Wait until `has_synced`; False when `stop` was set, or `timeout` seconds passed, before
+        that."""
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         while not self.has_synced():
             if stop.wait(_SYNC_POLL) or (deadline is not None and self._clock.monotonic() >= deadline):
@@ -113,7 +114,8 @@ class InformerFactory:
         return True
 
     def stop(self, timeout: float = 1.0) -> bool:
-        """Stop all at once and wait at most `timeout` real seconds; False when a handler was still busy then."""
+        """Stop all at once and wait at most `timeout` real seconds; False when a handler was still
+        busy then."""
         informers = self._all()
         for informer in informers:
             informer.request_stop()

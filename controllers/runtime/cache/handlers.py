@@ -1,12 +1,15 @@
-"""Delivery to one handler (stage 2 to 3): a queue and a thread of its own, so that a slow handler holds back nobody.
+"""Delivery to one handler (stage 2 to 3): a queue and a thread of its own, so that a slow handler
+delays no other.
 
-The informer pushes changes under its lock, in the order in which the cache took them; the handler's thread calls the
-functions that `add_handler` was given, usually a controller's `triggers.py`. For each object a handler sees
-add, update*, delete, add, ... where `old` of an update is exactly the object that it saw last.
+The informer pushes changes under its lock, in the order in which the cache took them; the handler's
+thread calls the functions that `add_handler` was given, usually a controller's `triggers.py`. For
+each object a handler sees add, update*, delete, add, ... where `old` of an update is exactly the
+object that it saw last.
 
-A handler that hangs must not eat the memory: beyond 10,000 waiting events a change is merged into the one that waits
-for the same key. Add and update become an add, update and delete a delete, and an object that came and went meanwhile
-is not shown at all; a delete and the add of its successor stay two. The sequence stays as described, and holds no more.
+A handler that hangs must not eat the memory: beyond 10,000 waiting events a change is merged into
+the one that waits for the same key. Add and update become an add, update and delete a delete, and
+an object that came and went meanwhile is not shown at all; a delete and the add of its successor
+stay two. The sequence stays as described, and holds no more.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from typing import Any, Final, Generic
 
 from controllers.runtime.cache.resources import T
 from controllers.runtime.cache.store import Change, ChangeKind
-from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 
 __all__ = ["Delivery", "Handlers", "MERGE_ABOVE"]
@@ -30,7 +32,8 @@ MERGE_ABOVE: Final = 10_000
 
 
 class Handlers(Generic[T]):
-    """The functions of one handler; each may be None. They get shared objects, which they must not change."""
+    """The functions of one handler; each may be None. They get shared objects, which they must not
+    change."""
 
     __slots__ = ("add", "delete", "name", "update")
 
@@ -48,7 +51,8 @@ class Handlers(Generic[T]):
 
 
 class _Entry(Generic[T]):
-    """A waiting call. `kind` None marks the end of the initial adds. `before`: the delete in front of this add."""
+    """A waiting call. `kind` None marks the end of the initial adds. `before`: the delete in front
+    of this add."""
 
     __slots__ = ("before", "initial", "key", "kind", "new", "old")
 
@@ -64,28 +68,13 @@ class _Entry(Generic[T]):
 class Delivery(Generic[T]):
     """The queue and the thread of one handler. All methods may be called from any thread.
 
-    `resync` is called from the handler's thread whenever `resync_period` seconds have passed since the last time and
-    nothing waits; it must push what is to be resynced. A period of 0 turns that off.
-
-    Metrics: `informer_handler_errors_total{resource,handler}`, and `informer_handler_pending{resource,handler}`, the
-    number of waiting events, read when scraped.
+    Metrics: `informer_handler_errors_total{resource,handler}`, and
+    `informer_handler_pending{resource,handler}`, the number of waiting events, read when scraped.
     """
 
-    def __init__(
-        self,
-        resource: str,
-        handlers: Handlers[T],
-        resync: Callable[[Delivery[T]], None],
-        *,
-        resync_period: float,
-        metrics: Metrics,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, resource: str, handlers: Handlers[T], *, metrics: Metrics) -> None:
         self._resource = resource
         self._handlers = handlers
-        self._resync = resync
-        self._period = resync_period
-        self._clock = clock
         self._condition = threading.Condition(threading.Lock())
         self._entries: OrderedDict[_Entry[T], None] = OrderedDict()  # in their order; any one can be taken out
         self._tails: dict[str, _Entry[T]] = {}  # the last waiting entry of each object
@@ -93,7 +82,6 @@ class Delivery(Generic[T]):
         self._closed = False
         self._merging = False
         self._calling = False
-        self._next_resync: float | None = None
         self._errors = metrics.counter(
             "informer_handler_errors_total", "Handler calls that raised.", ["resource", "handler"]
         ).labels(resource, handlers.name)
@@ -114,7 +102,8 @@ class Delivery(Generic[T]):
 
     @property
     def busy(self) -> bool:
-        """Whether an event waits, or a call is under way; True until the first state was delivered."""
+        """Whether an event waits, or a call is under way; True until the first state was
+        delivered."""
         with self._condition:
             return not self._synced or bool(self._entries) or self._calling
 
@@ -127,7 +116,8 @@ class Delivery(Generic[T]):
         self._thread.start()
 
     def push_initial(self, objects: Sequence[tuple[str, T]]) -> None:
-        """Push the first state as adds with initial=True, and a mark behind it. Called once, before any change."""
+        """Push the first state as adds with initial=True, and a mark behind it. Called once, before
+        any change."""
         with self._condition:
             for key, obj in objects:
                 self._append(_Entry(ChangeKind.ADD, key, None, obj, True))
@@ -143,7 +133,8 @@ class Delivery(Generic[T]):
             self._condition.notify()
 
     def close(self) -> None:
-        """Deliver nothing more: what waits is dropped, a call under way goes on. May be called twice."""
+        """Deliver nothing more: what waits is dropped, a call under way goes on. May be called
+        twice."""
         with self._condition:
             self._closed = True
             self._entries.clear()
@@ -151,7 +142,8 @@ class Delivery(Generic[T]):
             self._condition.notify_all()
 
     def join(self, timeout: float | None) -> bool:
-        """Wait `timeout` real seconds for the thread's end; True when it has ended, or is the caller's own."""
+        """Wait `timeout` real seconds for the thread's end; True when it has ended, or is the
+        caller's own."""
         if self._thread.ident is None or self._thread is threading.current_thread():
             return True
         self._thread.join(timeout)
@@ -197,7 +189,6 @@ class Delivery(Generic[T]):
                 return
             if entry.kind is None:
                 self._synced = True
-                self._schedule_resync()
                 continue
             try:
                 self._call(entry)
@@ -208,31 +199,19 @@ class Delivery(Generic[T]):
                 )
 
     def _next(self) -> _Entry[T] | None:
-        """The next entry; None when closed. Resyncs on the way, without holding the lock."""
-        while True:
-            with self._condition:
-                self._calling = False
-                while not self._entries and not self._closed and not self._resync_due():
-                    left = None if self._next_resync is None else self._next_resync - self._clock.monotonic()
-                    self._clock.wait(self._condition, left)
-                if self._closed:
-                    return None
-                if self._entries:
-                    self._calling = True
-                    entry, _ = self._entries.popitem(last=False)
-                    if self._tails.get(entry.key) is entry:
-                        del self._tails[entry.key]
-                    self._merging = self._merging and bool(self._entries)
-                    return entry
-            self._schedule_resync()
-            self._resync(self)
-
-    def _resync_due(self) -> bool:
-        return self._next_resync is not None and self._clock.monotonic() >= self._next_resync
-
-    def _schedule_resync(self) -> None:
-        if self._period > 0:
-            self._next_resync = self._clock.monotonic() + self._period
+        """The next entry; None when closed."""
+        with self._condition:
+            self._calling = False
+            while not self._entries and not self._closed:
+                self._condition.wait()
+            if self._closed:
+                return None
+            self._calling = True
+            entry, _ = self._entries.popitem(last=False)
+            if self._tails.get(entry.key) is entry:
+                del self._tails[entry.key]
+            self._merging = self._merging and bool(self._entries)
+            return entry
 
     def _call(self, entry: _Entry[T]) -> None:
         handlers: Handlers[Any] = self._handlers

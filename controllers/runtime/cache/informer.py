@@ -1,49 +1,48 @@
-"""Informers (stages 1 and 2): a thread per kind that keeps a cache equal to the server, and tells handlers the changes.
+"""Informers (stages 1 and 2): a thread per kind that keeps a cache equal to the server, and tells
+handlers the changes.
 
-A `ListWatch` (`watch.py`) yields updates, the cache (`store.py`) turns them into changes, and each handler gets them
-through a queue of its own (`handlers.py`). The cache changes and the queues fill under one lock, so a handler added at
-any time starts from one moment's state and misses nothing after it.
+A `ListWatch` (`watch.py`) yields updates, the cache (`store.py`) turns them into changes, and each
+handler gets them through a queue of its own (`handlers.py`). The cache changes and the queues fill
+under one lock, so a handler added at any time starts from one moment's state and misses nothing
+after it.
 
-Follows client-go's shared informer, and differs where it helps: a relist calls nobody about unchanged objects, an
-object recreated under its name is a delete and an add, and a slow handler's backlog is bounded.
+Follows client-go's shared informer, and differs where it helps: a relist calls no handler about
+unchanged objects, an object recreated under its name is a delete and an add, and a slow handler's
+backlog is bounded. There is no resync: no handler is called again for an unchanged object.
 """
 
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import Final, Generic, cast
+from typing import Generic, cast
 
 from attrs import frozen
 
 from cloudprovider.helpers.objects import key_of
 from controllers.runtime.cache.handlers import Delivery, Handlers
+from controllers.runtime.cache.lists import Source
 from controllers.runtime.cache.resources import Raw, Resource, T
-from controllers.runtime.cache.store import Cache, Change, ChangeKind, Lister
+from controllers.runtime.cache.store import Cache, Change, Lister
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.cache.watchtypes import Bookmark, Listed, Rest, Update, Watched, WatchOptions
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["DEFAULT_RESYNC", "Informer", "InformerHealth", "Registration"]
+__all__ = ["Informer", "InformerHealth", "Registration"]
 
 log = logging.getLogger(__name__)
-
-DEFAULT_RESYNC: Final = 12 * 3600.0
-"""Seconds between two resyncs of a handler: --min-resync-period of the Go cloud-controller-manager."""
 
 
 @frozen
 class InformerHealth:
     """How one informer does. Times in seconds.
 
-    `silent_for` grows while neither list, event nor bookmark comes from the server (kube-apiserver sends a bookmark
-    about every minute), None before `start`. `quarantined` maps keys to what is wrong with the objects. `error` is the
-    last failure, "" while all is well.
+    `silent_for` grows while neither list, event nor bookmark comes from the server (kube-apiserver
+    sends a bookmark about every minute), None before `start`. `quarantined` maps keys to what is
+    wrong with the objects. `error` is the last failure, "" while all is well.
     """
 
     resource: str
@@ -54,14 +53,16 @@ class InformerHealth:
 
 
 class Registration(Generic[T]):
-    """One handler of one informer. All methods may be called from any thread, the handler's own included."""
+    """One handler of one informer. All methods may be called from any thread, the handler's own
+    included."""
 
     def __init__(self, informer: Informer[T], delivery: Delivery[T]) -> None:
         self._informer = informer
         self._delivery = delivery
 
     def has_synced(self) -> bool:
-        """Whether the handler has been called, and has returned, for every object of its first state."""
+        """Whether the handler has been called, and has returned, for every object of its first
+        state."""
         return self._delivery.synced
 
     def pending(self) -> int:
@@ -69,16 +70,18 @@ class Registration(Generic[T]):
         return self._delivery.pending()
 
     def remove(self) -> None:
-        """Call the handler no more. A call under way goes on; what waits is dropped. May be called twice."""
+        """Call the handler no more. A call under way goes on; what waits is dropped. May be called
+        twice."""
         self._informer._remove(self._delivery)
 
 
 class Informer(Generic[T]):
-    """The cache of one kind, kept true, and its handlers. Every method may be called from any thread.
+    """The cache of one kind, kept true, and its handlers. Every method may be called from any
+    thread.
 
     Metrics: `informer_events_total{resource,type}`, `informer_stale_events_total{resource}`,
-    `informer_last_sync_timestamp_seconds{resource}` (unix time of the last word from the server), and those of
-    `watch.py`, `store.py` and `handlers.py`.
+    `informer_last_sync_timestamp_seconds{resource}` (unix time of the last word from the server),
+    and those of `watch.py`, `store.py` and `handlers.py`.
     """
 
     lister: Lister[T]
@@ -91,32 +94,19 @@ class Informer(Generic[T]):
         *,
         metrics: Metrics,
         clock: Clock = SYSTEM_CLOCK,
-        resync_period: float = DEFAULT_RESYNC,
-        namespace: str | None = None,
         options: WatchOptions | None = None,
-        rng: random.Random | None = None,
         once: bool = False,
     ) -> None:
-        """`once`: the first list is all that is read; afterwards the cache changes by `amend` alone."""
+        """`once`: the first list is all that is read; afterwards the cache changes by `amend`
+        alone."""
         self.resource = resource
         self._once = once
         self._metrics = metrics
         self._clock = clock
-        self._resync_period = resync_period
         self._cache = Cache(resource, metrics)
         self.lister = Lister(self._cache)
-        self._source = ListWatch(
-            rest,
-            resource,
-            self._cache.read,
-            lambda: self._cache.version,
-            metrics=metrics,
-            clock=clock,
-            namespace=namespace,
-            options=options,
-            rng=rng,
-            read_anew=partial(self._cache.read, anew=True),
-        )
+        source = Source(rest, resource, self._cache.read, lambda: self._cache.version, options or WatchOptions())
+        self._source = ListWatch(source, metrics=metrics, clock=clock)
         self._lock = threading.Lock()  # taken before a Delivery's and the cache's, never after
         self._deliveries: list[Delivery[T]] = []
         self._synced = False
@@ -136,7 +126,8 @@ class Informer(Generic[T]):
     # Life
 
     def start(self) -> None:
-        """Start listing and watching. Nothing happens when started already; RuntimeError after `stop`."""
+        """Start listing and watching. Nothing happens when started already; RuntimeError after
+        `stop`."""
         with self._lock:
             if self._stopped:
                 raise RuntimeError(f"the informer of {self.resource.plural} was stopped")
@@ -145,7 +136,8 @@ class Informer(Generic[T]):
                 self._started = self._clock.monotonic()
 
     def request_stop(self) -> None:
-        """Begin to stop, without waiting: the watch ends, waiting events are dropped. May be called twice."""
+        """Begin to stop, without waiting: the watch ends, waiting events are dropped. May be called
+        twice."""
         with self._lock:
             self._stopped = True
             deliveries = list(self._deliveries)
@@ -154,9 +146,11 @@ class Informer(Generic[T]):
             delivery.close()
 
     def stop(self, timeout: float = 1.0) -> bool:
-        """Stop and wait at most `timeout` real seconds; False when a handler's call is still under way then.
+        """Stop and wait at most `timeout` real seconds; False when a handler's call is still under
+        way then.
 
-        The cache stays readable. May be called twice, and from a handler (whose own thread is not waited for).
+        The cache stays readable. May be called twice, and from a handler (whose own thread is not
+        waited for).
         """
         self.request_stop()
         deadline = time.monotonic() + timeout
@@ -171,14 +165,15 @@ class Informer(Generic[T]):
         return ended
 
     def has_synced(self) -> bool:
-        """Whether the cache holds a complete list. A handler's own view: `Registration.has_synced`."""
+        """Whether the cache holds a complete list. A handler's own view:
+        `Registration.has_synced`."""
         return self._synced
 
     def health(self) -> InformerHealth:
         """How it does, for health checks."""
         started = self._started
         over = started is None or (self._once and self._synced)
-        silent = None if over else self._clock.monotonic() - max(started or 0.0, self._source.heard)
+        silent = None if over else self._clock.monotonic() - max(started or 0.0, self._source.last_contact)
         return InformerHealth(
             self.resource.plural, self._synced, silent, self._cache.quarantine.problems(), self._source.error
         )
@@ -189,9 +184,11 @@ class Informer(Generic[T]):
             return any(delivery.busy for delivery in self._deliveries)
 
     def amend(self, key: str, raw: Raw | None) -> None:
-        """Make this the object's present state (None: deleted) and tell the handlers, as if a watch had said it.
+        """Make this the object's present state (None: deleted) and tell the handlers, as if a watch
+        had said it.
 
-        For an informer that reads `once`. Raises MalformedObject, and RuntimeError where the server would contradict.
+        For an informer that reads `once`. Raises MalformedObject, and RuntimeError where the server
+        would contradict.
         """
         if not self._once:
             raise RuntimeError(f"the cache of {self.resource.plural} follows the server")
@@ -207,31 +204,22 @@ class Informer(Generic[T]):
         on_update: Callable[[T, T], None] | None = None,
         on_delete: Callable[[T], None] | None = None,
         *,
-        resync_period: float | None = None,
         name: str | None = None,
     ) -> Registration[T]:
         """Add a handler, at any time.
 
-        `on_add(object, initial)` (`initial`: it was there at the handler's start), `on_update(old, new)`,
-        `on_delete(last known state)` are called one after another in a thread of the handler's own. One that raises
-        costs that call alone: it is logged and counted. Every `resync_period` seconds (None: the informer's; 0: never)
-        each object is passed to on_update as both old and new. `name` shows in metrics and logs.
+        `on_add(object, initial)` (`initial`: it was there at the handler's start), `on_update(old,
+        new)`, `on_delete(last known state)` are called one after another in a thread of the
+        handler's own. One that raises costs that call alone: it is logged and counted. `name` shows
+        in metrics and logs.
 
         The objects are shared with everyone: never change one. RuntimeError after `stop`.
         """
         handlers = Handlers(name or _name_of(on_add, on_update, on_delete), on_add, on_update, on_delete)
-        period = self._resync_period if resync_period is None else resync_period
         with self._lock:
             if self._stopped:
                 raise RuntimeError(f"the informer of {self.resource.plural} was stopped")
-            delivery = Delivery(
-                self.resource.plural,
-                handlers,
-                self._resync,
-                resync_period=period,
-                metrics=self._metrics,
-                clock=self._clock,
-            )
+            delivery = Delivery(self.resource.plural, handlers, metrics=self._metrics)
             delivery.start()  # first: where the system has no thread left, nothing is registered
             self._deliveries.append(delivery)
             if self._synced:
@@ -244,12 +232,6 @@ class Informer(Generic[T]):
                 self._deliveries.remove(delivery)
         delivery.close()
 
-    def _resync(self, delivery: Delivery[T]) -> None:
-        """Push every object to one handler as an update of itself; called from its thread."""
-        with self._lock:
-            if delivery in self._deliveries:
-                delivery.push([Change(ChangeKind.UPDATE, key_of(obj), obj, obj) for obj in self._cache.objects()])
-
     # The thread
 
     def _run(self) -> None:
@@ -261,7 +243,8 @@ class Informer(Generic[T]):
                         self._source.stop()
                 return
             except Exception:
-                # A fault of ours, or of a credential plugin: whatever it was, a list makes the cache right again.
+                # A fault of ours, or of a credential plugin: whatever it was, a list makes the
+                # cache right again.
                 delay = self._source.relist("internal")
                 log.exception("%s: informer failed, retrying with a new list in %.1f s", self.resource.plural, delay)
                 self._source.wait(delay)
@@ -306,7 +289,7 @@ class Informer(Generic[T]):
     def _last_sync(self) -> float:
         if not self._synced:
             return 0.0
-        return self._clock.time() - (self._clock.monotonic() - self._source.heard)
+        return self._clock.time() - (self._clock.monotonic() - self._source.last_contact)
 
 
 def _name_of(*functions: Callable[..., None] | None) -> str:

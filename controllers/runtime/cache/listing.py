@@ -1,15 +1,16 @@
 """Complete lists, page by page (stage 1).
 
-`watch.py` hands in how to fetch a page and gets back every item of one consistent snapshot. Items are read (parsed)
-while their page is decoded, so that memory holds the raw text of one page at most.
+`watch.py` hands in how to fetch a page and gets back every item of one consistent snapshot. Items
+are read (parsed) while their page is decoded, so that memory holds the raw text of one page at
+most.
 
-Follows https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks and
-client-go's pager and reflector.
+Follows
+https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
+and client-go's pager and reflector.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from controllers.runtime.api import RestClient
     from controllers.runtime.cache.resources import Raw, Resource
 
-__all__ = ["Abandoned", "Fetch", "Listing", "PageRequest", "fetch_list", "is_too_large", "quorum_list"]
+__all__ = ["Fetch", "Listing", "fetch_list", "is_too_large", "quorum_list"]
 
 R = TypeVar("R")
 
@@ -45,13 +46,13 @@ def fetch_list(
 ) -> Listing[R]:
     """Fetch a complete list of items of `kind` ("Node").
 
-    Without `not_older_than` it is a quorum read: whatever was written before it is in it. With it the server may
-    answer from its cache, as long as that has reached this version. Never asks for resourceVersion=0, which may be
-    arbitrarily old and turns paging off.
+    Without `not_older_than` it is a quorum read: whatever was written before it is in it. With it
+    the server may answer from its cache, as long as that has reached this version. Never asks for
+    resourceVersion=0, which may be arbitrarily old and turns paging off.
 
-    A snapshot that expires between two pages (410) makes the pages so far worthless: the list starts over, at the
-    second time without pages, which cannot expire half-way. Raises ApiError (Gone: `not_older_than` is too old for
-    the server) and Garbled.
+    A snapshot that expires between two pages (410) makes the pages so far worthless: the list
+    starts over, at the second time without pages, which cannot expire half-way. Raises ApiError
+    (Gone: `not_older_than` is too old for the server) and Garbled.
     """
     start = {"resourceVersion": not_older_than, "resourceVersionMatch": "NotOlderThan"} if not_older_than else {}
     for _ in range(_TRIES_IN_PAGES):
@@ -69,8 +70,8 @@ def quorum_list(
 ) -> list[R]:
     """What `read` makes of every object of a kind: whatever was written before this call is in it.
 
-    For what must not be decided by a cache. Blocks for as long as the server takes; raises ApiError, and Garbled, which
-    is one, when an answer is no list.
+    For what must not be decided by a cache. Blocks for as long as the server takes; raises
+    ApiError, and Garbled, which is one, when an answer is no list.
     """
 
     def fetch(query: Mapping[str, str]) -> bytes:
@@ -79,51 +80,13 @@ def quorum_list(
     return fetch_list(fetch, resource.kind, read, page_size=page_size).items
 
 
-class Abandoned(Exception):
-    """The request was closed while its answer was awaited."""
-
-
-class PageRequest:
-    """One request whose answer need not be awaited: `close` from another thread lets `fetch` return at once.
-
-    The request itself has a thread of its own, which lives on until its answer, its timeout or its client's end, and is
-    then forgotten; so a stop never waits for a server that does not answer.
-    """
-
-    def __init__(self, send: Callable[[], bytes]) -> None:
-        self._send = send
-        self._ended = threading.Event()
-        self._data: bytes | None = None
-        self._error: BaseException | None = None
-
-    def fetch(self) -> bytes:
-        """Send, wait, and return the body; once. Raises what `send` raises, or Abandoned."""
-        threading.Thread(target=self._run, name="informer-list", daemon=True).start()
-        self._ended.wait()
-        if self._error is not None:
-            raise self._error
-        if self._data is None:
-            raise Abandoned
-        return self._data
-
-    def close(self) -> None:
-        """Don't wait any longer. From any thread, any number of times."""
-        self._ended.set()
-
-    def _run(self) -> None:
-        try:
-            self._data = self._send()
-        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
-            self._error = error
-        finally:
-            self._ended.set()
-
-
 def is_too_large(error: ApiError) -> bool:
-    """Whether the server said that it has not reached the version asked for (504, "Too large resource version").
+    """Whether the server said that it has not reached the version asked for (504, "Too large
+    resource version").
 
-    An API server that lags behind the one which answered before says so; it passes by waiting. The cause is set since
-    1.19; the sentence is for what stands in front of a server and drops the details.
+    An API server that lags behind the one which answered before says so; it passes by waiting. The
+    cause is set since 1.19; the sentence is for what stands in front of a server and drops the
+    details.
     """
     return error.has_cause("ResourceVersionTooLarge") or (
         error.status == 504 and "Too large resource version" in error.message

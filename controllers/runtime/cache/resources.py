@@ -1,7 +1,9 @@
-"""The kinds that the runtime lists and watches (stages 1 and 2): where each lives, how its JSON becomes an object.
+"""The kinds that the runtime lists and watches (stages 1 and 2): where each lives, how its JSON
+becomes an object.
 
-`watch.py` takes paths from here, `store.py` hands each raw object to `parse` and keeps the typed result. One object is
-parsed at a time, so that one which does not fit its model costs itself alone (`MalformedObject`).
+`watch.py` takes paths from here, `store.py` hands each raw object to `parse` and keeps the typed
+result. One object is parsed at a time, so that one which does not fit its model costs itself alone
+(`MalformedObject`).
 """
 
 from __future__ import annotations
@@ -60,15 +62,17 @@ T = TypeVar("T", bound=ApiObject)
 
 
 class MalformedObject(Exception):
-    """An object from the API server does not fit its model. The message says where, without repeating its contents."""
+    """An object from the API server does not fit its model. The message says where, without
+    repeating its contents."""
 
 
 @frozen
 class Resource(Generic[T]):
     """One kind of object. Immutable and hashable; safe from any thread.
 
-    `prefix` is "/api/v1" or "/apis/<group>/<version>", `plural` the path's word ("nodes"). `trim` removes from a raw
-    object, in place, what nobody here reads; it may raise anything on a raw object of the wrong shape.
+    `prefix` is "/api/v1" or "/apis/<group>/<version>", `plural` the path's word ("nodes"). `trim`
+    removes from a raw object, in place, what no controller reads; it may raise anything on a raw
+    object of the wrong shape.
     """
 
     prefix: str
@@ -86,8 +90,8 @@ class Resource(Generic[T]):
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """The URL path of the collection, of one object, or of its subresource.
 
-        A namespaced kind without `namespace` means the collection over all namespaces. Raises ValueError where
-        the parts do not fit together.
+        A namespaced kind without `namespace` means the collection over all namespaces. Raises
+        ValueError where the parts do not fit together.
         """
         if namespace and not self.namespaced:
             raise ValueError(f"{self.plural} are not namespaced")
@@ -110,9 +114,10 @@ class Resource(Generic[T]):
     def parse(self, raw: Raw) -> T:
         """Trim `raw` in place and parse it; raises MalformedObject and nothing else.
 
-        `kind` and `apiVersion` are filled in: list items come without them, and an Event's reference needs them. Fields
-        that the model does not know are dropped. This is the models' own `from_dict` in one step instead of one for
-        each part of an object: a trimmed node takes 10 us instead of 34.
+        `kind` and `apiVersion` are filled in: list items come without them, and an Event's
+        reference needs them. Fields that the model does not know are dropped. This is the models'
+        own `from_dict` in one step instead of one for each part of an object: a trimmed node takes
+        10 us instead of 34.
         """
         try:
             self.trim(raw)
@@ -130,7 +135,8 @@ class Resource(Generic[T]):
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Split a key into (namespace, name); the namespace is "" for kinds without. ValueError for anything else."""
+    """Split a key into (namespace, name); the namespace is "" for kinds without. ValueError for
+    anything else."""
     namespace, slash, name = key.rpartition("/")
     if not name or (slash and not namespace) or "/" in namespace:
         raise ValueError(f'not a key, which is "name" or "namespace/name": {key!r}')
@@ -146,8 +152,8 @@ def version_of(obj: ApiObject) -> str:
 def is_newer(version: str, than: str) -> bool | None:
     """Compare two resourceVersions of one kind; None where they cannot be compared.
 
-    kube-apiserver's are decimal numbers that grow with every write, and since 1.35 that is a promise
-    (https://kep.k8s.io/5504). Anything else is opaque, and only equality means something.
+    kube-apiserver's are decimal numbers that grow with every write, and since 1.35 that is a
+    promise (https://kep.k8s.io/5504). Anything else is opaque, and only equality means something.
     """
     if version == than:
         return False
@@ -157,7 +163,8 @@ def is_newer(version: str, than: str) -> bool | None:
 
 
 def _explain(error: Exception) -> str:
-    """Where an object is wrong, in a line: a validation error's own text would repeat the object's values."""
+    """Where an object is wrong, in a line: a validation error's own text would repeat the object's
+    values."""
     try:
         details = error.errors(include_url=False, include_input=False)  # type: ignore[attr-defined]  # pydantic's
     except (AttributeError, TypeError):
@@ -186,7 +193,8 @@ _ON_DEMAND: Final = {
 
 
 def __getattr__(name: str) -> Resource[Any]:
-    """The kinds that not every program reads are made when they are first asked for: their models import in 40 ms."""
+    """The kinds that not every program reads are made when they are first asked for: their models
+    import in 40 ms."""
     if name not in _ON_DEMAND:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     prefix, plural, kind, home, namespaced = _ON_DEMAND[name]

@@ -1,10 +1,11 @@
 """How long one list-watch loop waits after a failure, and what it says about it (stage 1).
 
-`watch.py` reports each failure here and waits here. Delays start at 0.8 s, double up to 30 s, and vary between half and
-full. A server that gives no answer of its own (refused, reset, timed out; 502, 503 or 504 from what stands before it)
-is asked again after 4 s at most: such a try is cheap, and somebody has to notice the end of the outage. The first
-answer that anybody in the process gets ends the wait of all (`api/reachability.py`). When the server answers again, but
-with another error, as one that has just started does, the delays start over.
+`watch.py` reports each failure here and waits here. Delays start at 0.8 s, double up to 30 s, and
+vary between half and full. A server that gives no answer of its own (refused, reset, timed out;
+502, 503 or 504 from what stands before it) is asked again after 4 s at most: such a try is cheap,
+and detects the end of the outage. The first answer to any request of the process ends the wait of
+all (`api/reachability.py`). When the server answers again, but with another error,
+as one that has just started does, the delays start over.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import random
 import threading
 from typing import Final
 
+from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.api import NO_ANSWERS, CredentialsUnavailable, Gone, Recovery, ServerError, Unreachable
 from controllers.runtime.cache.listing import is_too_large
 from controllers.runtime.cache.watchtypes import WatchOptions
@@ -27,7 +29,8 @@ _MOMENT: Final = 0.8
 
 
 class Retries:
-    """The failures of one loop in a row. One thread uses it; `wake` and `error` are for any thread."""
+    """The failures of one loop in a row. One thread uses it; `wake` and `error` are for any
+    thread."""
 
     def __init__(self, what: str, options: WatchOptions, clock: Clock, rng: random.Random, stop: ClockEvent) -> None:
         self.failures = 0
@@ -44,9 +47,11 @@ class Retries:
 
     @property
     def was_away(self) -> bool:
-        """Whether the server gave no answer to a try and the next one failed too: so not just a cut connection.
+        """Whether the server gave no answer to a try and the next one failed too: so not just a cut
+        connection.
 
-        Holds until something works, as a server that has just started refuses some tries with an answer (403, say).
+        Holds until something works, as a server that has just started refuses some tries with an
+        answer (403, say).
         """
         return self._away
 
@@ -63,28 +68,28 @@ class Retries:
         if self._lost and not lost:
             self.failures = 0
         self._lost = lost
-        longest = options.longest_unanswered if lost else options.longest_delay
-        # The exponent is bounded so that a year of failures stays a number.
-        longest = min(longest, options.first_delay * 2.0 ** min(self.failures, 32))
+        backoff = Backoff(options.first_delay, options.longest_unanswered if lost else options.longest_delay)
+        delay = backoff.delay(self.failures, self._rng.random())
         self.failures += 1
-        delay = longest * self._rng.uniform(0.5, 1.0)
         retry_after: float | None = getattr(error, "retry_after", None)
         return delay if retry_after is None else max(delay, min(retry_after, options.longest_retry_after))
 
-    def complain(self, phase: str, error: Exception, *, waits: bool = True, told: bool = True) -> float:
-        """Count a failure, tell about it ever more rarely, and return the delay (0.0 unless it `waits`)."""
+    def complain(self, phase: str, error: Exception, *, waits: bool = True, warn: bool = True) -> float:
+        """Count a failure, log it ever more rarely, and return the delay (0.0 unless it
+        `waits`)."""
         delay = self.delay(error)
         if not waits:
             delay = 0.0
         self.error = f"{phase}: {error}"
         n = self.failures
         expected = isinstance(error, Gone) and n == 1
-        level = logging.DEBUG if n & (n - 1) or not told else logging.INFO if expected else logging.WARNING
+        level = logging.DEBUG if n & (n - 1) or not warn else logging.INFO if expected else logging.WARNING
         log.log(level, "%s: %s failed (attempt %d), retrying in %.1f s: %s", self._what, phase, n, delay, error)
         return delay
 
     def pause(self, seconds: float, error: Exception | None = None) -> None:
-        """Wait, until stopped, or until the server answers again where the error says that it did not."""
+        """Wait, until stopped, or until the server answers again where the error says that it did
+        not."""
         recovery: Recovery | None = getattr(error, "recovery", None)
         if recovery is None or getattr(error, "retry_after", None) is not None:
             self._stop.wait(seconds)

@@ -1,16 +1,19 @@
-"""The cache of one kind (stage 2): what the server holds, as far as lists and watches have told.
+"""The cache of one kind (stage 2): what the server holds, as far as lists and watches have shown.
 
-`watch.py` brings raw objects, which `Cache.read` turns into items; the informer applies lists and events of items here
-and gets back the changes that its handlers are to see. Controllers and providers read
-through a `Lister`. There is no I/O and no thread in this module.
+`watch.py` brings raw objects, which `Cache.read` turns into items; the informer applies lists and
+events of items here and gets back the changes that its handlers are to see. Controllers and
+providers read through a `Lister`. There is no I/O and no thread in this module.
 
 Three rules keep the cache true whatever comes over the wire:
 
-- Versions only go forward. An event that repeats an older state (a replay after a reconnect, a replica that lags)
-  changes nothing. The exception is a server restored from a backup (`history.py`): its list replaces everything.
-- One malformed object costs itself alone: it goes into quarantine, the version that was known before it stays visible,
-  and it leaves quarantine with its next well-formed version, or with its deletion.
-- An object with another UID is another object: first the old one is deleted, then the new one is added.
+- Versions only go forward. An event that repeats an older state (a replay after a reconnect, a
+  replica that lags) changes nothing. The exception is a server restored from a backup
+  (`lists.History`): its list replaces everything.
+- One malformed object costs itself alone: it goes into quarantine, the version that was known
+  before it stays visible, and it leaves quarantine with its next well-formed version, or with its
+  deletion.
+- An object with another UID is another object: first the old one is deleted, then the new one is
+  added.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ EVENT_TYPES: Final = frozenset({ADDED, MODIFIED, DELETED})
 class Item(Generic[T]):
     """One object off the wire. `obj` is None where it is malformed, and `problem` then says why.
 
-    `key` is "" where not even a name could be read; `uid` and `version` are "" where they are missing.
+    `key` is "" where not even a name could be read; `uid` and `version` are "" where they are
+    missing.
     """
 
     key: str
@@ -64,7 +68,7 @@ class Item(Generic[T]):
 
 
 class ChangeKind(enum.Enum):
-    """What a handler is told."""
+    """What a handler is called for."""
 
     ADD = "add"
     UPDATE = "update"
@@ -73,7 +77,8 @@ class ChangeKind(enum.Enum):
 
 @frozen
 class Change(Generic[T]):
-    """One step of one object: ADD has only `new`, DELETE only `old` (the last known state), UPDATE both."""
+    """One step of one object: ADD has only `new`, DELETE only `old` (the last known state), UPDATE
+    both."""
 
     kind: ChangeKind
     key: str
@@ -82,7 +87,8 @@ class Change(Generic[T]):
 
 
 class Lister(Generic[T]):
-    """Reads a cache. Thread-safe; answers from memory, never waits. The objects are shared: never change one."""
+    """Reads a cache. Thread-safe; answers from memory, never waits. The objects are shared: never
+    change one."""
 
     def __init__(self, cache: Cache[T]) -> None:
         self._cache = cache
@@ -104,7 +110,8 @@ class Lister(Generic[T]):
 
 
 class Quarantine:
-    """The objects whose newest version is malformed: counted, logged once each, shown in health. One thread writes.
+    """The objects whose newest version is malformed: counted, logged once each, shown in health.
+    One thread writes.
 
     Metrics: the gauge `informer_quarantined_objects{resource}` (now), the counter
     `informer_malformed_objects_total{resource}` (every malformed version that came).
@@ -130,7 +137,8 @@ class Quarantine:
         return dict(self._problems)
 
     def hold(self, key: str, problem: str) -> None:
-        """Take in an object, or another malformed version of one held already. Without a key it is counted only."""
+        """Take in an object, or another malformed version of one held already. Without a key it is
+        counted only."""
         self._seen.inc()
         if not key:
             if not self._unnamed_logged:
@@ -158,7 +166,8 @@ class Quarantine:
 
 
 class Cache(Generic[T]):
-    """The objects of one kind by key. One thread writes (`replace`, `apply`, `advance`), any thread reads."""
+    """The objects of one kind by key. One thread writes (`replace`, `apply`, `advance`), any thread
+    reads."""
 
     def __init__(self, resource: Resource[T], metrics: Metrics) -> None:
         self.quarantine = Quarantine(resource.plural, metrics)
@@ -170,7 +179,8 @@ class Cache(Generic[T]):
 
     @property
     def version(self) -> str:
-        """The newest resourceVersion that a list, an event or a bookmark has shown; "" before the first list."""
+        """The newest resourceVersion that a list, an event or a bookmark has shown; "" before the
+        first list."""
         return self._version
 
     def get(self, key: str) -> T | None:
@@ -191,7 +201,8 @@ class Cache(Generic[T]):
     def read(self, raw: Any, *, anew: bool = False) -> Item[T]:
         """Turn a raw object into an item; never raises. Consumes `raw`. For the writing thread.
 
-        An object that is cached at this very version is not parsed again, unless `anew`: the item holds the cached one.
+        An object that is cached at this very version is not parsed again, unless `anew`: the item
+        holds the cached one.
         """
         metadata = raw.get("metadata") if isinstance(raw, dict) else None
         if not isinstance(metadata, dict):
@@ -214,9 +225,10 @@ class Cache(Generic[T]):
     def replace(self, items: Iterable[Item[T]], version: str, *, restored: bool = False) -> list[Change[T]]:
         """Make the cache equal to a complete list, which stood at `version`; returns what changed.
 
-        What the list lacks was deleted while nobody watched. A malformed item counts as present: its object keeps its
-        last good version, unless the UID says that it is another object. Versions may go back where the server was
-        `restored` from a backup; then each object that is still there is an update, whatever its version.
+        What the list lacks was deleted while no watch was open. A malformed item counts as present:
+        its object keeps its last good version, unless the UID says that it is another object.
+        Versions may go back where the server was `restored` from a backup; then each object that is
+        still there is an update, whatever its version.
         """
         latest: dict[str, Item[T]] = {}
         for item in items:
@@ -251,7 +263,8 @@ class Cache(Generic[T]):
         return changes
 
     def apply(self, event: str, item: Item[T]) -> list[Change[T]] | None:
-        """Apply one watch event (ADDED, MODIFIED or DELETED) of an item that has a key; returns what changed.
+        """Apply one watch event (ADDED, MODIFIED or DELETED) of an item that has a key; returns
+        what changed.
 
         None means that the event was stale, a repetition of what is known already.
         """
@@ -277,7 +290,8 @@ class Cache(Generic[T]):
         return _steps(item.key, old, item.obj)
 
     def amend(self, key: str, new: T | None) -> list[Change[T]]:
-        """Put this object, or none, in the place of what is cached under the key, whatever its version."""
+        """Put this object, or none, in the place of what is cached under the key, whatever its
+        version."""
         old = self._objects.get(key)
         if new is None:
             if old is None:
@@ -288,15 +302,17 @@ class Cache(Generic[T]):
         return _steps(key, old, new)
 
     def advance(self, version: str) -> None:
-        """Note that the server has shown everything up to this version (a bookmark says so). Never goes back."""
+        """Note that the server has shown everything up to this version (a bookmark says so). Never
+        goes back."""
         if version and is_newer(version, self._version) is not False:
             self._version = version
 
     def _is_stale(self, event: str, item: Item[T], old: T | None) -> bool:
         """Whether an event tells nothing new.
 
-        A watch shows each change once, in order, so an event no newer than all that was shown is a repetition. The
-        one exception: a deletion counts as long as the very object is cached at no later a version.
+        A watch shows each change once, in order, so an event no newer than all that was shown is a
+        repetition. The one exception: a deletion counts as long as the very object is cached at no
+        later a version.
         """
         if event == DELETED and old is not None and uid_of(old) == item.uid:
             return is_newer(version_of(old), item.version) is True
@@ -323,7 +339,8 @@ def _steps(key: str, old: T | None, new: T) -> list[Change[T]]:
 
 
 def _is_another(old: ApiObject, item: Item[Any]) -> bool:
-    """Whether the item is another object of that name. A malformed one without a legible UID never is."""
+    """Whether the item is another object of that name. A malformed one without a legible UID never
+    is."""
     return uid_of(old) != item.uid and (item.obj is not None or bool(item.uid))
 
 

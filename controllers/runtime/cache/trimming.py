@@ -1,19 +1,22 @@
-"""What of an object is kept in memory (between stages 1 and 2): raw JSON is cut down before it is parsed, and the
-parsed model is compacted before it is cached.
+"""What of an object is kept in memory (between stages 1 and 2): raw JSON is cut down before it is
+parsed, and the parsed model is compacted before it is cached.
 
 What is dropped, because no controller of ours reads it and a provider has no use for it:
 
-- every kind: `metadata.managedFields`, and the annotation in which kubectl keeps a copy of the whole object;
-- nodes: `status.images`, `volumesInUse`, `volumesAttached`, `config`, `runtimeHandlers`, `features`,
-  `declaredFeatures`, and `spec.configSource`.
+- every kind: `metadata.managedFields`, and the annotation in which kubectl keeps a copy of the
+  whole object;
+- nodes: `status.images`, `volumesInUse`, `volumesAttached`, `config`, `runtimeHandlers`,
+  `features`, `declaredFeatures`, and `spec.configSource`.
 
-All else stays: labels, annotations, spec, addresses, conditions with their times, capacity, allocatable, nodeInfo.
-Nothing is lost on the server by this, as objects are only ever patched, never written back whole.
+All else stays: labels, annotations, spec, addresses, conditions with their times, capacity,
+allocatable, nodeInfo. Nothing is lost on the server by this, as objects are only ever patched,
+never written back whole.
 
-Measured (a node of 11.6 KB with 50 images; Python 3.11): 20.6 KB per cached node after trimming alone, 8.4 KB once
-compacted, so 42 MB for 5,000 nodes. Cutting the images out of the bytes before `json.loads` was tried too: the search
-cost what the decoder saved (29 us against 28). So was a second set of models that leave these fields out while they
-parse a watch line: 75 us a line instead of 137, and no difference in whole runs (docs/reference/benchmarks.md).
+Measured (a node of 11.6 KB with 50 images; Python 3.11): 20.6 KB per cached node after trimming
+alone, 8.4 KB once compacted, so 42 MB for 5,000 nodes. Cutting the images out of the bytes before
+`json.loads` was tried too: the search cost what the decoder saved (29 us against 28). So was a
+second set of models that leave these fields out while they parse a watch line: 75 us a line instead
+of 137, and no difference in whole runs (docs/reference/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ def trim_metadata(raw: dict[str, Any]) -> None:
 
 
 def trim_node(raw: dict[str, Any]) -> None:
-    """Drop what is most of a Node's size and nobody's input, in place."""
+    """Drop what is most of a Node's size and read by no controller, in place."""
     trim_metadata(raw)
     for part, left_out in _NODE_LEFT_OUT.items():
         fields = raw.get(part)
@@ -64,12 +67,13 @@ def trim_node(raw: dict[str, Any]) -> None:
 
 
 class Compactor:
-    """Makes parsed models small by sharing what is equal in many of them. One per informer; one thread at a time.
+    """Makes parsed models small by sharing what is equal in many of them. One per informer; one
+    thread at a time.
 
-    Two things are shared: equal strings (label keys and values, condition reasons, versions), and the sets in which
-    pydantic records for each model which fields were given, of which few differ and which take more room than the
-    values. Both tables are bounded: a full one is emptied and fills again with what is common. Models look and compare
-    as before.
+    Two things are shared: equal strings (label keys and values, condition reasons, versions), and
+    the sets in which pydantic records for each model which fields were given, of which few differ
+    and which take more room than the values. Both tables are bounded: a full one is emptied and
+    fills again with what is common. Models look and compare as before.
     """
 
     def __init__(self) -> None:

@@ -1,35 +1,28 @@
-"""Leader election on a Lease: who of several replicas works, and proof of it at every write (beside all stages).
+"""Leader election on a Lease: who of several replicas works, and proof of it at every write (beside
+all stages).
 
-Comes in: the settings (`settings.py`) and the Lease as the API server has it (`leases.py`, `watching.py`).
-Goes out: whether this process leads (`elector.py`), the fence that every write asks (`fence.py`), and what is written
-into the Lease (`record.py`, pure).
+Comes in: the settings (`settings.py`) and the Lease as the API server has it (`leases.py`,
+`watching.py`). Goes out: whether this process leads (`elector.py`), the fence that every write asks
+(`fence.py`), and what is written into the Lease (`record.py`, pure).
 
 Read first: `elector.py`, `fence.py`. Imports the wing `api` only.
 """
 
 from typing import TYPE_CHECKING
 
-from controllers.lazy import lazy
+from cloudprovider.internal.lazy import lazy
 
 if TYPE_CHECKING:
     from controllers.runtime.election.elector import Elector
     from controllers.runtime.election.fence import Fence, LeaseLost
-    from controllers.runtime.election.settings import LeaseSettings, unique_identity, wrong_durations
+    from controllers.runtime.election.settings import LeaseSettings, wrong_durations
 else:
-    __getattr__, __dir__ = lazy(
-        __name__,
-        {
-            "elector": ["Elector"],
-            "fence": ["Fence", "LeaseLost"],
-            "settings": ["LeaseSettings", "unique_identity", "wrong_durations"],
-        },
-    )
+    __getattr__, __dir__ = lazy(__name__)
 
 __all__ = [
     "Elector",
     "Fence",
     "LeaseLost",
     "LeaseSettings",
-    "unique_identity",
     "wrong_durations",
 ]

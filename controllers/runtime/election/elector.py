@@ -1,15 +1,18 @@
 """The election of a leader: one candidate for one Lease, from its first look to the release.
 
-Data comes from the Lease (`leases.py`, `watching.py`); what is decided goes to the fence, which every write asks
-(`fence.py`), and to whoever started the elector. A candidate takes the Lease when nobody holds it, or when its record
-has stood unchanged for as long as its holder asked for. A leader renews it each retry period. It has lost the lease
-when it could not be renewed in time, or when it is seen in another's hands; then the fence refuses everything, and the
-elector ends.
+Data comes from the Lease (`leases.py`, `watching.py`); what is decided goes to the fence, which
+every write asks (`fence.py`), and to the caller that started the elector. A candidate takes the
+Lease when it has no holder, or when its record has stood unchanged for as long as its holder asked
+for. A leader renews it each retry period. It has lost the lease when it could not be renewed in
+time, or when it is seen in another's hands; then the fence refuses everything, and the elector
+ends.
 
-What makes two writers impossible is the Lease's resourceVersion: it is only ever replaced as it was last seen.
+What makes two writers impossible is the Lease's resourceVersion: it is only ever replaced as it was
+last seen.
 
-Follows client-go's tools/leaderelection, and differs where it helps: candidates watch, expiry and fence are read off
-a clock that counts suspended time, and a deleted Lease is left to its leader for as long as it was promised.
+Follows client-go's tools/leaderelection, and differs where it helps: candidates watch, expiry and
+fence are read off a clock that counts suspended time, and a deleted Lease is left to its leader for
+as long as it was promised.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from collections.abc import Callable
 from typing import Final
 
 from controllers.runtime.api import AlreadyExists, ApiError, Conflict, NotFound
-from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent, wait_for
 from controllers.runtime.election.fence import Fence
 from controllers.runtime.election.leases import LeaseAPI, Rest
 from controllers.runtime.election.record import Lease, Observation, Record, acquired, read, released, renewed
@@ -34,7 +37,9 @@ __all__ = ["Elector"]
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS: Final = 20.0
-"""How long a leader whose lease has run out may be seen as such until `health` complains: by then it should be gone."""
+"""How long a leader whose lease has run out may be seen as such until `health` complains: by then
+it should be gone."""
+_LOOK: Final = 1.0  # seconds between two looks whether the lease has run out
 _RACES: Final = 3  # lost in a row until a candidate waits its turn again
 
 
@@ -49,9 +54,11 @@ class _Taken(Exception):
 class Elector:
     """One candidate for one Lease. To be started once; every method may be called from any thread.
 
-    `on_leading()` is called when this process begins to lead, `on_lost(reason)` when it has lost the lease, and
-    `tell("became leader")`, `tell("stopped leading")` for an Event; all in the elector's thread, and none may block.
-    After the lease is lost or released the elector has ended for good.
+    `on_leading()` is called when this process begins to lead, `on_lost(reason)` once, when it has
+    lost the lease and before anything is logged, and `tell("became leader")`, `tell("stopped
+    leading")` for an Event. They are called in the elector's thread, `on_lost` in another's where
+    that one hangs, and none may block. After the lease is lost or released the elector has ended
+    for good.
 
     Metrics: leader_election_master_status{name}, leader_election_slowpath_total{name}.
     """
@@ -68,7 +75,8 @@ class Elector:
         clock: Clock = SYSTEM_CLOCK,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`rest` must be unguarded, and should have connections of its own. `chance` gives numbers in [0, 1)."""
+        """`rest` must be unguarded, and should have connections of its own. `chance` gives numbers
+        in [0, 1)."""
         self.settings = settings
         self.fence = Fence(settings.lease, clock)
         self._api = LeaseAPI(rest, settings)
@@ -90,7 +98,9 @@ class Elector:
         self._watch = LeaseWatch(
             self._api, settings, see=self._told, changed=self._wake, pause=self._jittered, clock=clock
         )
+        self._said_lost = threading.Lock()  # held for good once `on_lost` is called
         self._thread = threading.Thread(target=self._run, name="leader-election", daemon=True)
+        self._witness = threading.Thread(target=self._look_on, name="leader-election-witness", daemon=True)
         metrics = metrics or Metrics()
         self._master = metrics.gauge(
             "leader_election_master_status",
@@ -109,12 +119,15 @@ class Elector:
     def start(self) -> None:
         """Begin as a candidate."""
         self._thread.start()
+        self._witness.start()
 
     def stop(self, unfinished: str = "") -> None:
-        """Give up the candidacy, or the lease: the fence closes, then the lease is released. Does not block.
+        """Give up the candidacy, or the lease: the fence closes, then the lease is released. Does
+        not block.
 
-        To be called when all work that needs the lease has ended. Where some has not, `unfinished` names it: then the
-        lease is left to expire, so that nobody begins while that work may still change something.
+        To be called when all work that needs the lease has ended. Where some has not, `unfinished`
+        names it: then the lease is left to expire, so that no other begins while that work may
+        still change something.
         """
         with self._news:
             self._keeps = unfinished
@@ -134,7 +147,8 @@ class Elector:
 
     @property
     def lost(self) -> str:
-        """Why the lease was lost; "" while it was not. Also when the elector itself hangs while its lease runs out."""
+        """Why the lease was lost; "" while it was not. Also when the elector itself hangs while its
+        lease runs out."""
         if not self._lost and self._leading and not self._stopping and not self.fence.held():
             return self._not_renewed()
         return self._lost
@@ -155,8 +169,8 @@ class Elector:
     def problem(self) -> str:
         """What is wrong, for a health check; "" while all is well.
 
-        As in Go, a standby is always well, and a leader until its last renewal is 20 seconds older than the lease
-        lasts: by then it should have ended.
+        As in Go, a standby is always well, and a leader until its last renewal is 20 seconds older
+        than the lease lasts: by then it should have ended.
         """
         overdue = self._clock.boottime() - self._renewed_at - self.settings.lease_duration
         if self._leading and overdue > STUCK_SECONDS:
@@ -177,18 +191,38 @@ class Elector:
         finally:
             self._watch.stop()
 
+    def _look_on(self) -> None:
+        """Say that the lease has run out where the elector does not: it may hang, in a log line
+        say. None is here."""
+        ask = ClockEvent(self._clock)
+        while self._thread.is_alive():
+            if reason := self.lost:
+                self.fence.revoke(reason)
+                self._say_lost(reason)
+                self._lost = self._lost or reason
+                self._wake()
+                return
+            ask.wait(min(_LOOK, max(0.05, self.fence.left())))
+
+    def _say_lost(self, reason: str) -> None:
+        if self._said_lost.acquire(blocking=False):
+            self._on_lost(reason)
+
     def _is_due(self) -> bool:
-        return self._stopping or (self._has_news and not self._leading)
+        return self._stopping or bool(self._lost) or (self._has_news and not self._leading)
 
     def step(self) -> float | None:
-        """Do what is due now; returns the seconds until more is due, None at the end. For the elector's own thread."""
+        """Do what is due now; returns the seconds until more is due, None at the end. For the
+        elector's own thread."""
         self._has_news = False
         if self._lost:
+            if self._leading:
+                self._lose(self._lost)  # the witness was first
             return None
         if not self._stopping:
             return self._lead() if self._leading else self._stand()
         if self._leading and not self.fence.held():
-            self._lose(self._not_renewed())  # somebody else noticed first; a lease that may be lost is not released
+            self._lose(self._not_renewed())  # another thread noticed first; a lease that may be lost is not released
         elif self._leading:
             self._release()
         return None
@@ -202,7 +236,7 @@ class Elector:
             wait = self._take_if_free()
         except (Conflict, AlreadyExists):
             self._races += 1
-            self._current = False  # somebody was faster, or changed a label: look again, at once
+            self._current = False  # another candidate was faster, or a label changed: look again, at once
             return 0.0 if self._races < _RACES else self._jittered()
         except ApiError as error:
             self._current = False
@@ -285,8 +319,8 @@ class Elector:
         return max(0.0, next_at - self._clock.boottime())
 
     def _renew(self, until: float) -> None:
-        """Renew by `until`. The Lease is put back as it was last seen; where it has changed since, or where the last
-        try failed and may have been applied all the same, it is read first."""
+        """Renew by `until`. The Lease is put back as it was last seen; where it has changed since,
+        or where the last try failed and may have been applied all the same, it is read first."""
         lease = self._observed.lease
         if lease is not None and self._error is None:
             try:
@@ -326,13 +360,14 @@ class Elector:
         self.fence.revoke(reason)
         was_leading, self._leading, self._lost = self._leading, False, reason
         self._master.set(0)
+        self._say_lost(reason)  # first: who reads the log may hang, and the next leader does not wait
         log.critical("leaderelection lost: %s", reason)
         if was_leading:
             self._tell("stopped leading")
-        self._on_lost(reason)
 
     def _release(self) -> None:
-        """Give the lease up, so that another can take it at once. What fails here costs others the lease's duration."""
+        """Give the lease up, so that another can take it at once. What fails here costs others the
+        lease's duration."""
         settings = self.settings
         self.fence.revoke("this process is ending" if self._keeps else "it was released")
         self._leading = False

@@ -1,8 +1,9 @@
-"""The fence: asked right before a write leaves, it refuses from the moment that the lease may be another's.
+"""The fence: asked right before a write leaves, it refuses from the moment that the lease may be
+another's.
 
-Data comes from the elector, which says how long the lease is certainly ours; the answer goes to every client
-(`ClientBuilder.guard`) and to the gateway (`CloudCalls(guard=...)`). Time is CLOCK_BOOTTIME: a process or machine that
-slept through its lease writes nothing when it wakes.
+Data comes from the elector, which says how long the lease is certainly ours; the answer goes to
+every client (`ClientBuilder.guard`) and to the gateway (`CloudCalls(guard=...)`). Time is
+CLOCK_BOOTTIME: a process or machine that slept through its lease writes nothing when it wakes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ __all__ = ["Fence", "LeaseLost"]
 
 
 class LeaseLost(ApiError):
-    """A write was refused, and not sent, because this process does not hold the lease, or may have lost it."""
+    """A write was refused, and not sent, because this process does not hold the lease, or may have
+    lost it."""
 
 
 class Fence:
@@ -38,11 +40,18 @@ class Fence:
         """Whether the lease is certainly ours now."""
         return self._clock.boottime() < self._until
 
-    def check(self, *_about: str) -> None:
-        """Raise LeaseLost unless the lease is certainly ours now. A guard: what is about to be done does not matter."""
-        now = self._clock.boottime()
-        if now < self._until:
-            return
+    def left(self) -> float:
+        """Seconds for which the lease is certainly ours; 0 or less where it is not."""
+        return self._until - self._clock.boottime()
+
+    def check(self, *_about: str) -> float:
+        """For how many seconds the lease is certainly ours; raises LeaseLost where it is not now.
+
+        A guard: what is about to be done does not matter.
+        """
+        now, until = self._clock.boottime(), self._until
+        if now < until:
+            return until - now
         if self._revoked:
             raise LeaseLost(f"not sent: the lease {self._lease} is not held any more: {self._revoked}")
         if self._until == -math.inf:

@@ -1,7 +1,8 @@
 """One Lease at the API server: read, created, replaced, watched.
 
-Requests go out with short timeouts over connections that nothing else uses (rows K4, K6 of known problems: a pool that
-hangs must not cost the lease); Leases come back as raw JSON, so that no field is lost when they are put back.
+Requests go out with short timeouts over connections that nothing else uses (rows K4, K6 of known
+problems: a pool that hangs must not cost the lease); Leases come back as raw JSON, so that no field
+is lost when they are put back.
 """
 
 from __future__ import annotations
@@ -48,14 +49,15 @@ class LeaseAPI:
         self._path = f"{self._collection}/{settings.name}"
 
     def read(self, timeout: float | None = None) -> Lease | None:
-        """The Lease as it is now; None when there is none. `timeout`: seconds, if fewer than usual."""
+        """The Lease as it is now; None when there is none. `timeout`: seconds, if fewer than
+        usual."""
         try:
             return self._ask("GET", self._path, timeout=timeout)
         except NotFound:
             return None
 
     def create(self, lease: Lease, timeout: float | None = None) -> Lease:
-        """Create it; AlreadyExists when somebody was first."""
+        """Create it; AlreadyExists when another was first."""
         return self._ask("POST", self._collection, lease, timeout)
 
     def replace(self, lease: Lease, timeout: float | None = None) -> Lease:

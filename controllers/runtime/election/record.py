@@ -1,9 +1,10 @@
-"""What stands in a Lease, what it means to us, and what we write into it. Pure: no I/O, no clock of its own.
+"""What stands in a Lease, what it means to us, and what we write into it. Pure: no I/O, no clock of
+its own.
 
-`leases.py` reads and writes Leases as raw JSON; from here come the record in it, and the next Lease to be put in its
-place, with every field kept that is not the record's. Times in a record are text: other machines' clocks are never
-trusted, so they are compared and never read. A lease expires when its record has stood unchanged, by our own clock, for
-as long as its holder asked for.
+`leases.py` reads and writes Leases as raw JSON; from here come the record in it, and the next Lease
+to be put in its place, with every field kept that is not the record's. Times in a record are text:
+other machines' clocks are never trusted, so they are compared and never read. A lease expires when
+its record has stood unchanged, by our own clock, for as long as its holder asked for.
 
 Follows client-go's tools/leaderelection and
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/.
@@ -28,7 +29,8 @@ Lease = Mapping[str, Any]
 
 @attrs.frozen
 class Record:
-    """The election's part of a Lease. `holder` is empty where nobody holds it, `seconds` 0 where no duration stands."""
+    """The election's part of a Lease. `holder` is empty where it is not held, `seconds` 0 where no
+    duration stands."""
 
     holder: str = ""
     seconds: int = 0
@@ -36,9 +38,17 @@ class Record:
     renewed: str = ""
     transitions: int = 0
 
+    @property
+    def is_release(self) -> bool:
+        """Whether its holder has given it up, by the marks of ours and of Go's. Without them its
+        holder was removed by hand (`kubectl patch`), and may go on for as long as it was
+        promised."""
+        return not self.holder and self.seconds == 1 and self.acquired == self.renewed != ""
+
 
 def read(lease: Lease) -> Record:
-    """The record of a Lease. What is missing, or of another type than it should be, counts as not there."""
+    """The record of a Lease. What is missing, or of another type than it should be, counts as not
+    there."""
     spec = lease.get("spec")
     found = spec if isinstance(spec, dict) else {}
     return Record(
@@ -53,8 +63,9 @@ def read(lease: Lease) -> Record:
 def acquired(lease: Lease | None, settings: LeaseSettings, now: float, before: Record | None = None) -> dict[str, Any]:
     """The Lease with which we take, or take back, the one at hand; `now` in unix seconds.
 
-    None: there is none, so a new one; `before` is the record that stood in it when it was last seen. A lease that is
-    ours already keeps its times and transitions, as in Go; each change of the holder is a transition.
+    None: there is none, so a new one; `before` is the record that stood in it when it was last
+    seen. A lease that is ours already keeps its times and transitions, as in Go; each change of the
+    holder is a transition.
     """
     old = (before or Record()) if lease is None else read(lease)
     stamp = _stamp(now)
@@ -77,14 +88,16 @@ def renewed(lease: Lease, settings: LeaseSettings, held: Record, now: float) -> 
 
 
 def released(lease: Lease, settings: LeaseSettings, now: float) -> dict[str, Any]:
-    """The Lease with which its leader gives it up: nobody holds it, and anybody may take it at once."""
+    """The Lease with which its leader gives it up: it has no holder, and any candidate may take it
+    at once."""
     stamp = _stamp(now)
     record = Record(holder="", seconds=1, acquired=stamp, renewed=stamp, transitions=read(lease).transitions)
     return _with(lease, settings, record)
 
 
 class Observation:
-    """What a candidate has seen of a Lease, and since when its record has stood unchanged. Not thread-safe.
+    """What a candidate has seen of a Lease, and since when its record has stood unchanged. Not
+    thread-safe.
 
     Moments are by the clock's `boottime`, taken when an answer arrived.
     """
@@ -94,28 +107,37 @@ class Observation:
         self.lease: Lease | None = None
         self.record: Record | None = None
         """The last one seen; it stays when the Lease is deleted."""
-        self._since = -math.inf
+        self._promised = -math.inf  # until then the last holder may take the lease for its own
 
     def see(self, lease: Lease | None, now: float) -> None:
-        """The Lease as it was just read or told; None when there is none.
+        """The Lease as it was just read or watched; None when there is none.
 
-        Only another record counts as a sign of life: labels and annotations may change for any reason. Of a Lease that
-        somebody deletes the record stays in force, or its leader, who creates it anew, and a candidate would both lead.
+        Only another record counts as a sign of life: labels and annotations may change for any
+        reason. Of a Lease that is deleted the record stays in force, or its leader, who creates it
+        anew, and a candidate would both lead. For the same reason no change by hand shortens what a
+        holder was promised: only its own release does.
         """
         self.lease = lease
-        if lease is not None and (record := read(lease)) != self.record:
-            self.record, self._since = record, now
+        if lease is None or (record := read(lease)) == self.record:
+            return
+        before, self.record = self.record, record
+        promised = now + (record.seconds or self._settings.whole_seconds)
+        nobodys = before is None and not record.holder and not record.renewed  # made beforehand, for its rights
+        if record.is_release or nobodys:
+            self._promised = -math.inf
+        elif before is None or record.holder not in ("", before.holder):
+            self._promised = promised
+        elif record.holder:
+            self._promised = max(self._promised, promised)
 
     @property
     def holder(self) -> str:
-        """Who held it when it was last seen; "" for nobody."""
+        """Who held it when it was last seen; "" for none."""
         return self.record.holder if self.record is not None else ""
 
     def free_at(self) -> float:
-        """From when on we may take it: minus infinity where nobody holds it, or we do."""
-        if self.holder in ("", self._settings.identity) or self.record is None:
-            return -math.inf
-        return self._since + (self.record.seconds or self._settings.whole_seconds)
+        """From when on we may take it: minus infinity where it is free, or ours."""
+        return -math.inf if self.holder == self._settings.identity else self._promised
 
 
 def _with(lease: Lease | None, settings: LeaseSettings, record: Record) -> dict[str, Any]:

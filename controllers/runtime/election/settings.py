@@ -1,7 +1,8 @@
-"""What an election is told: which Lease, who we are, and how long things may take. No I/O.
+"""The settings of an election: which Lease, who we are, and how long things may take. No I/O.
 
-Data comes from flags (`controllers/app/options.py`) or from a program; it goes to `elector.py`. Defaults and checks are
-those of client-go's tools/leaderelection and of k8s.io/component-base.
+Data comes from flags (`controllers/registration/options.py`) or from a program; it goes to
+`elector.py`. Defaults and checks are those of client-go's tools/leaderelection and of
+k8s.io/component-base.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import Final
 
 import attrs
 
-__all__ = ["JITTER", "LeaseSettings", "unique_identity", "wrong_durations"]
+__all__ = ["JITTER", "LeaseSettings", "wrong_durations"]
 
 JITTER: Final = 1.2
-"""A wait between two looks at a Lease is stretched by up to this share of itself, so that candidates spread out."""
+"""A wait between two looks at a Lease is stretched by up to this share of itself, so that
+candidates spread out."""
 
 _MARGIN: Final = 0.1  # a share of the lease: clocks do not all run at one speed, and requests travel for a while
 _TRIES: Final = 3  # requests without an answer that fit into the renew deadline
@@ -27,7 +29,8 @@ def unique_identity() -> str:
 
 
 def wrong_durations(lease: float, renew: float, retry: float) -> list[tuple[str, str]]:
-    """What is wrong with the three durations, as (field of LeaseSettings, sentence); empty when all is well. Pure."""
+    """What is wrong with the three durations, as (field of LeaseSettings, sentence); empty when all
+    is well. Pure."""
     wrong = []
     if lease < 1:
         wrong.append(("lease_duration", "must be at least 1s: a Lease counts whole seconds"))
@@ -44,11 +47,12 @@ def wrong_durations(lease: float, renew: float, retry: float) -> list[tuple[str,
 
 @attrs.frozen(kw_only=True)
 class LeaseSettings:
-    """One Lease and one candidate for it; durations in seconds. Raises ValueError with all that is wrong.
+    """One Lease and one candidate for it; durations in seconds. Raises ValueError with all that is
+    wrong.
 
-    `lease_duration`: others wait so long after the last renewal that they saw. `renew_deadline`: the leader tries so
-    long to renew before it gives up. `retry_period`: between two renewals, and between two looks of a candidate that
-    may not watch. `identity` must be of this process alone.
+    `lease_duration`: others wait so long after the last renewal that they saw. `renew_deadline`:
+    the leader tries so long to renew before it gives up. `retry_period`: between two renewals, and
+    between two looks of a candidate that may not watch. `identity` must be of this process alone.
     """
 
     name: str
@@ -80,7 +84,8 @@ class LeaseSettings:
 
     @property
     def held_for(self) -> float:
-        """Seconds after the start of a renewal for which nobody else can have taken the lease."""
+        """Seconds after the start of a renewal for which no other candidate can have taken the
+        lease."""
         return self.whole_seconds * (1 - _MARGIN)
 
     @property

@@ -1,7 +1,9 @@
-"""A candidate's watch of the Lease: a release, or another leader, is known at once instead of at the next look.
+"""A candidate's watch of the Lease: a release, or another leader, is known at once instead of at
+the next look.
 
-Lines come from `leases.py`; what they tell goes to `elector.py`, whose own looks at the Lease do not depend on it:
-without the right to watch, or while the watch is broken, they come once a retry period.
+Lines come from `leases.py`; what they tell goes to `elector.py`, whose own looks at the Lease do
+not depend on it: without the right to watch, or while the watch is broken, they come once a retry
+period.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from cloudprovider.threads import NoThreadLeft, start
 from controllers.runtime.api import ApiError, Forbidden, from_status
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.election.leases import LeaseAPI, Lines
@@ -27,7 +30,8 @@ FORBIDDEN_SECONDS: Final = 60.0
 
 
 class LeaseWatch:
-    """Watches until it is stopped. `see` is called with the Lease (None: deleted), and `changed` when `live` changes.
+    """Watches until it is stopped. `see` is called with the Lease (None: deleted), and `changed`
+    when `live` changes.
 
     Both are called in the watch's own thread. `start` and `stop` are for one thread, the elector's.
     """
@@ -53,18 +57,16 @@ class LeaseWatch:
         self._thread: threading.Thread | None = None
         self._warned = False
         self.live = False
-        """Whether changes are being told as they happen."""
+        """Whether changes are seen as they happen."""
 
     def start(self) -> None:
-        """Start watching; nothing happens when started already, or when the system has no thread left."""
+        """Start watching; nothing happens when started already, or when the system has no thread
+        left."""
         if self._thread is None:
-            thread = threading.Thread(target=self._run, name="leader-election-watch", daemon=True)
             try:
-                thread.start()
-            except RuntimeError as error:
+                self._thread = start(self._run, "leader-election-watch")
+            except NoThreadLeft as error:
                 log.warning("the lease %s is not watched: %s", self._settings.lease, error)
-                return
-            self._thread = thread
 
     def stop(self) -> None:
         """End the watch, without waiting for its thread."""

@@ -1,28 +1,37 @@
 """Keys on their way to a reconcile, and what becomes of them after it (stages 3 and 4).
 
-Comes in: keys from triggers, each with a priority.
-Goes out: calls of reconcile functions on worker threads, one at a time for each key; their `Result` or exception is
-turned into "done", "again after so long" or "set aside" in one place, `outcomes.py`.
+Comes in: keys from triggers, each with a priority. Goes out: calls of reconcile functions on worker
+threads, one at a time for each key; their `Result` or exception is turned into "done", "again after
+so long" or "set aside" in one place, `outcomes.py`.
 
-Read first: `workqueue.py`, `worker.py`, `outcomes.py`. Imports the wing `api` only, for what a failure means.
+Read first: `workqueue.py`, `worker.py`, `outcomes.py`. Imports the wing `api` only, for what a
+failure means.
 """
 
-from controllers.runtime.queue.core import ShutDown
-from controllers.runtime.queue.failurelog import seconds_text
-from controllers.runtime.queue.items import Backoff, Unfinished
-from controllers.runtime.queue.outcomes import DONE, FailureHandling, Parked, Result, TerminalError, retry_after_of
-from controllers.runtime.queue.progress import bounded
-from controllers.runtime.queue.turns import TurnLanes
+from controllers.runtime.fairness import TurnLanes
+from controllers.runtime.queue.failurelog import FailureLog, seconds_text
+from controllers.runtime.queue.lanes import Unfinished
+from controllers.runtime.queue.metrics import WorkQueueCollector
+from controllers.runtime.queue.outcomes import (
+    DONE,
+    AskAgain,
+    FailureHandling,
+    Parked,
+    Result,
+    TerminalError,
+    retry_after_of,
+)
+from controllers.runtime.queue.threads import bounded
 from controllers.runtime.queue.worker import Batching, BatchWorker, Worker
-from controllers.runtime.queue.workqueue import WorkQueue
-from controllers.runtime.queue.workqueuemetrics import WorkQueueCollector
+from controllers.runtime.queue.workqueue import ShutDown, WorkQueue
 
 __all__ = [
-    "Backoff",
+    "AskAgain",
     "BatchWorker",
     "Batching",
     "DONE",
     "FailureHandling",
+    "FailureLog",
     "Parked",
     "Result",
     "ShutDown",

@@ -1,14 +1,16 @@
-"""Stage 4, its words: the one place that tells repeated failures. What fails a thousand times is a few lines.
+"""Stage 4, its words: the one place that tells repeated failures. What fails a thousand times is a
+few lines.
 
-The settler (and whoever else does work again and again) says here what failed and what succeeded; lines go to the log.
-Failures are alike when their exceptions have one class and one text, names and numbers aside. Of each kind is told:
+The requeuer, and other work that is repeated, reports here what failed and what succeeded;
+lines go to the log. Failures are alike when their exceptions have one class and one text, names and
+numbers aside. Of each kind are logged:
 
 - the first failure, at once;
-- of a single key the attempts 1, 2, 4, 8 ...; of many keys one line whenever attempts or keys have doubled, with the
-  counts, and never two within `window` seconds;
+- of a single key the attempts 1, 2, 4, 8 ...; of many keys one line whenever attempts or keys have
+  doubled, with the counts, and never two within `window` seconds;
 - the end, when every key that failed so has succeeded.
 
-What is not told is in the log at -v=4.
+The rest is in the log at -v=4.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ K = TypeVar("K", bound=Hashable)
 WINDOW: Final = 3.0
 """Seconds between two lines about one kind of failure that concerns several keys."""
 
+_NAMES: Final = 1000  # of keys that recovered while others of the kind go on failing; beyond that only their number
 _KINDS: Final = 8  # of one class of exceptions; what differs still more is one kind
 _WORD: Final = re.compile(r"[\w.:-]+")
 
@@ -36,7 +39,7 @@ _WORD: Final = re.compile(r"[\w.:-]+")
 class _Kind:
     """What is known of one kind of failure since it began."""
 
-    __slots__ = ("began", "count", "ever", "failing", "last_line", "told_attempt", "told_keys")
+    __slots__ = ("began", "count", "ever", "failing", "forgotten", "last_line", "logged_attempt", "logged_keys")
 
     def __init__(self) -> None:
         self.failing: set[Hashable] = set()
@@ -46,22 +49,35 @@ class _Kind:
     def reset(self, now: float) -> None:
         self.began = now
         self.ever: set[Hashable] = set()
+        self.forgotten = 0
         self.count = 0
-        self.told_attempt = 0
-        self.told_keys = 0
+        self.logged_attempt = 0
+        self.logged_keys = 0
+
+    @property
+    def keys(self) -> int:
+        """How many keys have failed so; one that is forgotten and fails again counts twice."""
+        return self.forgotten + len(self.ever)
+
+    def recovered(self, key: Hashable) -> None:
+        """One key that failed so has succeeded."""
+        self.failing.discard(key)
+        if self.failing and len(self.ever) > len(self.failing) + _NAMES:
+            self.forgotten += len(self.ever) - len(self.failing)
+            self.ever = set(self.failing)
 
     def is_due(self, attempt: int, now: float, window: float) -> bool:
         """Whether this failure is worth a line."""
-        if self.told_attempt and len(self.ever) == 1:
+        if self.logged_attempt and self.keys == 1:
             return attempt & (attempt - 1) == 0
         if now - self.last_line < window:
             return False
-        doubled = attempt >= 2 * self.told_attempt or len(self.ever) >= 2 * self.told_keys
-        return not self.told_attempt or doubled
+        doubled = attempt >= 2 * self.logged_attempt or self.keys >= 2 * self.logged_keys
+        return not self.logged_attempt or doubled
 
-    def told(self, attempt: int, now: float) -> None:
-        self.told_attempt = max(self.told_attempt, attempt)
-        self.told_keys = len(self.ever)
+    def logged(self, attempt: int, now: float) -> None:
+        self.logged_attempt = max(self.logged_attempt, attempt)
+        self.logged_keys = self.keys
         self.last_line = now
 
 
@@ -117,8 +133,8 @@ class FailureLog(Generic[K]):
             kind.count += 1
             due = kind.is_due(attempt, now, self._window)
             if due:
-                kind.told(attempt, now)
-            count, keys, since = kind.count, len(kind.ever), now - kind.began
+                kind.logged(attempt, now)
+            count, keys, since = kind.count, kind.keys, now - kind.began
         extra = {self._noun: str(key), "attempt": attempt, "error": f"{name}: {text}", **(fields or {})}
         many = "" if keys == 1 else f" ({count} such failures of {keys} {self._noun}s in {seconds_text(since)})"
         line, words = "%s: %s failed (attempt %d), %s: %s: %s%s", (self._name, key, attempt, fate, name, text)
@@ -138,12 +154,12 @@ class FailureLog(Generic[K]):
             attempts, labels = self._keys.pop(key, (0, set()))
             for label in labels:
                 kind = self._kinds[label]
-                kind.failing.discard(key)
+                kind.recovered(key)
                 if kind.failing or not kind.ever:
                     continue
-                # A line that nobody has read needs no end.
-                if kind.told_attempt and kind.count > 1:
-                    over.append((*label, kind.count, len(kind.ever), now - kind.began))
+                # A failure that was not logged needs no end.
+                if kind.logged_attempt and kind.count > 1:
+                    over.append((*label, kind.count, kind.keys, now - kind.began))
                     kind.last_line = now
                 kind.reset(now)
             if not self._keys:

@@ -1,11 +1,12 @@
-"""Stage 4, its decision: what becomes of a key after its run. The only place that requeues on behalf of a reconcile:
-one that wants its key to run again says so in its `Result`. Events and other keys' work add keys themselves.
+"""Stage 4, its decision: what becomes of a key after its run. The only place that requeues on
+behalf of a reconcile: one that wants its key to run again says so in its `Result`. Events and other
+keys' work add keys themselves.
 
-A reconcile function takes a key, does one unit of work and returns, or raises; :class:`Settler` reads from that what
-to tell the queue:
+A reconcile function takes a key, does one unit of work and returns, or raises; :class:`Requeuer`
+reads from that what to tell the queue:
 
 ===================================  ================================================  ==================
-the run ended with                   then                                              label ``result``
+the run ended with                   then                                              ``result``
 ===================================  ================================================  ==================
 None or ``DONE``                     backoff forgotten                                 success
 ``Result(requeue_after=s)``          backoff forgotten, again in s seconds, with       requeue_after
@@ -21,30 +22,31 @@ any other exception                  again with backoff, or soon after an outage
 import logging
 import math
 import random
+import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Generic, ParamSpec, Protocol, TypeGuard, TypeVar
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeGuard, TypeVar
 
 from attrs import field, frozen
 
 from cloudprovider.errors import CloudProviderError, DiskNotFound, InstanceNotFound, InvalidService
-from controllers.runtime.api import ApiError
+from controllers.runtime.api import ApiError, Recovery
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue.failurelog import FailureLog, seconds_text
-from controllers.runtime.queue.stranded import Stranded
 from controllers.runtime.queue.workqueue import WorkQueue
 
 __all__ = [
     "DONE",
     "Aborted",
+    "AskAgain",
     "FailureHandling",
     "Parked",
-    "Recall",
+    "OutageListener",
     "Result",
-    "Settler",
+    "Requeuer",
     "TerminalError",
     "aborted",
     "retry_after_of",
@@ -61,7 +63,10 @@ _DEFINITE = (InstanceNotFound, DiskNotFound, InvalidService)
 
 LEAST_WAIT = 1.0
 """Seconds that a key waits at least when an error names a time."""
-SPREAD = 0.1
+OUTAGE_SPREAD: Final = 2.0
+"""Seconds over which keys come back after an outage of the API server, so that they do not arrive
+all at once at a server that has just started."""
+_ADDED_SHARE = 0.1
 """The share of a named time that is added at most, by chance."""
 
 
@@ -72,8 +77,8 @@ def _seconds(instance: object, attribute: object, value: float | None) -> None:
 
 @frozen
 class Result:
-    """What a reconcile that succeeded returns. `requeue_after` (seconds) has the key run again without an event, with
-    `priority`; None keeps the priority of this run."""
+    """What a reconcile that succeeded returns. `requeue_after` (seconds) has the key run again
+    without an event, with `priority`; None keeps the priority of this run."""
 
     requeue_after: float | None = field(default=None, validator=_seconds)
     priority: int | None = None
@@ -85,13 +90,20 @@ DONE = Result()
 
 
 class TerminalError(Exception):
-    """Trying again cannot help: the key is given up until its next event. Logged and counted as an error."""
+    """Trying again cannot help: the key is given up until its next event. Logged and counted as an
+    error."""
+
+
+class AskAgain(Exception):
+    """The answer that came with the key is about another object than is there now. Nothing failed:
+    the key goes through its fetch again at once."""
 
 
 class Parked(Exception):
-    """The work on the key goes on elsewhere, in a call that nobody waits for any more.
+    """The work on the key goes on elsewhere, in a call that is waited for no more.
 
-    `until` ends, in whatever way, when that call does. Before, no worker gets the key; after, it is tried again.
+    `until` ends, in whatever way, when that call does. Before, no worker gets the key; after, it is
+    tried again.
     """
 
     def __init__(self, until: Future[Any], message: str = "") -> None:
@@ -100,19 +112,23 @@ class Parked(Exception):
 
 
 class Aborted(Exception):
-    """A run ended with something that is meant to end a thread or the process (SystemExit and its like)."""
+    """A run ended with something that is meant to end a thread or the process (SystemExit and its
+    like)."""
 
 
-class Recall(Protocol):
-    """Whoever knows when a key that failed may come back before its time: the cloud answers again, say."""
+class OutageListener(Protocol):
+    """What knows when a key that failed may come back before its time: the cloud answers again,
+    for example."""
 
     def least_wait(self, error: Exception) -> float:
-        """Seconds that a key which fails with this waits at least, as too many others try the same in vain; often 0."""
+        """Seconds that a key which fails with this waits at least, as too many others try the same
+        in vain; often 0."""
 
     def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
         """The work known as `token` failed and waits for its back-off, which `bring_back()` ends.
 
-        Returns seconds after which it shall come back at the latest; None leaves it to its back-off.
+        Returns seconds after which it shall come back at the latest; None leaves it to its
+        back-off.
         """
 
     def settled(self, token: Hashable) -> None:
@@ -124,24 +140,66 @@ class FailureHandling(Generic[K]):
     """What is done about runs that fail, besides another try."""
 
     on_error: Callable[[K, Exception], None] | None = None
-    """Called for every exception, Parked and TerminalError among them, while the key is still closed to others; what it
-    raises is logged."""
+    """Called for every exception, Parked and TerminalError among them, while the key is still
+    closed to others; what it raises is logged."""
 
     expected: tuple[type[Exception], ...] = ()
-    """Exceptions of these classes, and ApiError, CloudProviderError, TerminalError and OSError, are logged without the
-    stack; others with it, as they look like mistakes in the code."""
+    """Exceptions of these classes, and ApiError, CloudProviderError, TerminalError and OSError, are
+    logged without the stack; others with it, as they look like mistakes in the code."""
 
     noun: str = "key"
-    """What the keys are, for the log: what fails again and again is told in few lines (`failurelog.py`)."""
+    """What the keys are, for the log: what fails again and again is a few lines
+    (`failurelog.py`)."""
 
     controller: str = ""
-    """Whose work it is: the name in --controllers, with which each line begins; the queue's name if empty."""
+    """Whose work it is: the name in --controllers, with which each line begins; the queue's name if
+    empty."""
 
-    recall: Recall | None = None
+    outage: OutageListener | None = None
     """May bring keys back before their back-off ends."""
 
 
-class Settler(Generic[K]):
+class AwaitingServer(Generic[K]):
+    """The keys of one queue that failed because the API server gave no answer. Thread-safe.
+
+    During an outage each key backs off, a minute in the end. `bring_back(key, delay)` requeues
+    them when the server answers again, so that none waits on after the outage is over.
+    """
+
+    def __init__(self, bring_back: Callable[[K, float], object], chance: Callable[[], float] = random.random) -> None:
+        self._bring_back = bring_back
+        self._chance = chance
+        self._lock = threading.Lock()
+        self._keys: set[K] = set()
+        self._recovery: Recovery | None = None
+
+    def add(self, key: K, error: Exception) -> None:
+        """The key failed so, and backs off; nothing happens unless the error says that the server
+        gave no answer."""
+        recovery = error.recovery if isinstance(error, ApiError) else None
+        if recovery is None:
+            self.discard(key)
+            return
+        with self._lock:
+            self._keys.add(key)
+            known, self._recovery = self._recovery is recovery, recovery
+        if not known or recovery.done():  # done: the server came back before this failure was settled
+            recovery.then(self._release)
+
+    def discard(self, key: K) -> None:
+        """The key no longer waits for the server."""
+        if self._keys:
+            with self._lock:
+                self._keys.discard(key)
+
+    def _release(self) -> None:
+        with self._lock:
+            keys, self._keys = self._keys, set()
+        for key in keys:
+            self._bring_back(key, OUTAGE_SPREAD * self._chance())
+
+
+class Requeuer(Generic[K]):
     """Runs reconciles and settles what comes of them. Thread-safe."""
 
     def __init__(
@@ -161,8 +219,8 @@ class Settler(Generic[K]):
         self._failures: FailureLog[K] = FailureLog(
             failures.controller or queue.name, logger, clock=clock, noun=failures.noun
         )
-        self._recall = failures.recall
-        self._stranded: Stranded[K] = Stranded(self._return)
+        self._outage = failures.outage
+        self._awaiting_server: AwaitingServer[K] = AwaitingServer(self._return)
         self.expected = (*_EXPECTED, TerminalError, Parked, Aborted, *failures.expected)
         self._clock = clock
         self.last_settled = clock.monotonic()
@@ -180,7 +238,8 @@ class Settler(Generic[K]):
     def run(self, key: K, reconcile: Callable[P, Result | None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Run the reconcile of a key that the queue handed out, and settle it.
 
-        Raises only what is no Exception (SystemExit, KeyboardInterrupt, ...), after the key is settled as failed.
+        Raises only what is no Exception (SystemExit, KeyboardInterrupt, ...), after the key is
+        settled as failed.
         """
         outcome: object
         try:
@@ -193,11 +252,16 @@ class Settler(Generic[K]):
         self.settle(key, DONE if outcome is None else outcome)
 
     def settle(self, key: K, outcome: object, *, stack: bool = True) -> None:
-        """Requeue, count, log and report, then tell the queue that the key is done. Call it once per key handed out.
+        """Requeue, count, log and report, then tell the queue that the key is done. Call it once
+        per key handed out.
 
-        `outcome` is a Result or an exception; `stack` False leaves the stack of an unexpected one out of the log.
+        `outcome` is a Result or an exception; `stack` False leaves the stack of an unexpected one
+        out of the log.
         """
         parked = isinstance(outcome, Parked)
+        if isinstance(outcome, AskAgain):
+            logger.info("%s: %s is asked about again: %s", self._name, key, outcome)
+            outcome = Result(requeue_after=0.0)
         try:
             if isinstance(outcome, Result):
                 self._succeeded(key, outcome)
@@ -218,9 +282,9 @@ class Settler(Generic[K]):
     def _succeeded(self, key: K, result: Result) -> None:
         self._queue.forget(key)
         self._failures.succeeded(key)
-        self._stranded.discard(key)
-        if self._recall is not None:
-            self._recall.settled((self._name, key))
+        self._awaiting_server.discard(key)
+        if self._outage is not None:
+            self._outage.settled((self._name, key))
         if result.requeue_after is None:
             self._runs["success"].inc()
         else:
@@ -228,7 +292,8 @@ class Settler(Generic[K]):
             self._runs["requeue_after"].inc()
 
     def _failed(self, key: K, error: Exception, stack: bool) -> None:
-        """Requeue the key first, then count, log and report: nothing that happens there may lose it."""
+        """Requeue the key first, then count, log and report: nothing that happens there may lose
+        it."""
         level, result = logging.WARNING, "error"
         delay: float | None = None
         if isinstance(error, Parked):
@@ -249,8 +314,8 @@ class Settler(Generic[K]):
             self._runs[result].inc()
             if result in ("error", "terminal"):
                 self._errors.inc()
-            if self._recall is not None and result != "error":
-                self._recall.settled((self._name, key))
+            if self._outage is not None and result != "error":
+                self._outage.settled((self._name, key))
             expected = result == "retry_after" or isinstance(error, self.expected)
             self._tell(level if expected else logging.ERROR, key, fate, delay, error, expected, stack)
             self._report(key, error)
@@ -260,13 +325,15 @@ class Settler(Generic[K]):
                 self._parked.inc()
 
     def _as_asked(self, key: K, error: Exception, asked: float) -> float:
-        """Requeue the key for the time that was named for it, and return the seconds until it can run.
+        """Requeue the key for the time that was named for it, and return the seconds until it can
+        run.
 
-        No sooner than that, nor than a second, and a tenth of it spreads those who were told the same. An API server
-        that names the same time again and again is busy, so against it the key backs off all the same; a provider that
-        does waits for something in the cloud, and is asked at its own pace.
+        No sooner than that, nor than a second, and up to a tenth of it is added, to spread keys with the
+        same time. An API server that names the same time again and again is busy, so against it the key
+        backs off all the same; a provider that does waits for something in the cloud, and is asked
+        at its own pace.
         """
-        delay = max(asked, LEAST_WAIT) * (1.0 + SPREAD * self._chance())
+        delay = max(asked, LEAST_WAIT) * (1.0 + _ADDED_SHARE * self._chance())
         if isinstance(error, ApiError):
             return self._queue.add_rate_limited(key, least=delay, problem=_unknown(error))
         self._queue.add_after(key, delay, problem=_unknown(error))
@@ -274,11 +341,11 @@ class Settler(Generic[K]):
 
     def _back_off(self, key: K, error: Exception) -> float:
         """Requeue the key, and return the seconds until it can run."""
-        least = 0.0 if self._recall is None else self._recall.least_wait(error)
+        least = 0.0 if self._outage is None else self._outage.least_wait(error)
         self._queue.add_rate_limited(key, least=least, problem=_unknown(error))
-        self._stranded.add(key, error)
-        if self._recall is not None:
-            soon = self._recall.failed((self._name, key), error, partial(self._queue.hasten, key))
+        self._awaiting_server.add(key, error)
+        if self._outage is not None:
+            soon = self._outage.failed((self._name, key), error, partial(self._queue.hasten, key))
             if soon is not None:
                 self._queue.add_after(key, soon)
         return self._queue.next_run(key)
@@ -328,7 +395,8 @@ def retry_after_of(error: BaseException) -> float | None:
 
 
 def _unknown(error: Exception) -> str:
-    """What is not known because of this failure; "" where it is a definite answer, only not the one hoped for."""
+    """What is not known because of this failure; "" where it is a definite answer, only not the one
+    hoped for."""
     return "" if isinstance(error, _DEFINITE) else text_of(error)
 
 

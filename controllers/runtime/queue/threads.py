@@ -1,42 +1,49 @@
-"""Threads of stages 4 and 5: as many as the work needs, none of which goes missing unnoticed.
+"""Threads of stages 4 and 5: as many as the work needs, none of which goes missing unnoticed; and
+how long each has been at one thing.
 
-Used by ``worker.py``. The threads are daemons: a vendor's call that never returns must not keep the process alive.
+Used by ``worker.py``. The threads are daemons: a vendor's call that never returns must not keep the
+process alive.
 """
 
 import itertools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
 from prometheus_client import Counter
 
+from cloudprovider.internal.backoff import Backoff
+from cloudprovider.threads import NoThreadLeft, start
 from controllers.runtime.clock import Clock, ClockEvent, wait_for
 from controllers.runtime.queue.workqueue import ShutDown
 
-__all__ = ["IDLE_SECONDS", "LoopThreads"]
+__all__ = ["IDLE_SECONDS", "LoopThreads", "Progress", "bounded"]
 
 logger = logging.getLogger(__name__)
 
 W = TypeVar("W")
 
 IDLE_SECONDS: Final = 15.0
-"""Threads of which none was needed for so long end. It is looked at as often, so they live twice as long at most."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 5.0
+"""Threads of which none was needed for so long end. It is looked at as often, so they live twice as
+long at most."""
+_PAUSES: Final = Backoff(base=0.01, cap=5.0, at_once=1)
 _LAST_CHANCES = 3
 
 
 class LoopThreads(Generic[W]):
-    """Up to `count` threads that each `take` a piece of work and `work` on it, until `take` raises ShutDown.
+    """Up to `count` threads that each `take` a piece of work and `work` on it, until `take` raises
+    ShutDown.
 
-    `take(timeout)` waits for the next piece; None says that none came in that time. One thread always waits there, or
-    all `count` are at work: whoever leaves with a piece sees to that, before it begins. So no piece waits for a thread
-    that is not there, and nothing but the source of the work need ever wake one. Threads that were one too many for a
-    while end.
+    `take(timeout)` waits for the next piece; None says that none came in that time. One thread
+    always waits there, or all `count` are at work: a thread that leaves with a piece sees to that,
+    before it begins. So no piece waits for a thread that is not there, and nothing but the source
+    of the work need ever wake one. Threads that were one too many for a while end.
 
-    A thread whose loop raises, be it SystemExit, is logged, counted in `restarts` and goes on: at once after a clean
-    time, after pauses growing to 5 s when it happens again and again. Should one end all the same, `missing` tells. The
-    methods may be called from any thread.
+    A thread whose loop raises, be it SystemExit, is logged, counted in `restarts` and goes on: at
+    once after a clean time, after pauses growing to 5 s when it happens again and again. Should one
+    end all the same, `missing` tells. The methods may be called from any thread.
     """
 
     def __init__(
@@ -71,7 +78,7 @@ class LoopThreads(Generic[W]):
         self._refused = False  # the system had no further thread the last time
 
     def start(self) -> None:
-        """Start the first thread. Raises RuntimeError when called twice, or when the system has no thread left."""
+        """Start the first thread. Raises NoThreadLeft, and RuntimeError when called twice."""
         with self._changed:
             if self._started:
                 raise RuntimeError(f"{self.name} was started before")
@@ -80,14 +87,15 @@ class LoopThreads(Generic[W]):
             self._alive = self._waiting = 1
         try:
             self._begin()
-        except (RuntimeError, MemoryError):
+        except NoThreadLeft:
             with self._changed:
                 self._alive = self._waiting = 0
                 self._lost = self.count
             raise
 
     def stopping(self) -> None:
-        """Say that the work is about to end: a thread that fails from now on gets few further chances."""
+        """Say that the work is about to end: a thread that fails from now on gets few further
+        chances."""
         self._stopping.set()
 
     def wait_ended(self, timeout: float | None) -> bool:
@@ -106,7 +114,7 @@ class LoopThreads(Generic[W]):
             return self._alive
 
     def _begin(self) -> None:
-        threading.Thread(target=self._run, name=f"{self.name}-{next(self._numbers)}", daemon=True).start()
+        start(self._run, f"{self.name}-{next(self._numbers)}")
 
     def _run(self) -> None:
         allowed = False
@@ -121,8 +129,10 @@ class LoopThreads(Generic[W]):
                 except BaseException:
                     self._restarts.inc()
                     logger.critical("%s: a worker thread failed and was restarted", self.name, exc_info=True)
-                failures = failures + 1 if self._clock.monotonic() - began < _LONGEST_PAUSE else 1
-                pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures - 2, 16)) if failures > 1 else 0.0
+                if self._clock.monotonic() - began >= _PAUSES.cap:
+                    failures = 0
+                pause = _PAUSES.delay(failures)
+                failures += 1
                 if self._stopping.wait(pause) and failures > _LAST_CHANCES:
                     return
                 with self._changed:
@@ -134,7 +144,8 @@ class LoopThreads(Generic[W]):
                 self._changed.notify_all()
 
     def _loop(self) -> None:
-        """Work until nothing more comes, or this thread is one too many. It counts as one that waits already."""
+        """Work until nothing more comes, or this thread is one too many. It counts as one that
+        waits already."""
         while True:
             with self._changed:
                 timeout = None if self._waiting == 1 else IDLE_SECONDS  # the last one has no reason to look up
@@ -158,7 +169,8 @@ class LoopThreads(Generic[W]):
                 return
 
     def _leave_waiting(self) -> None:
-        """The calling thread no longer waits for work: another one shall, if there may be another one."""
+        """The calling thread no longer waits for work: another one shall, if there may be another
+        one."""
         with self._changed:
             self._waiting -= 1
             self._least = min(self._least, self._waiting)
@@ -169,10 +181,7 @@ class LoopThreads(Generic[W]):
         try:
             self._begin()
             self._refused = False
-        except (
-            RuntimeError,
-            MemoryError,
-        ) as error:  # the system has no thread left; the next piece of work tries again
+        except NoThreadLeft as error:  # the next piece of work tries again
             with self._changed:
                 self._alive -= 1
                 self._waiting -= 1
@@ -181,7 +190,8 @@ class LoopThreads(Generic[W]):
                 logger.error("%s: work waits, as a further thread could not be started: %s", self.name, error)
 
     def _too_many(self) -> bool:
-        """Whether the calling thread, which counts as one that waits, is to end; then it counts no more."""
+        """Whether the calling thread, which counts as one that waits, is to end; then it counts no
+        more."""
         with self._changed:
             now = self._clock.monotonic()
             if now >= self._look_at:
@@ -194,3 +204,80 @@ class LoopThreads(Generic[W]):
             self._waiting -= 1
             self._least = min(self._least, self._waiting)
             return True
+
+
+_here = threading.local()
+
+
+class _Piece:
+    """One piece of work of one thread."""
+
+    __slots__ = ("clock", "outside", "since", "started", "what")
+
+    def __init__(self, what: object, clock: Clock) -> None:
+        self.what = what
+        self.clock = clock
+        self.started = clock.monotonic()
+        self.outside = 0.0  # seconds of bounded waits that are over
+        self.since: float | None = None  # of the bounded wait under way
+
+    def busy(self) -> float:
+        until = self.clock.monotonic() if self.since is None else self.since
+        return until - self.started - self.outside
+
+
+class Progress:
+    """The work under way in the threads of one worker, waits that are `bounded` aside. Thread-safe.
+
+    A thread that waits for the cloud is not stalled, however long that takes: the gateway gives the
+    call a deadline, ends the wait and reports to health when it is overdue. So the gateway waits
+    inside `bounded`, and a worker's limit counts only the rest: its own work, and API requests,
+    which have deadlines far below it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._pieces: set[_Piece] = set()
+
+    @contextmanager
+    def work(self, what: object) -> Iterator[None]:
+        """The body of the with statement is one piece of work of this thread, about `what` (a key,
+        keys)."""
+        piece = _Piece(what, self._clock)
+        outer, _here.piece = getattr(_here, "piece", None), piece
+        with self._lock:
+            self._pieces.add(piece)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pieces.discard(piece)
+            _here.piece = outer
+
+    def longest(self) -> tuple[float, object]:
+        """(seconds, what) of the piece that has kept its own thread busy for the longest time;
+        (0.0, None)."""
+        with self._lock:
+            pieces = [(piece.busy(), piece.what) for piece in self._pieces]
+        return max(pieces, key=lambda each: each[0], default=(0.0, None))
+
+    def active(self) -> bool:
+        """Whether some thread is at work, or waits as part of it: then keys that wait for a thread
+        have to."""
+        return bool(self._pieces)
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """The wait in this body is ended elsewhere, by a deadline: it is no stall of a worker."""
+    piece: _Piece | None = getattr(_here, "piece", None)
+    if piece is None or piece.since is not None:
+        yield
+        return
+    piece.since = piece.clock.monotonic()
+    try:
+        yield
+    finally:
+        piece.outside += piece.clock.monotonic() - piece.since
+        piece.since = None

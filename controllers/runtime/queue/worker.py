@@ -1,10 +1,14 @@
-"""Stage 4: threads that take keys off a queue (3) and run reconciles; ``outcomes.py`` decides what becomes of a key.
+"""Stage 4: threads that take keys off a queue (3) and run reconciles; ``outcomes.py`` decides what
+becomes of a key.
 
 :class:`Worker` runs ``reconcile(key)``. :class:`BatchWorker` puts a fetch before it: keys are taken in batches, the
-cloud is asked once for each batch (5), and ``reconcile(key, answer)`` runs for each key as its answer comes.
+cloud is asked once for each batch (5), and ``reconcile(key, answer)`` runs for each key as its
+answer comes.
 """
 
 import logging
+import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -12,34 +16,13 @@ from attrs import evolve, field, frozen, validators
 from prometheus_client import Counter
 
 from controllers.runtime.cleaning import text_of
-from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue.fetchbuffer import Batch, FetchBuffer
-from controllers.runtime.queue.outcomes import (
-    DONE,
-    Aborted,
-    FailureHandling,
-    Parked,
-    Result,
-    Settler,
-    TerminalError,
-    aborted,
-)
-from controllers.runtime.queue.progress import Progress
-from controllers.runtime.queue.threads import LoopThreads
-from controllers.runtime.queue.workqueue import Running, WorkQueue
+from controllers.runtime.queue.outcomes import FailureHandling, Requeuer, Result, aborted
+from controllers.runtime.queue.threads import LoopThreads, Progress
+from controllers.runtime.queue.workqueue import ShutDown, WorkQueue
 
-__all__ = [
-    "DONE",
-    "Aborted",
-    "BatchWorker",
-    "Batching",
-    "NotAnswered",
-    "Parked",
-    "Result",
-    "TerminalError",
-    "Worker",
-]
+__all__ = ["BatchWorker", "Batching", "NotAnswered", "Worker"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +30,9 @@ K = TypeVar("K", bound=Hashable)
 A = TypeVar("A")
 
 STALL_AFTER = 180.0
-"""Seconds after which a key that is still worked on, or that nobody takes, makes a controller unhealthy. Waits for the
-cloud do not count, as their deadlines are the gateway's (`progress.py`); six times the 30 s of an API request do."""
+"""Seconds after which a key that is still worked on, or that no thread takes, makes a controller
+unhealthy. Waits for the cloud do not count, as their deadlines are the gateway's (`Progress`);
+six times the 30 s of an API request do."""
 
 
 class NotAnswered(Exception):
@@ -58,11 +42,11 @@ class NotAnswered(Exception):
 class _Working(Generic[K]):
     """What both workers share: their threads' life and how it is seen from outside."""
 
-    def __init__(self, queue: WorkQueue[K], settler: Settler[K], clock: Clock) -> None:
+    def __init__(self, queue: WorkQueue[K], requeuer: Requeuer[K]) -> None:
         self._queue = queue
-        self._settler = settler
-        self._progress = Progress(clock)
-        self._clock = clock
+        self._requeuer = requeuer
+        self._progress = Progress(queue.clock)
+        self._clock = queue.clock
         self._pools: list[LoopThreads[Any]] = []
         self._started = False
         self._stopped = False
@@ -72,15 +56,17 @@ class _Working(Generic[K]):
         if self._started or self._stopped:
             raise RuntimeError(f"the worker of {self._queue.name} was started or stopped before")
         self._started = True
-        self._settler.last_settled = self._clock.monotonic()
+        self._requeuer.last_settled = self._clock.monotonic()
         for pool in self._pools:
             pool.start()
 
     def stop(self, timeout: float) -> bool:
-        """Shut the queue down, let the keys that wait be worked on, and wait `timeout` seconds at most for the end.
+        """Shut the queue down, let the keys that wait be worked on, and wait `timeout` seconds at
+        most for the end.
 
-        Returns whether all is done and every thread ended; otherwise the rest of the keys is dropped and the threads
-        end when their present call does. Parked keys are not waited for. May be called again, and from many threads.
+        Returns whether all is done and every thread ended; otherwise the rest of the keys is
+        dropped and the threads end when their present call does. Parked keys are not waited for.
+        May be called again, and from many threads.
         """
         self._stopped = True
         deadline = self._clock.monotonic() + timeout
@@ -105,18 +91,9 @@ class _Working(Generic[K]):
         ended = [pool.wait_ended(left) for pool in self._pools if self._started]
         return drained and all(ended)
 
-    def last_progress(self) -> float:
-        """The time (`clock.monotonic`) of the last key settled, or now if there is nothing to do."""
-        if self._queue.oldest_running().key is None and not len(self._queue):
-            return self._clock.monotonic()
-        return self._settler.last_settled
-
-    def oldest_running(self) -> Running:
-        """(seconds, key) of the key that has been worked on for the longest time, parked ones aside; (0.0, None)."""
-        return self._queue.oldest_running()
-
     def health(self) -> tuple[str, bool, str]:
-        """(name of the queue, healthy, detail for people). A worker not started, or stopped, is healthy."""
+        """(name of the queue, healthy, detail for people). A worker not started, or stopped, is
+        healthy."""
         name = self._queue.name
         if not self._started or self._stopped:
             return name, True, "stopped" if self._stopped else "not started"
@@ -127,7 +104,7 @@ class _Working(Generic[K]):
         if busy > STALL_AFTER:
             return name, False, f"{what} has been worked on for {busy:.0f} s, waits for the cloud aside"
         waits = self._queue.oldest_waiting()
-        idle = self._clock.monotonic() - self._settler.last_settled
+        idle = self._clock.monotonic() - self._requeuer.last_settled
         if min(waits, idle) > STALL_AFTER and not self._progress.active():
             return name, False, f"{len(self._queue)} keys wait, and none was finished for {idle:.0f} s"
         seconds = self._queue.oldest_running().seconds
@@ -139,7 +116,8 @@ class _Working(Generic[K]):
 
 
 class Worker(_Working[K]):
-    """Up to `threads` threads that run ``reconcile(key)`` for the keys of a queue; never two at once for one key."""
+    """Up to `threads` threads that run ``reconcile(key)`` for the keys of a queue; never two at
+    once for one key."""
 
     def __init__(
         self,
@@ -149,19 +127,18 @@ class Worker(_Working[K]):
         threads: int,
         failures: FailureHandling[K] | None = None,
         metrics: Metrics,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        settler = Settler(queue, failures or FailureHandling(), metrics=metrics, clock=clock)
-        super().__init__(queue, settler, clock)
+        clock = queue.clock
+        super().__init__(queue, Requeuer(queue, failures or FailureHandling(), metrics=metrics, clock=clock))
         self._reconcile = reconcile
         restarts = _restarts(metrics).labels(queue.name)
         self._pools = [LoopThreads(queue.name, threads, queue.get, self._work, clock=clock, restarts=restarts)]
 
     def _work(self, key: K) -> None:
-        self._settler.run(key, self._run, key)
+        self._requeuer.run(key, self._run, key)
 
     def _run(self, key: K) -> Result | None:
-        with self._progress.work(key):  # over before the key is settled: parked, it is nobody's work
+        with self._progress.work(key):  # over before the key is settled: parked, it is no thread's work
             return self._reconcile(key)
 
 
@@ -179,17 +156,117 @@ class Batching:
     """Fetches under way at once."""
 
     max_answers: int | None = field(default=None, validator=validators.optional(validators.ge(1)))
-    """Answers that may wait for a reconcile thread before no further batch is begun; None: twice a batch or the
-    threads, whichever is more."""
+    """Answers that may wait for a reconcile thread before no further batch is begun; None: twice a
+    batch or the threads, whichever is more."""
+
+
+class FetchBuffer(Generic[K, A]):
+    """Between stages 5 and 4: the cloud's answers as (key, answer) pairs, first in first out.
+    Thread-safe.
+
+    Fetch functions deliver from any thread at any time, and are not trusted to do it right. It
+    never refuses or blocks a delivery, as that would hold up a thread of the vendor pool. The
+    bound is kept by those who ask for answers: they wait for room before they take the next batch,
+    so at most `limit` pairs and one batch of each fetcher are here.
+    """
+
+    def __init__(self, limit: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._filled = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
+        self._pairs: deque[tuple[K, A]] = deque()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def put(self, key: K, answer: A) -> bool:
+        """Append a pair; False when closed, and the pair is dropped."""
+        with self._lock:
+            if self._closed:
+                return False
+            self._pairs.append((key, answer))
+            self._filled.notify()
+            return True
+
+    def take(self, timeout: float | None = None) -> tuple[K, A] | None:
+        """Wait for the next pair; None when none came within `timeout` seconds. Raises ShutDown
+        once closed."""
+        with self._lock:
+            if not wait_for(self._clock, self._filled, lambda: bool(self._pairs or self._closed), timeout):
+                return None
+            if not self._pairs:
+                raise ShutDown("no answers come any more")
+            pair = self._pairs.popleft()
+            if len(self._pairs) < self._limit:
+                self._room.notify_all()  # each that waited for room is one of few who look for work
+            return pair
+
+    def wait_room(self) -> None:
+        """Wait until fewer pairs than the limit are here, or it is closed."""
+        with self._lock:
+            while len(self._pairs) >= self._limit and not self._closed:
+                self._room.wait()
+
+    def close(self) -> None:
+        """Drop what is here and take nothing more in. May be called again."""
+        with self._lock:
+            self._closed = True
+            self._pairs.clear()
+            self._filled.notify_all()
+            self._room.notify_all()
+
+
+class Batch(Generic[K, A]):
+    """The keys of one fetch, of which each gets one answer. Anything else is logged and reported to
+    `stray`.
+
+    `stray` gets "twice", "unknown" (a key that is not of this batch) or "late" (after the fetch
+    function returned, when the key has been requeued already).
+    """
+
+    def __init__(self, name: str, keys: Sequence[K], answers: FetchBuffer[K, A], stray: Callable[[str], None]) -> None:
+        self._name = name
+        self._keys = keys
+        self._answers = answers
+        self._stray = stray
+        self._lock = threading.Lock()
+        self._pending = dict.fromkeys(keys)
+        self._closed = False
+
+    def deliver(self, key: K, answer: A) -> None:
+        """Hand the answer on. Called once per key, from any thread."""
+        with self._lock:
+            if self._closed:
+                kind = "late"
+            elif key in self._pending:
+                del self._pending[key]
+                kind = ""
+            else:
+                kind = "twice" if key in self._keys else "unknown"
+        if kind:
+            self._stray(kind)
+            logger.warning("%s: an answer for %s was not expected (%s) and is dropped", self._name, key, kind)
+        elif not self._answers.put(key, answer):
+            logger.debug("%s: the answer for %s came after the end", self._name, key)
+
+    def close(self) -> list[K]:
+        """Accept no more answers; return the keys without one, in the batch's order."""
+        with self._lock:
+            self._closed = True
+            return list(self._pending)
 
 
 class BatchWorker(_Working[K], Generic[K, A]):
-    """Fetchers that ask for batches of keys, and threads that run ``reconcile(key, answer)`` for each answer.
+    """Fetchers that ask for batches of keys, and threads that run ``reconcile(key, answer)`` for
+    each answer.
 
-    Threads of both kinds start with the work and end without it (`threads.py`). A fetcher takes keys and calls
-    ``fetch(keys, deliver)``. Fetch calls ``deliver(key, answer)`` once for each key, as the answers come, from any
-    thread; an exception is an answer too. Keys that have none when fetch returns or raises are settled as failed. Each
-    answer goes to one of `threads` threads.
+    Threads of both kinds start with the work and end without it (`threads.py`). A fetcher takes
+    keys and calls ``fetch(keys, deliver)``. Fetch calls ``deliver(key, answer)`` once for each key,
+    as the answers come, from any thread; an exception is an answer too. Keys that have none when
+    fetch returns or raises are settled as failed. Each answer goes to one of `threads` threads.
     """
 
     def __init__(
@@ -202,11 +279,11 @@ class BatchWorker(_Working[K], Generic[K, A]):
         threads: int,
         failures: FailureHandling[K] | None = None,
         metrics: Metrics,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         failures = failures or FailureHandling()
         failures = evolve(failures, expected=(NotAnswered, *failures.expected))
-        super().__init__(queue, Settler(queue, failures, metrics=metrics, clock=clock), clock)
+        clock = queue.clock
+        super().__init__(queue, Requeuer(queue, failures, metrics=metrics, clock=clock))
         self._fetch = fetch
         self._reconcile = reconcile
         self._batching = batching
@@ -246,7 +323,7 @@ class BatchWorker(_Working[K], Generic[K, A]):
                 len(missing),
                 type(error).__name__,
                 text_of(error),
-                exc_info=not isinstance(error, self._settler.expected),
+                exc_info=not isinstance(error, self._requeuer.expected),
             )
             self._settle_unanswered(missing, error)
         except BaseException as error:
@@ -257,11 +334,11 @@ class BatchWorker(_Working[K], Generic[K, A]):
 
     def _settle_unanswered(self, keys: Sequence[K], error: Exception) -> None:
         for key in keys:
-            self._settler.settle(key, error, stack=False)
+            self._requeuer.settle(key, error, stack=False)
 
     def _work(self, pair: tuple[K, A | Exception]) -> None:
         key, answer = pair
-        self._settler.run(key, self._run, key, answer)
+        self._requeuer.run(key, self._run, key, answer)
 
     def _run(self, key: K, answer: A | Exception) -> Result | None:
         with self._progress.work(key):

@@ -1,52 +1,107 @@
 """Stage 3: the queue of keys between events and reconciles. Filled by triggers, emptied by workers.
 
-The semantics are those of client-go's ``util/workqueue`` (queue, delaying queue and rate limiting queue in one):
+The semantics are those of client-go's ``util/workqueue`` (queue, delaying queue and rate limiting
+queue in one):
 
-- A key waits at most once, however often it is added, and is worked on by one worker at a time. A key added while it
-  is worked on runs once more after ``done``.
+- A key waits at most once, however often it is added, and is worked on by one worker at a time. A
+  key added while it is worked on runs once more after ``done``.
 - ``add_after`` keeps one time per key, the earliest. That time is independent of plain adds.
 - ``add_rate_limited`` delays a key by its own exponential backoff until ``forget``.
-- After ``shut_down`` nothing is taken in. Draining, the keys that wait are still handed out and delayed ones dropped.
+- After ``shut_down`` nothing is taken in. Draining, the keys that wait are still handed out and
+  delayed ones dropped.
 
 What is added to it:
 
-- A *floor*: a key starts no sooner than `floor` seconds after its last run ended, whoever adds it. Backoff alone does
-  not stop a stream of updates from hammering a failing key (kubernetes#75285).
-- *Priorities*, higher ones first, of which none starves (see ``items.Lanes``).
-- *Parking*: a key whose work goes on elsewhere stays closed to other workers, and holds nobody back at shutdown.
+- A *floor*: a key starts no sooner than `floor` seconds after its last run ended, however it was
+  added. Backoff alone does not stop a stream of updates from hammering a failing key
+  (kubernetes#75285).
+- *Priorities*, higher ones first, of which none starves (see ``Lanes``).
+- *Parking*: a key whose work goes on elsewhere stays closed to other workers, and does not hold up
+  a shutdown.
 - ``get_many`` gathers a batch.
 
-There is one lock and no thread: keys whose delay or floor has ended are moved by whoever calls next, or by a thread
-that waits in ``get`` (see ``waiters.py``).
+There is one lock and no thread: keys whose delay or floor has ended are moved by the next
+call, or by a thread that waits in ``get`` (see ``Waiters``).
 """
 
 import logging
 import math
-from collections.abc import Hashable
-from typing import TypeVar
+import random
+import threading
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
-from controllers.runtime.clock import wait_for
-from controllers.runtime.queue.core import QueueCore, ShutDown
-from controllers.runtime.queue.items import FAIR_SHARE, Backoff, Running
+from cloudprovider.internal.backoff import Backoff
+from controllers.runtime.clock import Clock, wait_for
+from controllers.runtime.fairness import Lanes
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.queue.lanes import Item, Running, Timers, Unfinished, Waiters
+from controllers.runtime.queue.metrics import QueueGauges, QueueStats, WorkQueueCollector
 
-__all__ = ["FAIR_SHARE", "Backoff", "Running", "ShutDown", "WorkQueue"]
+__all__ = ["ShutDown", "WorkQueue"]
 
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
 
-class WorkQueue(QueueCore[K]):
-    """A queue of hashable keys. Every method may be called from any thread; only ``get*`` and ``wait_drained`` wait.
+class ShutDown(Exception):
+    """The queue is shut down and has nothing left to hand out: the worker may end."""
 
-    `name` is the ``name`` label of its metrics, `floor` is in seconds, and `chance` returns numbers from 0 to 1 for the
-    jitter. `lanes` decide whose turn it is: with ``TurnLanes`` groups of keys take turns.
+
+class WorkQueue(Generic[K]):
+    """A queue of hashable keys. Every method may be called from any thread; only ``get*`` and
+    ``wait_drained`` wait.
+
+    `name` is the ``name`` label of its metrics, `floor` is in seconds, and `chance` returns numbers
+    from 0 to 1 for the jitter. `lanes` decide whose turn it is: with ``TurnLanes`` groups of keys
+    take turns.
     """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        backoff: Backoff | None = None,
+        floor: float = 0.0,
+        chance: Callable[[], float] = random.random,
+        lanes: Lanes[Item[K]] | None = None,
+    ) -> None:
+        if not (floor >= 0 and math.isfinite(floor)):
+            raise ValueError(f"queue {name}: floor must be a number of seconds from 0, got {floor}")
+        self.name = name
+        self.noun = "key"
+        """What the keys are, and whose work they are: said by the worker."""
+        self.controller = name
+        self._floor = floor
+        self._backoff = Backoff() if backoff is None else backoff
+        self._chance = chance
+        self.clock = clock
+        self._now = clock.monotonic
+        self._stats = QueueStats()
+
+        self._lock = threading.Lock()
+        self._waiters = Waiters(self._lock, clock)
+        self._drained = threading.Condition(self._lock)
+        self._drainers = 0
+
+        self._items: dict[K, Item[K]] = {}
+        self._lanes: Lanes[Item[K]] = Lanes() if lanes is None else lanes
+        self._running: dict[K, Item[K]] = {}
+        self._parked = 0
+        self._dirty = 0
+        self._timers: Timers[K] = Timers()
+        self._closed = False
+
+        WorkQueueCollector.of(metrics).watch(self, self._stats)
 
     # ---- putting keys in ----
 
     def add(self, key: K, priority: int = 0) -> None:
-        """Have the key run as soon as a worker is free. Of several priorities asked for, the highest counts."""
+        """Have the key run as soon as a worker is free. Of several priorities asked for, the
+        highest counts."""
         with self._lock:
             if self._closed:
                 return
@@ -56,11 +111,12 @@ class WorkQueue(QueueCore[K]):
     def add_after(
         self, key: K, delay: float, priority: int | None = None, *, routine: bool = False, problem: str = ""
     ) -> None:
-        """Have the key run in `delay` seconds, or at the time already set for it if that is earlier.
+        """Have the key run in `delay` seconds, or at the time already set for it if that is
+        earlier.
 
-        Without a priority, a key that is being worked on keeps the one of this run and another one gets 0. `routine`:
-        only time asks for it; `problem`: why it did not succeed; both for `unfinished`. Raises ValueError for a delay
-        that is no finite number.
+        Without a priority, a key that is being worked on keeps the one of this run and another one
+        gets 0. `routine`: only time asks for it; `problem`: why it did not succeed; both for
+        `unfinished`. Raises ValueError for a delay that is no finite number.
         """
         if not math.isfinite(delay):
             raise ValueError(f"queue {self.name}: the delay of {key!r} is {delay}")
@@ -72,7 +128,8 @@ class WorkQueue(QueueCore[K]):
                 self._add_after(item, delay, priority, now, routine=routine)
 
     def add_rate_limited(self, key: K, priority: int | None = None, *, least: float = 0.0, problem: str = "") -> float:
-        """Have the key run after its backoff, `least` seconds at least; count a failure; return the delay.
+        """Have the key run after its backoff, `least` seconds at least; count a failure; return the
+        delay.
 
         `problem` says why, for `unfinished`.
         """
@@ -87,7 +144,8 @@ class WorkQueue(QueueCore[K]):
             return delay
 
     def forget(self, key: K) -> None:
-        """End the key's backoff: its next failure counts as the first. Says nothing about whether it runs."""
+        """End the key's backoff: its next failure counts as the first. Says nothing about whether
+        it runs."""
         with self._lock:
             item = self._items.get(key)
             if item is not None and (item.failures or item.problem):
@@ -106,7 +164,8 @@ class WorkQueue(QueueCore[K]):
             return True
 
     def next_run(self, key: K) -> float:
-        """The seconds until the key can run again: its delay, or its floor if that is longer. inf: it need not run."""
+        """The seconds until the key can run again: its delay, or its floor if that is longer. inf:
+        it need not run."""
         with self._lock:
             now = self._catch_up()
             item = self._items.get(key)
@@ -124,9 +183,11 @@ class WorkQueue(QueueCore[K]):
     # ---- taking keys out ----
 
     def get(self, timeout: float | None = None) -> K | None:
-        """Hand out the next key; None when none came within `timeout` seconds (None: wait without end).
+        """Hand out the next key; None when none came within `timeout` seconds (None: wait without
+        end).
 
-        The caller must call ``done`` for it in the end. Raises ShutDown when there is nothing more to come.
+        The caller must call ``done`` for it in the end. Raises ShutDown when there is nothing more
+        to come.
         """
         with self._lock:
             deadline = None if timeout is None else self._now() + timeout
@@ -135,11 +196,13 @@ class WorkQueue(QueueCore[K]):
             return key
 
     def get_many(self, max_batch: int, linger: float, timeout: float | None = None) -> list[K]:
-        """Hand out 1 to `max_batch` keys; [] when none came within `timeout` seconds (None: wait without end).
+        """Hand out 1 to `max_batch` keys; [] when none came within `timeout` seconds (None: wait
+        without end).
 
-        Waits for the batch to fill until the key that has waited longest has done so for `linger` seconds. One caller
-        gathers at a time and the others leave it what comes, so that batches are few and full. ``done`` must be called
-        for each key. Raises ShutDown when there is nothing more to come, ValueError for a batch below 1.
+        Waits for the batch to fill until the key that has waited longest has done so for `linger`
+        seconds. One caller gathers at a time and the others leave it what comes, so that batches
+        are few and full. ``done`` must be called for each key. Raises ShutDown when there is
+        nothing more to come, ValueError for a batch below 1.
         """
         if max_batch < 1:
             raise ValueError(f"queue {self.name}: max_batch must be at least 1, got {max_batch}")
@@ -156,7 +219,8 @@ class WorkQueue(QueueCore[K]):
             return keys
 
     def done(self, key: K) -> None:
-        """End the work on a key that was handed out. Raises ValueError for a key that is not being worked on."""
+        """End the work on a key that was handed out. Raises ValueError for a key that is not being
+        worked on."""
         with self._lock:
             item = self._running.pop(key, None)
             if item is None:
@@ -178,10 +242,12 @@ class WorkQueue(QueueCore[K]):
             self._work_ended()
 
     def park(self, key: K) -> None:
-        """Say that no worker here is busy with a handed out key any more, though its work goes on elsewhere.
+        """Say that no worker here is busy with a handed out key any more, though its work goes on
+        elsewhere.
 
-        It is still handed to nobody before ``done``, but a draining queue, ``wait_drained`` and ``oldest_running``
-        regard it no longer. Parking it again does nothing. Raises ValueError for a key that is not being worked on.
+        It is still handed to no worker before ``done``, but a draining queue, ``wait_drained`` and
+        ``oldest_running`` regard it no longer. Parking it again does nothing. Raises ValueError for
+        a key that is not being worked on.
         """
         with self._lock:
             item = self._running.get(key)
@@ -199,8 +265,9 @@ class WorkQueue(QueueCore[K]):
     def shut_down(self, drain: bool = True) -> None:
         """Take nothing in any more and drop delayed keys.
 
-        With `drain` the keys that wait are handed out first, without regard to the floor, and a key added during its
-        work runs again; otherwise they are dropped too. May be called again, also to stop draining.
+        With `drain` the keys that wait are handed out first, without regard to the floor, and a key
+        added during its work runs again; otherwise they are dropped too. May be called again, also
+        to stop draining.
         """
         with self._lock:
             self._catch_up()
@@ -228,13 +295,181 @@ class WorkQueue(QueueCore[K]):
         return self._closed
 
     def wait_drained(self, timeout: float | None = None) -> bool:
-        """Wait until no key waits for a worker or is being worked on, parked ones aside; return whether that holds.
+        """Wait until no key waits for a worker or is being worked on, parked ones aside; return
+        whether that holds.
 
-        Keys delayed or under their floor don't count, so before ``shut_down`` it only says that nothing is to do now.
+        Keys delayed or under their floor don't count, so before ``shut_down`` it only says that
+        nothing is to do now.
         """
         with self._lock:
             self._drainers += 1
             try:
-                return wait_for(self._clock, self._drained, self._is_drained, timeout)
+                return wait_for(self.clock, self._drained, self._is_drained, timeout)
             finally:
                 self._drainers -= 1
+
+    # ---- looking at it ----
+
+    def __len__(self) -> int:
+        """Keys that could be handed out at once."""
+        with self._lock:
+            self._catch_up()
+            return self._lanes.size
+
+    def oldest_running(self) -> Running:
+        """The key that a worker has been busy with for the longest time. Parked keys are not a
+        worker's."""
+        with self._lock:
+            busy = [item for item in self._running.values() if not item.parked]
+            if not busy:
+                return Running(0.0, None)
+            oldest = min(busy, key=lambda item: item.started)
+            return Running(self._now() - oldest.started, oldest.key)
+
+    def oldest_waiting(self) -> float:
+        """Seconds since the oldest of the keys that could be handed out was added or due; 0.0
+        without such keys."""
+        with self._lock:
+            now = self._catch_up()
+            return now - self._lanes.oldest() if self._lanes.size else 0.0
+
+    def parked(self) -> list[K]:
+        """The parked keys."""
+        with self._lock:
+            return [item.key for item in self._running.values() if item.parked]
+
+    def unfinished(self) -> list[Unfinished]:
+        """What is left to do: the keys that wait, are worked on, or run again for another reason
+        than the time."""
+        with self._lock:
+            now = self._catch_up()
+            left = [
+                item
+                for item in self._items.values()
+                if item.dirty or item.running or (item.due is not None and not item.routine)
+            ]
+            return [Unfinished.of(item, now) for item in left]
+
+    def measure(self) -> tuple[QueueStats, QueueGauges]:
+        """A copy of what was counted, and what holds now, for the metrics."""
+        with self._lock:
+            now = self._catch_up()
+            ages = [now - item.started for item in self._running.values()]
+            return self._stats.copy(), QueueGauges(self._dirty, sum(ages), max(ages, default=0.0))
+
+    # ---- inside, with the lock held: keys ----
+
+    def _item(self, key: K) -> Item[K]:
+        item = self._items.get(key)
+        if item is None:
+            item = self._items[key] = Item(key)
+        return item
+
+    def _mark(self, item: Item[K], priority: int, since: float, now: float) -> None:
+        """The key has to run."""
+        if item.dirty:
+            if priority > item.priority:
+                self._lanes.move(item, priority)
+            return
+        item.dirty = True
+        item.priority = priority
+        item.added = since
+        self._dirty += 1
+        self._stats.adds += 1
+        if not item.running:
+            self._place(item, now)
+
+    def _place(self, item: Item[K], now: float) -> None:
+        """A dirty key that is not worked on gets into a lane, or waits for the end of its floor."""
+        if item.free_at > now:
+            self._timers.freeze(item)
+            self._waiters.remind(item.free_at)
+        else:
+            self._lanes.push(item)
+            self._waiters.wake(self._lanes.size)
+
+    def _add_after(
+        self, item: Item[K], delay: float, priority: int | None, now: float, *, routine: bool = False
+    ) -> None:
+        self._stats.retries += 1
+        if priority is None:
+            priority = item.run_priority if item.running else 0
+        if delay <= 0:
+            self._mark(item, priority, now, now)
+            return
+        item.routine = routine and (item.routine or item.due is None)
+        if self._timers.delay(item, now + delay, priority):
+            self._waiters.remind(now + delay)
+
+    def _catch_up(self) -> float:
+        """Move the keys whose delay or floor has ended, each as at its own time, and return the
+        time it is now."""
+        now = self._now()
+        if self._timers.is_due(now):
+            for then, item, cooled in self._timers.collect(now):
+                if not cooled:
+                    self._mark(item, item.due_priority, then, then)
+                elif item.frozen:
+                    self._timers.thaw(item)
+                    self._lanes.push(item)
+                    self._waiters.wake(self._lanes.size)
+                else:
+                    self._release(item, then)
+        return now
+
+    def _take(self, now: float) -> K:
+        item = self._lanes.pop()
+        self._dirty -= 1
+        item.dirty = False
+        item.running = True
+        item.started = now
+        item.run_priority = item.priority
+        self._running[item.key] = item
+        self._stats.queued.observe(now - item.added)
+        return item.key
+
+    def _release(self, item: Item[K], now: float) -> None:
+        if item.is_blank(now) and self._items.get(item.key) is item:
+            del self._items[item.key]
+
+    # ---- inside, with the lock held: threads ----
+
+    def _await(self, deadline: float | None, batch: bool) -> bool:
+        """Wait until the caller may take a key (True) or its time is up (False). Raises
+        ShutDown."""
+        while True:
+            now = self._catch_up()
+            if self._lanes.size and not (batch and self._waiters.gathering and not self._closed):
+                return True
+            if (
+                self._closed
+                and not self._lanes.waiting
+                and not any(item.dirty and not item.parked for item in self._running.values())
+            ):
+                raise ShutDown(f"queue {self.name} is shut down")
+            if deadline is not None and now >= deadline:
+                return False
+            self._waiters.wait(now, self._timers.next_due(), deadline)
+
+    def _gather(self, max_batch: int, linger: float) -> None:
+        """Wait for a full batch, until the oldest key has waited for `linger`. No other thread
+        gathers now."""
+        end = self._lanes.oldest() + linger
+        while self._lanes.size < max_batch and not self._closed:
+            left = end - self._now()
+            if left <= 0:
+                break
+            self._waiters.gather(max_batch, left)
+            self._catch_up()
+
+    def _pass_on(self) -> None:
+        self._waiters.pass_on(self._lanes.size, self._timers.next_due())
+
+    def _work_ended(self) -> None:
+        if self._closed:
+            self._waiters.wake_all()  # they may wait to see whether this key runs again
+        if self._drainers and self._is_drained():
+            self._drained.notify_all()
+
+    def _is_drained(self) -> bool:
+        return self._lanes.waiting == 0 and len(self._running) == self._parked

@@ -1,11 +1,13 @@
-"""Which Events are worth a write: counting repeated ones, combining similar ones, limiting talkative objects (stage 6).
+"""Which Events are worth a write: counting repeated ones, combining similar ones, limiting
+talkative objects (stage 6).
 
-`events.py` hands in what happened, in order, and writes the `Entry` that comes back. No I/O, no clock; one thread at a
-time. The rules and their figures are those of client-go's EventCorrelator (tools/record/events_cache.go):
+`events.py` hands in what happened, in order, and writes the `Entry` that comes back. No I/O, no
+clock; one thread at a time. The rules and their figures are those of client-go's EventCorrelator
+(tools/record/events_cache.go):
 
 - the same event again (object, type, reason, message) raises the count of the stored one;
-- ten messages that differ for the same object, type and reason, less than ten minutes apart: from the tenth on, one
-  Event stands for all, with the latest message behind a prefix;
+- ten messages that differ for the same object, type and reason, less than ten minutes apart: from
+  the tenth on, one Event stands for all, with the latest message behind a prefix;
 - 25 writes at once per object and type, then one every five minutes.
 """
 
@@ -35,7 +37,8 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0
 
 @frozen
 class Reference:
-    """The object that an Event is about. `kubectl describe` finds an object's Events by these, the UID included."""
+    """The object that an Event is about. `kubectl describe` finds an object's Events by these, the
+    UID included."""
 
     kind: str
     name: str
@@ -64,10 +67,11 @@ class Reference:
 
 
 def reference(obj: Any) -> Reference:
-    """Make the reference to an object: a model of the official client, raw JSON, V1ObjectReference, or a Reference.
+    """Make the reference to an object: a model of the official client, raw JSON, V1ObjectReference,
+    or a Reference.
 
-    Models of list items lack kind and apiVersion; they are told by the class. Raises ValueError where a kind or a name
-    is missing.
+    Models of list items lack kind and apiVersion; they are known by the class. Raises ValueError
+    where a kind or a name is missing.
     """
     if isinstance(obj, Reference):
         return obj
@@ -101,7 +105,8 @@ def reference(obj: Any) -> Reference:
 
 @define(eq=False)
 class Happening:
-    """Something that a controller reported, `count` times since it was last taken from the queue."""
+    """Something that a controller reported, `count` times since it was last taken from the
+    queue."""
 
     ref: Reference
     type: str
@@ -119,7 +124,8 @@ class Happening:
 
 @define(eq=False)
 class Entry:
-    """One Event in the cluster, or about to be there. `exists`, `tries` and `not_before` belong to who writes it."""
+    """One Event in the cluster, or about to be there. `exists`, `tries` and `not_before` belong to
+    who writes it."""
 
     key: Hashable
     ref: Reference
@@ -137,7 +143,8 @@ class Entry:
 
     @property
     def namespace(self) -> str:
-        """Where the Event lives: with its object, or in "default" for objects without a namespace."""
+        """Where the Event lives: with its object, or in "default" for objects without a
+        namespace."""
         return self.ref.namespace or "default"
 
     def body(self, component: str, host: str) -> dict[str, Any]:
@@ -161,7 +168,8 @@ class Entry:
         return event
 
     def change(self) -> dict[str, Any]:
-        """What a repetition changes, as JSON merge patch. It says the total, so sending it twice does no harm."""
+        """What a repetition changes, as JSON merge patch. It says the total, so sending it twice
+        does no harm."""
         return {"count": self.count, "lastTimestamp": timestamp(self.last_at), "message": self.message}
 
 
@@ -186,7 +194,8 @@ class Correlator:
         self._last_stamp = 0
 
     def observe(self, happening: Happening) -> Entry | None:
-        """Count something that happened; the entry to write now, or None when its object has used up its writes.
+        """Count something that happened; the entry to write now, or None when its object has used
+        up its writes.
 
         What is not written is still counted, and its number appears with the next write.
         """
@@ -240,7 +249,8 @@ class Correlator:
         return affordable
 
     def _name(self, happening: Happening) -> str:
-        """`<object>.<time>`, as kubectl's users know it; something unique where that would be no valid name."""
+        """`<object>.<time>`, as kubectl's users know it; something unique where that would be no
+        valid name."""
         self._last_stamp = max(self._last_stamp + 1, int(happening.last_at * 1e9))
         name = f"{happening.ref.name}.{self._last_stamp:x}"
         return name if len(name) <= 253 and _SUBDOMAIN.fullmatch(name) else self._unique()

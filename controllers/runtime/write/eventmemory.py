@@ -1,8 +1,9 @@
-"""What the writers of Events remember of what they wrote (stage 6), with one bound for the whole process.
+"""What the writers of Events remember of what they wrote (stage 6), with one bound for the whole
+process.
 
-Filled and read by ``correlation.py``. Every recorder that is given the same metrics shares one memory, and what
-was not touched for the longest time is forgotten first, whosever it is: a talkative controller may use what the quiet
-ones do not need.
+Filled and read by ``correlation.py``. Every recorder that is given the same metrics shares one
+memory, and what was not touched for the longest time is forgotten first, whosever it is: a
+talkative controller may use what the quiet ones do not need.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from controllers.runtime.metrics import Metrics
 __all__ = ["CACHE_SIZE", "EventMemory", "Share"]
 
 CACHE_SIZE: Final = 4096
-"""What all the recorders of a process remember together, of each kind of thing; as one of client-go's."""
+"""What all the recorders of a process remember together, of each kind of thing; as one of
+client-go's."""
 
 V = TypeVar("V")
 _Key = tuple[object, Hashable]
 
 
 class EventMemory(Collector):
-    """The memory of all who share it: up to `size` Events, groups of similar ones, and budgets. Thread-safe."""
+    """The memory of all who share it: up to `size` Events, groups of similar ones, and budgets.
+    Thread-safe."""
 
     def __init__(self, size: int = CACHE_SIZE) -> None:
         self._size = size

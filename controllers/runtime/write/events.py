@@ -1,14 +1,16 @@
 """Events for people (stage 6): reported by any controller, written to the cluster beside its work.
 
-Reconcilers (stage 4) call `EventRecorder.event`, which takes microseconds and never fails for the cluster's sake. A few
-writer threads take what was reported, let `correlation.py` count and combine it, and create or patch the Event
-objects, which `kubectl describe` shows with their object. What is about one object is written by one thread, in order.
+Reconcilers (stage 4) call `EventRecorder.event`, which takes microseconds and never fails for the
+cluster's sake. A few writer threads take what was reported, let `correlation.py` count and combine
+it, and create or patch the Event objects, which `kubectl describe` shows with their object. What is
+about one object is written by one thread, in order.
 
-Nothing waits for ever: the queue is bounded, each write is tried a bounded number of times, and what is dropped is
-counted by reason and logged.
+Nothing waits for ever: the queue is bounded, each write is tried a bounded number of times, and
+what is dropped is counted by reason and logged.
 
 Follows client-go's tools/record and
-https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ (the core/v1 form, as Go's controllers).
+https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ (the core/v1 form,
+as Go's controllers).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.write.correlation import MAX_MESSAGE, Correlator, Happening, Reference, reference
 from controllers.runtime.write.eventmemory import EventMemory
-from controllers.runtime.write.eventwriter import Counts, Lane
+from controllers.runtime.write.eventwriter import Counts, EventSource, Lane
 
 __all__ = ["EventRecorder", "Reference", "reference"]
 
@@ -32,14 +34,17 @@ log = logging.getLogger(__name__)
 
 WRITERS: Final = 4
 CAPACITY: Final = 16384
+"""Events waiting, over all writers."""
 
 
 class EventRecorder:
-    """Reports Events under one component's name; thread-safe. Its threads start with the first Event.
+    """Reports Events under one component's name; thread-safe. Its threads start with the first
+    Event.
 
-    `stop` writes what is left; until then nothing has to be called. Metrics: event_recorder_writes_total{component,
-    operation}, event_recorder_merged_total{component}, event_recorder_dropped_total{component,reason}.
-    Recorders with the same metrics share one memory (`eventmemory.py`).
+    `stop` writes what is left; until then nothing has to be called. Metrics:
+    event_recorder_writes_total{component, operation}, event_recorder_merged_total{component},
+    event_recorder_dropped_total{component,reason}. Recorders with the same metrics share one memory
+    (`eventmemory.py`).
     """
 
     def __init__(
@@ -51,10 +56,9 @@ class EventRecorder:
         metrics: Metrics | None = None,
         host: str = "",
         writers: int = WRITERS,
-        capacity: int = CAPACITY,
-        jitter: Callable[[], float] = random.random,
+        chance: Callable[[], float] = random.random,
     ) -> None:
-        """`capacity`: Events waiting, over all writers. `jitter` gives numbers in [0, 1)."""
+        """`chance` gives numbers in [0, 1)."""
         metrics = metrics or Metrics()
         counts = Counts(metrics, component, clock)
         memory = EventMemory.of(metrics)
@@ -63,13 +67,11 @@ class EventRecorder:
         self._lanes = tuple(
             Lane(
                 rest,
-                component,
-                host,
-                clock=clock,
-                counts=counts,
-                capacity=max(1, capacity // writers),
+                EventSource(component, host),
+                counts,
+                capacity=CAPACITY // writers,
                 correlator=Correlator(memory=memory),
-                jitter=jitter,
+                chance=chance,
                 name=f"{component}-events-{number}",
             )
             for number in range(writers)
@@ -78,10 +80,10 @@ class EventRecorder:
     def event(self, obj: Any, type: str, reason: str, message: str) -> None:
         """Report that something happened to an object: a model, raw JSON or a Reference.
 
-        `type` is "Normal" or "Warning", `reason` one CamelCase word for machines, `message` a sentence for people,
-        which is cleaned (`cleaning.py`: tenants read Events) and cut at 1,024 characters. Returns at once; when the
-        queue is full, the Event is dropped and counted. Raises ValueError for another type, an empty reason, or an
-        object without kind or name.
+        `type` is "Normal" or "Warning", `reason` one CamelCase word for machines, `message` a
+        sentence for people, which is cleaned (`cleaning.py`: tenants read Events) and cut at 1,024
+        characters. Returns at once; when the queue is full, the Event is dropped and counted.
+        Raises ValueError for another type, an empty reason, or an object without kind or name.
         """
         if type not in ("Normal", "Warning") or not reason or len(reason) > 128:
             raise ValueError(f"an Event's type is Normal or Warning and its reason a word: {type!r}, {reason!r}")
@@ -96,14 +98,17 @@ class EventRecorder:
             self._counts.drop(refusal, f"{reason} about {ref.kind} {ref.namespace}/{ref.name}")
 
     def flush(self, timeout: float) -> bool:
-        """Wait until everything reported so far is written or dropped; False when `timeout` seconds were too short."""
+        """Wait until everything reported so far is written or dropped; False when `timeout` seconds
+        were too short."""
         deadline = self._clock.monotonic() + timeout
         return all(lane.wait_idle(deadline - self._clock.monotonic()) for lane in self._lanes)
 
     def stop(self, timeout: float) -> bool:
-        """Take no more Events, write what is left within `timeout` seconds, drop the rest, and end the threads.
+        """Take no more Events, write what is left within `timeout` seconds, drop the rest, and end
+        the threads.
 
-        True when nothing was left. May be called twice. A thread inside a request that does not return is left behind.
+        True when nothing was left. May be called twice. A thread inside a request that does not
+        return is left behind.
         """
         for lane in self._lanes:
             lane.close()

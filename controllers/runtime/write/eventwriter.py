@@ -1,7 +1,9 @@
-"""One writer of Events (stage 6): a queue, a thread while there is work, and what is done about writes that fail.
+"""One writer of Events (stage 6): a queue, a thread while there is work, and what is done about
+writes that fail.
 
-`events.py` puts in what was reported, `correlation.py` counts and combines it, and here Event objects are created
-and patched. An Event that has to wait for its right holds up no other; one that meets a server in trouble holds up all.
+`events.py` puts in what was reported, `correlation.py` counts and combines it, and here Event
+objects are created and patched. An Event that has to wait for its right holds up no other; one that
+meets a server in trouble holds up all.
 """
 
 from __future__ import annotations
@@ -13,6 +15,10 @@ from collections.abc import Callable, Hashable
 from typing import Final
 from urllib.parse import quote
 
+from attrs import frozen
+
+from cloudprovider.internal.backoff import Backoff
+from cloudprovider.threads import NoThreadLeft, start
 from controllers.runtime.api import (
     MERGE_PATCH,
     METADATA_ONLY,
@@ -33,20 +39,23 @@ from controllers.runtime.clock import Clock, wait_for
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.write.correlation import Correlator, Entry, Happening
 
-__all__ = ["FORBIDDEN_TRIES", "IDLE_SECONDS", "MAX_TRIES", "Counts", "Lane"]
+__all__ = ["FORBIDDEN_TRIES", "IDLE_SECONDS", "MAX_TRIES", "Counts", "EventSource", "Lane"]
 
 log = logging.getLogger(__name__)
 
 MAX_TRIES: Final = 12
-"""Tries of one Event that the server answers with an error, or not at all; as client-go's broadcaster."""
+"""Tries of one Event that the server answers with an error, or not at all; as client-go's
+broadcaster."""
 FORBIDDEN_TRIES: Final = 6
-"""A freshly started API server answers 403 for a moment, until it has read its roles: no reason to lose an Event. So
-that is tried again, by itself and holding up no other, until a write has succeeded; after that a 403 (a quota, a
-missing right) costs the Event at once, as with client-go."""
+"""A freshly started API server answers 403 for a moment, until it has read its roles: no reason to
+lose an Event. So that is tried again, by itself and holding up no other, until a write has
+succeeded; after that a 403 (a quota, a missing right) costs the Event at once, as with
+client-go."""
 IDLE_SECONDS: Final = 30.0
 """A writer's thread ends after so long without an Event, and starts with the next one."""
 REQUEST_TIMEOUT: Final = 10.0
-_FIRST_PAUSE, _LAST_PAUSE, _STOPPING_PAUSE = 0.5, 10.0, 0.1
+_PAUSES: Final = Backoff(base=0.5, cap=10.0)
+_STOPPING_PAUSE: Final = 0.1
 
 _TRANSIENT: Final = (Unauthorized, TooManyRequests, ServerError, Unreachable, Conflict)
 _LATER: Final = "retries"
@@ -54,30 +63,37 @@ _FORBIDDEN: Final = "forbidden"
 _LOG_SECONDS: Final = 60.0
 
 
+@frozen
+class EventSource:
+    """The `source` of Events: whose they are, and on which host."""
+
+    component: str
+    host: str = ""
+
+
 class Lane:
-    """One writer thread with its queue and memory. Every object belongs to one lane, so its Events keep their order."""
+    """One writer thread with its queue and memory. Every object belongs to one lane, so its Events
+    keep their order."""
 
     def __init__(
         self,
         rest: RestClient,
-        component: str,
-        host: str,
-        *,
-        clock: Clock,
+        source: EventSource,
         counts: Counts,
+        *,
         capacity: int,
         correlator: Correlator,
-        jitter: Callable[[], float],
+        chance: Callable[[], float],
         name: str,
     ) -> None:
         self._rest = rest
-        self._component = component
-        self._host = host
-        self._clock = clock
+        self._source = source
+        self._component = source.component
+        self._clock = counts.clock
         self._counts = counts
         self._capacity = capacity
         self._correlator = correlator
-        self._jitter = jitter
+        self._chance = chance
         self._name = name
         self._condition = threading.Condition(threading.Lock())
         self._inbox: deque[Happening] = deque()
@@ -116,13 +132,10 @@ class Lane:
             return ""
 
     def _start(self) -> None:
-        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         try:
-            thread.start()
-        except RuntimeError as error:  # no thread is left in the system; the next Event tries again
+            self._thread = start(self._run, self._name)
+        except NoThreadLeft as error:  # the next Event tries again
             log.error("%s: Events wait, as their thread could not be started: %s", self._component, error)
-            return
-        self._thread = thread
 
     def wait_idle(self, timeout: float) -> bool:
         with self._condition:
@@ -213,7 +226,7 @@ class Lane:
             if tries:
                 entry.tries += 1
                 if reason == _FORBIDDEN:
-                    entry.not_before = self._clock.monotonic() + self._pause(entry.tries - 1)
+                    entry.not_before = self._clock.monotonic() + _PAUSES.delay(entry.tries - 1, self._chance())
                 else:
                     self._proved = False
                     self._slow_down(error)
@@ -247,22 +260,20 @@ class Lane:
             except NotFound:
                 entry.exists = False  # expired, an hour after its last change by default
         try:
-            body = entry.body(self._component, self._host)
+            body = entry.body(self._source.component, self._source.host)
             self._rest.request("POST", path, body=body, accept=METADATA_ONLY, timeout=REQUEST_TIMEOUT)
             self._counts.created.inc()
             entry.exists = True
         except AlreadyExists:
             if not entry.tries:
                 raise
-            # Names are not reused, so an earlier try was applied and its answer lost; the count may have grown since.
+            # Names are not reused, so an earlier try was applied and its answer lost; the count may
+            # have grown since.
             entry.exists = True
             self._send(entry)
 
-    def _pause(self, failures: int) -> float:
-        return min(_LAST_PAUSE, _FIRST_PAUSE * 2.0 ** min(failures, 10)) * (0.5 + self._jitter() / 2)
-
     def _slow_down(self, error: ApiError) -> None:
-        pause = self._pause(self._failures)
+        pause = _PAUSES.delay(self._failures, self._chance())
         if error.retry_after is not None:
             pause = max(pause, min(error.retry_after, 60.0))
         self._failures += 1
@@ -304,7 +315,8 @@ def _drop_reason(error: ApiError) -> str:
 
 
 class Counts:
-    """The recorder's metrics, and a log of drops that does not drown the rest: one line a minute for each reason."""
+    """The recorder's metrics, and a log of drops that does not drown the rest: one line a minute
+    for each reason."""
 
     def __init__(self, metrics: Metrics, component: str, clock: Clock) -> None:
         writes = metrics.counter(
@@ -321,13 +333,13 @@ class Counts:
             "event_recorder_dropped_total", "Events that were not written, by reason.", ("component", "reason")
         )
         self._component = component
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.Lock()
         self._silent: dict[str, tuple[float, int]] = {}
 
     def drop(self, reason: str, what: str, number: int = 1) -> None:
         self._dropped.labels(component=self._component, reason=reason).inc(number)
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         with self._lock:
             until, more = self._silent.get(reason, (float("-inf"), 0))
             if now < until:

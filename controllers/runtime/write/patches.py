@@ -1,13 +1,16 @@
 """Stage 6: minimal patches, made by pure functions, and their writing with a retry on conflict.
 
-Reconcilers take objects of the cache (stage 2) and what the cloud said (stage 5), build patches here and send them
-through a `RestClient`. Typed objects are never sent back whole: the client's models drop fields that they don't know.
+Reconcilers take objects of the cache (stage 2) and what the cloud said (stage 5), build patches
+here and send them through a `RestClient`. Typed objects are never sent back whole: the client's
+models drop fields that they don't know.
 
-Which kind of patch for what, as kube-apiserver treats them: JSON merge patch for maps and scalars; strategic merge
-patch for lists merged by key (conditions, finalizers) and for addresses, there with `$patch: replace`; taints are an
-atomic list, so they are written whole, by merge patch, and only onto the version that they were computed from.
+Which kind of patch for what, as kube-apiserver treats them: JSON merge patch for maps and scalars;
+strategic merge patch for lists merged by key (conditions, finalizers) and for addresses, there with
+`$patch: replace`; taints are an atomic list, so they are written whole, by merge patch, and only
+onto the version that they were computed from.
 
-Follows RFC 7386 and https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/.
+Follows RFC 7386 and
+https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ _TIMES: Final = ("lastTransitionTime", "lastHeartbeatTime", "lastProbeTime", "la
 
 
 class ObjectReplaced(Exception):
-    """The object of that name is another one now (other UID): whatever was computed for the former one is void."""
+    """The object of that name is another one now (other UID): whatever was computed for the former
+    one is void."""
 
 
 @frozen
@@ -47,9 +51,11 @@ class Patch:
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> JSON:
-    """The smallest JSON merge patch that turns `old` into `new`: null for what is gone, lists as a whole.
+    """The smallest JSON merge patch that turns `old` into `new`: null for what is gone, lists as a
+    whole.
 
-    {} when they are equal. Raises ValueError when `new` holds a null in a map, which a merge patch cannot express.
+    {} when they are equal. Raises ValueError when `new` holds a null in a map, which a merge patch
+    cannot express.
     """
     patch: JSON = {key: None for key in old if key not in new}
     for key, value in new.items():
@@ -81,8 +87,9 @@ def addresses_replaced(old: Sequence[Any] | None, new: Sequence[Any]) -> Patch:
 def condition_set(old: Sequence[Any] | None, condition: Mapping[str, Any], *, now: str) -> Patch:
     """Set one condition of a node or service, all others untouched.
 
-    `condition` is its JSON; a `lastTransitionTime` in it is left out of account: it becomes `now` (RFC 3339) when the
-    status changes, else it stays. Nothing is written when at most the times differ.
+    `condition` is its JSON; a `lastTransitionTime` in it is left out of account: it becomes `now`
+    (RFC 3339) when the status changes, else it stays. Nothing is written when at most the times
+    differ.
     """
     wanted = {key: value for key, value in condition.items() if key != "lastTransitionTime"}
     before = next((c for c in map(to_json, old or ()) if c.get("type") == wanted["type"]), None)
@@ -95,13 +102,6 @@ def condition_set(old: Sequence[Any] | None, condition: Mapping[str, Any], *, no
     if not same_status or before is None or "lastTransitionTime" not in before:
         wanted["lastTransitionTime"] = now
     return Patch({"status": {"conditions": [wanted]}}, STRATEGIC_PATCH, "status")
-
-
-def condition_removed(old: Sequence[Any] | None, kind: str) -> Patch:
-    """Remove the condition of this type, all others untouched."""
-    if all(to_json(condition).get("type") != kind for condition in old or ()):
-        return Patch()
-    return Patch({"status": {"conditions": [{"$patch": "delete", "type": kind}]}}, STRATEGIC_PATCH, "status")
 
 
 def finalizer_added(old: Iterable[str] | None, finalizer: str) -> Patch:
@@ -123,8 +123,9 @@ def taints_changed(
 ) -> Patch:
     """Add and remove taints, keeping every other one as it is; V1Taint or their JSON.
 
-    A taint is identified by key and effect; one that is added replaces its former self. `remove` tells which of the
-    present ones go, before `add`. The patch writes the whole list, so it is versioned.
+    A taint is identified by key and effect; one that is added replaces its former self. `remove`
+    tells which of the present ones go, before `add`. The patch writes the whole list, so it is
+    versioned.
     """
     before = [to_json(taint) for taint in old or ()]
     after = [taint for taint in before if remove is None or not remove(taint)]
@@ -142,7 +143,8 @@ def taints_changed(
 def combined(*patches: Patch) -> Patch:
     """Several patches as one write, in which none contradicts another.
 
-    Raises ValueError when they differ in kind or subresource, or say different things of the same field.
+    Raises ValueError when they differ in kind or subresource, or say different things of the same
+    field.
     """
     present = [patch for patch in patches if patch]
     if not present:
@@ -167,10 +169,12 @@ def patch(
     resource_version: str | None = None,
     timeout: float | None = None,
 ) -> JSON | None:
-    """Send one patch and return the resulting object, or its metadata alone; None, and no request, when it is empty.
+    """Send one patch and return the resulting object, or its metadata alone; None, and no request,
+    when it is empty.
 
-    `uid` and `resource_version` are preconditions. Raises ObjectReplaced for another UID, Conflict for another version,
-    and every other ApiError. May be repeated: a patch says what shall be, not what to do.
+    `uid` and `resource_version` are preconditions. Raises ObjectReplaced for another UID, Conflict
+    for another version, and every other ApiError. May be repeated: a patch says what shall be, not
+    what to do.
     """
     if not body:
         return None
@@ -212,12 +216,14 @@ def apply(
 ) -> T | None:
     """Write what `plan` makes of `obj`, in that order; on a conflict again, of the fresh object.
 
-    `path` is the object's, without subresource. `plan` is pure and is called once per attempt; what it knows from the
-    cloud it keeps, so no cloud call is repeated. `parse` makes a fresh raw object what `obj` is.
+    `path` is the object's, without subresource. `plan` is pure and is called once per attempt; what
+    it knows from the cloud it keeps, so no cloud call is repeated. `parse` makes a fresh raw object
+    what `obj` is.
 
-    Returns the object that the written patches were computed from, None when there was nothing to write. Raises
-    ObjectReplaced when the object was recreated, NotFound when it is gone, Conflict after `attempts`, and every other
-    ApiError: then some of the patches may have been written, and the next plan leaves them out.
+    Returns the object that the written patches were computed from, None when there was nothing to
+    write. Raises ObjectReplaced when the object was recreated, NotFound when it is gone, Conflict
+    after `attempts`, and every other ApiError: then some of the patches may have been written, and
+    the next plan leaves them out.
     """
     uid = _metadata(obj, "uid")
     while True:
@@ -227,7 +233,8 @@ def apply(
         version = _metadata(obj, "resourceVersion")
         try:
             for place, planned in enumerate(patches):
-                # Once one is bound to the version, so are those before it, whose answers tell the next version.
+                # Once one is bound to the version, so are those before it, whose answers tell the
+                # next version.
                 bound = any(later.versioned for later in patches[place:])
                 answer = _send(
                     rest,

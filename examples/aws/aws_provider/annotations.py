@@ -1,7 +1,9 @@
-"""The annotations of a Service that this provider reads: the Go provider's, as far as they are about NLBs. Pure.
+"""The annotations of a Service that this provider reads: the Go provider's, as far as they are
+about NLBs. Pure.
 
-Mistakes in them come out together, as one Warning Event on the Service; so does an annotation with this prefix that
-is not known here, which would otherwise build another load balancer than was asked for.
+Mistakes in them come out together, as one Warning Event on the Service; so does an annotation with
+this prefix that is not known here, which would otherwise build another load balancer than was asked
+for.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _WORDS = ListOf(TEXT)
 
 
 def is_elsewhere(service: V1Service) -> bool:
-    """Whether the AWS Load Balancer Controller is to build it. That one has further annotations, none of ours."""
+    """Whether the AWS Load Balancer Controller is to build it. That one has further annotations,
+    none of ours."""
     return annotations_of(service).get(f"{PREFIX}type") in ("external", "nlb-ip")
 
 

@@ -1,4 +1,5 @@
-"""Load balancers themselves: found by name, proved by tags, created in subnets, kept in line, deleted."""
+"""Load balancers themselves: found by name, proved by tags, created in subnets, kept in line,
+deleted."""
 
 from __future__ import annotations
 
@@ -40,13 +41,14 @@ class Balancer:
 
 @frozen
 class Balancers:
-    """The load balancers of Services. Raises what botocore raises. Thread-safe for different Services."""
+    """The load balancers of Services. Raises what botocore raises. Thread-safe for different
+    Services."""
 
     clients: Clients
 
     def find(self, service: Identity) -> Balancer | None:
-        """The Service's load balancer, None where AWS has none of that name. Raises `NotOurs` where the one of that
-        name is not proved to be the Service's."""
+        """The Service's load balancer, None where AWS has none of that name. Raises `NotOurs` where
+        the one of that name is not proved to be the Service's."""
         try:
             [found] = self.clients.elb.describe_load_balancers(Names=[service.name])["LoadBalancers"]
         except ClientError as exc:
@@ -77,7 +79,8 @@ class Balancers:
         return _balancer(made["LoadBalancers"][0], plan.all_tags)
 
     def adjust(self, balancer: Balancer, plan: Plan, subnets: Sequence[Subnet]) -> Balancer:
-        """Bring tags, attributes and zones in line. Zones are only added: AWS moves no addresses."""
+        """Bring tags, attributes and zones in line. Zones are only added: AWS moves no
+        addresses."""
         missing = {key: value for key, value in plan.all_tags.items() if balancer.tags.get(key) != value}
         if missing:
             self.clients.elb.add_tags(ResourceArns=[balancer.arn], Tags=tag_list(missing))

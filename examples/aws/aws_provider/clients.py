@@ -1,12 +1,13 @@
 """boto3's clients, with time limits that follow the provider call under way.
 
-One session reads the credentials: from the environment, the shared file, a web identity or the machine's role, as
-everywhere with boto3. Clients are safe for many threads, sessions are not, so clients are made under a lock and kept.
+One session reads the credentials: from the environment, the shared file, a web identity or the
+machine's role, as everywhere with boto3. Clients are safe for many threads, sessions are not, so
+clients are made under a lock and kept.
 
-botocore fixes a client's time limits when it is made. So there is one pair of clients for each of `LIMITS`, made when
-it is first needed, and `ec2` and `elb` give the one whose requests take at most half of what is left of the call. A
-request that could no longer end in time is not sent, be it the tenth page of a list. Nothing is tried twice here: the
-host does that, and knows when.
+botocore fixes a client's time limits when it is made. So there is one pair of clients for each of
+`LIMITS`, made when it is first needed, and `ec2` and `elb` give the one whose requests take at most
+half of what is left of the call. A request that could no longer end in time is not sent, be it the
+tenth page of a list. Nothing is tried twice here: the host does that, and knows when.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Clients:
     """The way to the APIs of EC2 and of Elastic Load Balancing v2 in one region. Thread-safe."""
 
     def __init__(self, region: str = "") -> None:
-        """With no region: the environment's or the shared file's, else the one of the machine that this runs on."""
+        """With no region: the environment's or the shared file's, else the one of the machine that
+        this runs on."""
         core = botocore.session.Session()
         # What fetches credentials from STS makes clients of its own: they get these limits.
         core.set_default_client_config(Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1}))
@@ -57,7 +59,8 @@ class Clients:
         """Where the metadata service of this machine would be."""
         self._lock = threading.Lock()
         self._made: dict[float, _Pair] = {}
-        # At DEBUG botocore logs signed headers and whole answers, credentials among them: whatever -v says, not those.
+        # At DEBUG botocore logs signed headers and whole answers, credentials among them: whatever
+        # -v says, not those.
         logging.getLogger("botocore").setLevel(logging.INFO)
 
     @property
@@ -67,7 +70,8 @@ class Clients:
 
     @property
     def elb(self) -> ElasticLoadBalancingv2Client:
-        """Elastic Load Balancing v2, for the next request. Raises `CallInterrupted` when the call under way is over."""
+        """Elastic Load Balancing v2, for the next request. Raises `CallInterrupted` when the call
+        under way is over."""
         return self._for_this_call().elb
 
     def _for_this_call(self) -> _Pair:
@@ -97,7 +101,8 @@ class Clients:
 
 
 def _sends_only_in_time(limit: float) -> Callable[..., None]:
-    """A handler of botocore's event "before-send" that raises where the request would outlast the call under way."""
+    """A handler of botocore's event "before-send" that raises where the request would outlast the
+    call under way."""
 
     def check(**_: object) -> None:
         call = current_call()

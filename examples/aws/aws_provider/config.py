@@ -1,4 +1,5 @@
-"""The provider's configuration: the file given by --cloud-config, and the environment. All mistakes at once.
+"""The provider's configuration: the file given by --cloud-config, and the environment. All mistakes
+at once.
 
 No secret belongs here: credentials come to boto3 in its own ways.
 """

@@ -1,7 +1,8 @@
 """AWS's errors become the contract's here, and nowhere else.
 
-Every method that the host calls has its body under `answered`. Inside, code that expects a certain answer of AWS asks
-`error_code`. What AWS writes about credentials is not repeated: it may quote the signed headers.
+Every method that the host calls has its body under `answered`. Inside, code that expects a certain
+answer of AWS asks `error_code`. What AWS writes about credentials is not repeated: it may quote the
+signed headers.
 """
 
 from __future__ import annotations
@@ -55,9 +56,11 @@ class AWSError(CloudProviderError):
 
 @contextmanager
 def answered() -> Generator[None, None, None]:
-    """Turn what botocore raises in the body into the contract's errors: for a with statement, or over a function.
+    """Turn what botocore raises in the body into the contract's errors: for a with statement, or
+    over a function.
 
-    Raises `Throttled`, `AWSError`, or `CloudProviderError` where no answer came. Errors of the contract pass.
+    Raises `Throttled`, `AWSError`, or `CloudProviderError` where no answer came. Errors of the
+    contract pass.
     """
     try:
         yield

@@ -1,11 +1,12 @@
 """From nodes to EC2 instances: one DescribeInstances answers for up to 200 nodes.
 
-A node is found by its provider ID; without one by its name, which is the instance's ID or its private DNS name (AWS's
-two conventions). Names are looked up among the instances with the cluster's tag alone, since networks that do not know
-of each other use the same private names. Everything is asked by filter: the call that takes IDs fails as a whole when
-one of them is unknown.
+A node is found by its provider ID; without one by its name, which is the instance's ID or its
+private DNS name (AWS's two conventions). Names are looked up among the instances with the cluster's
+tag alone, since networks that do not know of each other use the same private names. Everything is
+asked by filter: the call that takes IDs fails as a whole when one of them is unknown.
 
-An ID that AWS does not list is gone. An ID of another region, or of no EC2 instance, says nothing: that is an error.
+An ID that AWS does not list is gone. An ID of another region, or of no EC2 instance, says nothing:
+that is an error.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _INSTANCE_ID = re.compile(r"i-[0-9a-z]+")
 _ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 Found = Mapping[str, "InstanceTypeDef | CloudProviderError"]
-"""By node name: the instance, or why there is none. `InstanceNotFound` is AWS's word that it is gone."""
+"""By node name: the instance, or why there is none. `InstanceNotFound` is AWS's word that it is
+gone."""
 
 
 def provider_id(instance: InstanceTypeDef) -> str:
@@ -46,7 +48,8 @@ def provider_id(instance: InstanceTypeDef) -> str:
 
 
 def instance_id(of: str, region: str) -> str:
-    """The instance's ID in a provider ID. Raises `CloudProviderError` when it is none of EC2's in this region."""
+    """The instance's ID in a provider ID. Raises `CloudProviderError` when it is none of EC2's in
+    this region."""
     try:
         parsed = parse_provider_id(of)
     except ValueError as exc:
@@ -83,11 +86,13 @@ class InstanceFinder:
         return found
 
     def by_id(self, ids: Sequence[str]) -> Mapping[str, InstanceTypeDef]:
-        """The instances with these IDs, by ID; those that AWS does not know, or no more, are missing."""
+        """The instances with these IDs, by ID; those that AWS does not know, or no more, are
+        missing."""
         return {instance.get("InstanceId", ""): instance for instance in self._list("instance-id", ids)}
 
     def targets(self, nodes: Iterable[V1Node]) -> Mapping[str, InstanceTypeDef]:
-        """The instances of those nodes that have a provider ID of ours, by instance ID; others are left out."""
+        """The instances of those nodes that have a provider ID of ours, by instance ID; others are
+        left out."""
         ours = (of for node in nodes if (of := provider_id_of(node)).startswith(f"{PROVIDER}://"))
         return self.by_id(sorted({instance_id(of, self.clients.region) for of in ours}))
 
@@ -99,7 +104,8 @@ class InstanceFinder:
         return host if _INSTANCE_ID.fullmatch(host) else ""
 
     def _by_private_dns_name(self, names: Sequence[str]) -> Mapping[str, list[InstanceTypeDef]]:
-        """The cluster's instances with these private DNS names, terminated ones left out, by name."""
+        """The cluster's instances with these private DNS names, terminated ones left out, by
+        name."""
         found: dict[str, list[InstanceTypeDef]] = defaultdict(list)
         cluster: list[FilterTypeDef] = [
             {"Name": "tag-key", "Values": [cluster_tag(self.cluster)]},

@@ -1,7 +1,7 @@
 """How a load balancer asks an instance whether it takes traffic. Pure.
 
-Follows: the Go provider, except that a port of UDP alone is checked by kube-proxy's own port: nothing answers TCP on
-the node port there.
+Follows: the Go provider, except that a port of UDP alone is checked by kube-proxy's own port:
+nothing answers TCP on the node port there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class HealthCheck:
 
 
 def health_check(local: tuple[str, int] | None, target: str) -> HealthCheck:
-    """Of a target group of this protocol. `local`: path and port that a Service with local traffic has on each node."""
+    """Of a target group of this protocol. `local`: path and port that a Service with local traffic
+    has on each node."""
     if local is not None:  # externalTrafficPolicy Local: each node tells whether it has endpoints
         return HealthCheck("HTTP", str(local[1]), local[0], interval=10, healthy=2, unhealthy=2)
     if target == "UDP":

@@ -28,7 +28,8 @@ T = TypeVar("T")
 
 
 class ZoneIDs:
-    """The IDs of the region's zones, by name. Asked once, and again when a zone is unknown. Thread-safe."""
+    """The IDs of the region's zones, by name. Asked once, and again when a zone is unknown.
+    Thread-safe."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients

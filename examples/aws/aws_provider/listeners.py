@@ -27,12 +27,14 @@ _INTERCHANGEABLE = {"TCP", "TLS"}
 
 @frozen
 class Listeners:
-    """The listeners of load balancers. Raises what botocore raises. Thread-safe for different load balancers."""
+    """The listeners of load balancers. Raises what botocore raises. Thread-safe for different load
+    balancers."""
 
     clients: Clients
 
     def ensure(self, load_balancer: str, plan: Plan, groups: Mapping[int, str]) -> None:
-        """Have the planned listeners, and no others. `groups`: the ARN of each port's target group."""
+        """Have the planned listeners, and no others. `groups`: the ARN of each port's target
+        group."""
         pages = self.clients.elb.get_paginator("describe_listeners").paginate(LoadBalancerArn=load_balancer)
         present = {listener.get("Port", 0): listener for page in pages for listener in page["Listeners"]}
         for port in plan.ports:
@@ -84,7 +86,8 @@ class Listeners:
 
 
 def _can_become(listener: ListenerTypeDef, port: PlannedPort) -> bool:
-    """Whether the listener can be modified into the port: AWS changes TCP into TLS and back, nothing else."""
+    """Whether the listener can be modified into the port: AWS changes TCP into TLS and back,
+    nothing else."""
     present = listener.get("Protocol")
     return present == port.protocol or {present, port.protocol} <= _INTERCHANGEABLE
 

@@ -1,8 +1,10 @@
-"""LoadBalancer: a Network Load Balancer for each Service, with the order of things that keeps it whole.
+"""LoadBalancer: a Network Load Balancer for each Service, with the order of things that keeps it
+whole.
 
-Building: load balancer, target groups with their instances, rules of the nodes' security group, listeners; then what
-the Service no longer needs. Deleting: load balancer, target groups, rules. Every step finds what an interrupted call
-left behind, changes only what differs, and touches nothing that is not proved to be the Service's by its tags.
+Building: load balancer, target groups with their instances, rules of the nodes' security group,
+listeners; then what the Service no longer needs. Deleting: load balancer, target groups, rules.
+Every step finds what an interrupted call left behind, changes only what differs, and touches
+nothing that is not proved to be the Service's by its tags.
 """
 
 from __future__ import annotations
@@ -135,13 +137,15 @@ class AWSLoadBalancers(LoadBalancer, OwnedLoadBalancers):
         ]
 
     def _plan(self, cluster_name: str, service: V1Service) -> Plan:
-        """The Service's plan. Raises `InvalidService`, and `ImplementedElsewhere` for the other controller's."""
+        """The Service's plan. Raises `InvalidService`, and `ImplementedElsewhere` for the other
+        controller's."""
         if is_elsewhere(service):
             raise ImplementedElsewhere("the annotation asks for the AWS Load Balancer Controller")
         return plan(cluster_name, service)
 
     def _targets(self, nodes: Iterable[V1Node], wanted: Plan, balancer: Balancer) -> Mapping[str, InstanceTypeDef]:
-        """The instances that become targets, by ID: AWS refuses one that is not running, or in another network."""
+        """The instances that become targets, by ID: AWS refuses one that is not running, or in
+        another network."""
         labels = wanted.annotations.node_labels.items()
         asked = [node for node in nodes if labels <= labels_of(node).items()]
         return {

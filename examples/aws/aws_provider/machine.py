@@ -1,7 +1,9 @@
-"""LocalInstance: what the EC2 instance that this program runs on says of itself, by its metadata service (IMDSv2).
+"""LocalInstance: what the EC2 instance that this program runs on says of itself, by its metadata
+service (IMDSv2).
 
-No credentials and no API of AWS: a session token is fetched from the service, then one path after the other. Where the
-service is, botocore says: AWS_EC2_METADATA_SERVICE_ENDPOINT, or AWS's fixed address.
+No credentials and no API of AWS: a session token is fetched from the service, then one path after
+the other. Where the service is, botocore says: AWS_EC2_METADATA_SERVICE_ENDPOINT, or AWS's fixed
+address.
 
 Follows: "Use instance metadata to manage your EC2 instance" in Amazon's EC2 user guide.
 """
@@ -33,8 +35,8 @@ _MOST = 2.0
 
 
 class AWSMachine(LocalInstance):
-    """The instance that this program runs on. Of its addresses only those of the primary network interface are told;
-    the node controller adds the others."""
+    """The instance that this program runs on. Of its addresses only those of the primary network
+    interface are told; the node controller adds the others."""
 
     def __init__(self, endpoint: str, families: Sequence[str]) -> None:
         self._endpoint = endpoint.rstrip("/")
@@ -58,7 +60,8 @@ class AWSMachine(LocalInstance):
     @override
     @answered()
     def local_node_name(self, hostname: str) -> str:
-        """The private DNS name. With several domains in the network's DHCP options, the first name."""
+        """The private DNS name. With several domains in the network's DHCP options, the first
+        name."""
         names = self._get(self._token(), "local-hostname").split()
         return names[0].lower() if names else hostname
 

@@ -6,5 +6,6 @@ from controllers.app import main
 
 
 def run() -> None:
-    """The console script `aws-controller-manager`. Ends the process with the manager's exit code."""
+    """The console script `aws-controller-manager`. Ends the process with the manager's exit
+    code."""
     sys.exit(main(default_provider="aws"))

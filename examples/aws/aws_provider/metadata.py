@@ -1,7 +1,8 @@
 """From an EC2 instance, as DescribeInstances shows it, to what a node carries. Pure.
 
-Follows: the Go provider in addresses, their types and order, and labels, except that of each network interface only the
-primary private address counts: with Amazon's CNI plugin the others are the pods'.
+Follows: the Go provider in addresses, their types and order, and labels, except that of each
+network interface only the primary private address counts: with Amazon's CNI plugin the others are
+the pods'.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ _STATES = {
 
 
 def state(instance: InstanceTypeDef) -> InstanceState:
-    """Gone once terminated, which AWS shows for about an hour; shut down while stopping or stopped."""
+    """Gone once terminated, which AWS shows for about an hour; shut down while stopping or
+    stopped."""
     return _STATES.get(instance.get("State", {}).get("Name", ""), InstanceState.RUNNING)
 
 
 def metadata(instance: InstanceTypeDef, region: str, zone_id: str, families: Sequence[str]) -> InstanceMetadata:
-    """What the node gets. `families` as in the configuration: "ipv4", "ipv6", the preferred one first."""
+    """What the node gets. `families` as in the configuration: "ipv4", "ipv6", the preferred one
+    first."""
     return InstanceMetadata(
         provider_id=provider_id(instance),
         instance_type=instance.get("InstanceType", ""),
@@ -78,6 +81,7 @@ def _ipv4(instance: InstanceTypeDef, attached: Sequence[InstanceNetworkInterface
 
 
 def _ipv6(attached: Sequence[InstanceNetworkInterfaceTypeDef]) -> list[tuple[str, str]]:
-    """One for each interface, as an internal address: AWS has no names for them and no other kind."""
+    """One for each interface, as an internal address: AWS has no names for them and no other
+    kind."""
     firsts = [one.get("Ipv6Addresses", [])[:1] for one in attached]
     return [(NODE_ADDRESS_INTERNAL_IP, address.get("Ipv6Address", "")) for first in firsts for address in first]

@@ -1,7 +1,8 @@
-"""Which node an instance is, and back: from the host's cache of nodes, which knows their provider IDs.
+"""Which node an instance is, and back: from the host's cache of nodes, which knows their provider
+IDs.
 
-Without that cache (a program that has none, or has not filled it yet) a node is named after its instance's private DNS
-name, as AWS's address-based convention says.
+Without that cache (a program that has none, or has not filled it yet) a node is named after its
+instance's private DNS name, as AWS's address-based convention says.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class NodeNames:
         self._listers = listers
 
     def by_instance(self) -> Mapping[str, str]:
-        """The name of every node that has a provider ID, by instance ID; empty without a filled cache."""
+        """The name of every node that has a provider ID, by instance ID; empty without a filled
+        cache."""
         if self._listers is None or not self._listers.has_synced():
             return {}
         return {

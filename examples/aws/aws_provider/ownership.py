@@ -1,7 +1,9 @@
-"""Whose a load balancer or a target group is, by its tags in AWS. What is not proved to be ours is never touched.
+"""Whose a load balancer or a target group is, by its tags in AWS. What is not proved to be ours is
+never touched.
 
-Tags are set by the same call that creates a thing, so nothing of ours is ever without. A load balancer that the Go
-provider made carries no UID: the cluster's tag and the Service's name, under a name made of its UID, are enough.
+Tags are set by the same call that creates a thing, so nothing of ours is ever without. A load
+balancer that the Go provider made carries no UID: the cluster's tag and the Service's name, under a
+name made of its UID, are enough.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ class NotOurs(CloudProviderError):
 
 
 def tags_of(clients: Clients, arns: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The tags of each of these load balancers or target groups, by ARN. Raises what botocore raises."""
+    """The tags of each of these load balancers or target groups, by ARN. Raises what botocore
+    raises."""
     found: dict[str, dict[str, str]] = {}
     for start in range(0, len(arns), _MAX_TAGGED):
         answer = clients.elb.describe_tags(ResourceArns=arns[start : start + _MAX_TAGGED])
@@ -40,7 +43,8 @@ def is_of(tags: Mapping[str, str], service: Identity) -> bool:
 
 
 def check(kind: str, name: str, tags: Mapping[str, str], service: Identity) -> None:
-    """Return where the thing is the Service's. Raises `NotOurs`, which says what its tags are and what to do."""
+    """Return where the thing is the Service's. Raises `NotOurs`, which says what its tags are and
+    what to do."""
     if is_of(tags, service):
         return
     kept = (SERVICE_NAME_TAG, SERVICE_UID_TAG)

@@ -1,7 +1,8 @@
 """What a Service's load balancer must look like, before AWS is asked for anything. Pure.
 
-In comes the Service, out comes a `Plan` or all problems at once. Names are made here: they never change for a Service,
-and tell a target group that must be replaced (its port or protocol cannot be modified) from the one that replaces it.
+In comes the Service, out comes a `Plan` or all problems at once. Names are made here: they never
+change for a Service, and tell a target group that must be replaced (its port or protocol cannot be
+modified) from the one that replaces it.
 
 Follows: the Go provider in the names of load balancers.
 """
@@ -42,7 +43,8 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "proxy_protocol_v2.enabled": "false",
     "stickiness.enabled": "false",
 }
-"""The attributes of target groups that are kept as wished, with AWS's defaults for targets that are instances."""
+"""The attributes of target groups that are kept as wished, with AWS's defaults for targets that are
+instances."""
 
 
 @frozen
@@ -60,7 +62,8 @@ class PlannedPort:
     certificate: str = ""
     ssl_policy: str = ""
     shares_health_check_port: bool = False
-    """Whether other Services' health checks use the same port of the nodes: kube-proxy's, or one that users chose."""
+    """Whether other Services' health checks use the same port of the nodes: kube-proxy's, or one
+    that users chose."""
 
     @property
     def health_check_port(self) -> int:
@@ -142,7 +145,8 @@ def plan(cluster: str, service: V1Service) -> Plan:
 
 
 def identity(cluster: str, service: V1Service) -> Identity:
-    """What the load balancer is found by, whatever the Service's ports and annotations are today."""
+    """What the load balancer is found by, whatever the Service's ports and annotations are
+    today."""
     uid = uid_of(service)
     prefix = f"k8s-{_digest(cluster, uid)}-"
     return Identity(default_load_balancer_name(service), prefix, cluster, key_of(service), uid)
@@ -189,7 +193,8 @@ def _port(
     node_port = same[0].node_port
     local = health_check_path_port(service)
     check = annotations.adjusted(health_check(local, target))
-    # What cannot be modified is part of the name, so that a replacement can stand beside what it replaces.
+    # What cannot be modified is part of the name, so that a replacement can stand beside what it
+    # replaces.
     identity = _digest(number, target, node_port, check.protocol, check.interval)
     is_tls = listener == "TLS"
     return PlannedPort(

@@ -1,4 +1,5 @@
-"""The provider, and the factory that the entry point names: read the configuration, offer the capabilities."""
+"""The provider, and the factory that the entry point names: read the configuration, offer the
+capabilities."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ logger = logging.getLogger(__name__)
 
 
 class AWS(Interface):
-    """One cluster in one region of AWS. Every accessor returns the same object each time, as the contract asks."""
+    """One cluster in one region of AWS. Every accessor returns the same object each time, as the
+    contract asks."""
 
     def __init__(self, config: Config, clients: Clients) -> None:
         finder = InstanceFinder(clients, config.cluster)
@@ -52,7 +54,8 @@ class AWS(Interface):
     @override
     @answered()
     def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
-        """Asks AWS for the region's zones: without credentials, a right or a way to AWS the manager does not start."""
+        """Asks AWS for the region's zones: without credentials, a right or a way to AWS the manager
+        does not start."""
         self._zone_ids.load()
         logger.info("AWS answers in region %s", self.clients.region)
 

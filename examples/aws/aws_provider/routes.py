@@ -1,10 +1,11 @@
 """Routes: the nodes' pod networks in the VPC's route tables that carry the cluster's tag.
 
-AWS's routes have no tags of their own. What is nobody's pod network is told by its target: only routes to instances of
-the cluster are listed, and routes to instances that are gone. Whose those are the host decides, by its ranges.
+AWS's routes have no tags of their own. What is nobody's pod network is told by its target: only
+routes to instances of the cluster are listed, and routes to instances that are gone. Whose those
+are the host decides, by its ranges.
 
-With several route tables (one for each zone, say) a route stands in all of them: one that is missing in a table is not
-listed, so the host creates it, which completes it.
+With several route tables (one for each zone, say) a route stands in all of them: one that is
+missing in a table is not listed, so the host creates it, which completes it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _OTHER_TARGETS = (
 
 @frozen
 class _Table:
-    """A route table: the instance of each range, "" where AWS says that it is gone. Other targets are left out."""
+    """A route table: the instance of each range, "" where AWS says that it is gone. Other targets
+    are left out."""
 
     id: str
     targets: Mapping[str, str]
@@ -102,7 +104,8 @@ class AWSRoutes(Routes):
         return tables
 
     def _shown(self, cluster_name: str, tables: Iterable[_Table]) -> Mapping[tuple[str, str], Route]:
-        """The cluster's routes in these tables, by range and instance: to its nodes, and to instances that are gone."""
+        """The cluster's routes in these tables, by range and instance: to its nodes, and to
+        instances that are gone."""
         pairs = {pair for table in tables for pair in table.targets.items()}
         instances = self._finder.by_id(sorted({instance for _, instance in pairs if instance}))
         names = self._names.by_instance()
@@ -117,7 +120,8 @@ class AWSRoutes(Routes):
         return found
 
     def _instance(self, name: str) -> InstanceTypeDef:
-        """The instance of the node of this name. Raises `InstanceNotFound`, or what speaks against an answer."""
+        """The instance of the node of this name. Raises `InstanceNotFound`, or what speaks against
+        an answer."""
         known = {node: instance for instance, node in self._names.by_instance().items()}
         if name in known:
             found = self._finder.by_id([known[name]]).get(known[name])

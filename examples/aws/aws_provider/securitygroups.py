@@ -1,8 +1,9 @@
-"""The nodes' security group lets the load balancers' traffic in: rules by Service, added and removed by difference.
+"""The nodes' security group lets the load balancers' traffic in: rules by Service, added and
+removed by difference.
 
-An NLB without a security group of its own, as it is built here, hands the clients' addresses through to the nodes,
-whose security group decides. The group is the one with the cluster's tag. A rule is known as ours by its description,
-which is the Go provider's; nobody else's rule is changed.
+An NLB without a security group of its own, as it is built here, hands the clients' addresses
+through to the nodes, whose security group decides. The group is the one with the cluster's tag. A
+rule is known as ours by its description, which is the Go provider's; nobody else's rule is changed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 CLIENT_RULE: Final = "kubernetes.io/rule/nlb/client"
 HEALTH_RULE: Final = "kubernetes.io/rule/nlb/health"
 SHARED: Final = "shared"
-"""In place of a load balancer's name: the rule is for a port that several Services' health checks use. It stays."""
+"""In place of a load balancer's name: the rule is for a port that several Services' health checks
+use. It stays."""
 
 _AGAIN_SECONDS = 1.0
 
@@ -46,7 +48,8 @@ class IngressRule:
 
 
 def rules_of(plan: Plan, subnet_cidrs: Collection[str]) -> set[IngressRule]:
-    """What the nodes must let in for the load balancer: its clients, and its health checks from its subnets. Pure."""
+    """What the nodes must let in for the load balancer: its clients, and its health checks from its
+    subnets. Pure."""
     hidden = plan.attributes["preserve_client_ip.enabled"] == "false"
     rules = {
         IngressRule(transport, port.node_port, cidr, f"{CLIENT_RULE}={plan.name}")
@@ -66,7 +69,8 @@ def rules_of(plan: Plan, subnet_cidrs: Collection[str]) -> set[IngressRule]:
 
 @frozen
 class NodeSecurityGroups:
-    """The security groups of the cluster's nodes. Raises what botocore raises. Thread-safe for different Services."""
+    """The security groups of the cluster's nodes. Raises what botocore raises. Thread-safe for
+    different Services."""
 
     clients: Clients
 
@@ -78,12 +82,13 @@ class NodeSecurityGroups:
         *,
         keep: bool = False,
     ) -> None:
-        """Have these rules in the groups of these instances, and no other rule of the Service in any group.
+        """Have these rules in the groups of these instances, and no other rule of the Service in
+        any group.
 
         With `keep` the instances' groups keep the Service's other rules.
 
-        Raises `CloudProviderError` when an instance has no group with the cluster's tag, and `RetryError` when somebody
-        else changed a group meanwhile.
+        Raises `CloudProviderError` when an instance has no group with the cluster's tag, and
+        `RetryError` when somebody else changed a group meanwhile.
         """
         groups = self._groups(service.cluster)
         used = {_group_of(instance, groups, service.cluster) for instance in instances}

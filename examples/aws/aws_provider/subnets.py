@@ -1,4 +1,5 @@
-"""Which subnets a load balancer stands in: those that the Service names, else one in each zone, found by tags."""
+"""Which subnets a load balancer stands in: those that the Service names, else one in each zone,
+found by tags."""
 
 from __future__ import annotations
 
@@ -35,8 +36,9 @@ class Subnets:
     """Where to look; "" for anywhere, as long as all that is found lies in one VPC."""
 
     def for_load_balancer(self, cluster: str, internal: bool, asked: Sequence[str]) -> list[Subnet]:
-        """One in each zone, ordered by zone. `asked`: IDs, or values of the tag Name. Raises `CloudProviderError`
-        where there is none, where one that was asked for is missing, or where they lie in several VPCs."""
+        """One in each zone, ordered by zone. `asked`: IDs, or values of the tag Name. Raises
+        `CloudProviderError` where there is none, where one that was asked for is missing, or where
+        they lie in several VPCs."""
         found = self._asked(asked) if asked else self._tagged(cluster, internal)
         if len({subnet.vpc for subnet in found}) > 1:
             ids = ", ".join(f"{subnet.id} in {subnet.vpc}" for subnet in found)

@@ -1,7 +1,7 @@
 """Tags: how the cluster's things are known among everything in an AWS account. Pure.
 
-The keys are those of the Go provider and of AWS's own documentation, so that clusters, subnets and load balancers that
-carry them already are understood. None may ever change.
+The keys are those of the Go provider and of AWS's own documentation, so that clusters, subnets and
+load balancers that carry them already are understood. None may ever change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 CLUSTER_TAG_PREFIX: Final = "kubernetes.io/cluster/"
-"""With the cluster's name: the value "owned" or "shared" says that the thing is the cluster's, alone or with others."""
+"""With the cluster's name: the value "owned" or "shared" says that the thing is the cluster's,
+alone or with others."""
 OWNED: Final = "owned"
 SHARED: Final = "shared"
 SERVICE_NAME_TAG: Final = "kubernetes.io/service-name"
@@ -41,7 +42,8 @@ def tag_list(tags: Mapping[str, str]) -> list[TagTypeDef]:
 
 
 def belongs_to(tags: Mapping[str, str], cluster: str) -> bool:
-    """Whether the thing is the cluster's: the tag is there, with whatever value, as the Go provider reads it."""
+    """Whether the thing is the cluster's: the tag is there, with whatever value, as the Go provider
+    reads it."""
     return cluster_tag(cluster) in tags
 
 

@@ -1,7 +1,8 @@
-"""Target groups: for each port of a load balancer, the instances behind it and how they are checked.
+"""Target groups: for each port of a load balancer, the instances behind it and how they are
+checked.
 
-A target group's port and protocol cannot be modified; they are part of its name (see `plan`), so a change makes a new
-group, and the old one goes when no listener needs it any more.
+A target group's port and protocol cannot be modified; they are part of its name (see `plan`), so a
+change makes a new group, and the old one goes when no listener needs it any more.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ Groups = Mapping[str, "TargetGroupTypeDef"]
 
 @frozen
 class TargetGroups:
-    """The target groups of Services. Raises what botocore raises. Thread-safe for different Services."""
+    """The target groups of Services. Raises what botocore raises. Thread-safe for different
+    Services."""
 
     clients: Clients
 
     def of(self, service: Identity, load_balancer: str = "") -> Groups:
-        """Every target group of the Service, also those that no listener uses: by name, and by the load balancer with
-        this ARN. All of it is proved by tags; others' are left out."""
+        """Every target group of the Service, also those that no listener uses: by name, and by the
+        load balancer with this ARN. All of it is proved by tags; others' are left out."""
         pages = self.clients.elb.get_paginator("describe_target_groups").paginate(PaginationConfig={"PageSize": 400})
         found = {
             group.get("TargetGroupArn", ""): group
@@ -71,7 +73,8 @@ class TargetGroups:
         return arn
 
     def set_targets(self, arn: str, instances: Collection[str], node_port: int) -> None:
-        """Have these instances, and no others, behind the target group. Registers and deregisters the difference."""
+        """Have these instances, and no others, behind the target group. Registers and deregisters
+        the difference."""
         answer = self.clients.elb.describe_target_health(TargetGroupArn=arn)
         present = {
             (one["Target"]["Id"], one["Target"].get("Port", node_port))
@@ -86,7 +89,8 @@ class TargetGroups:
             self.clients.elb.register_targets(TargetGroupArn=arn, Targets=chunk)
 
     def delete(self, groups: Iterable[TargetGroupTypeDef]) -> None:
-        """Delete these. Raises `RetryError` while AWS still counts one as in use: a listener that is gone lingers."""
+        """Delete these. Raises `RetryError` while AWS still counts one as in use: a listener that
+        is gone lingers."""
         for group in groups:
             try:
                 self.clients.elb.delete_target_group(TargetGroupArn=group.get("TargetGroupArn", ""))

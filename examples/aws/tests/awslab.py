@@ -1,4 +1,5 @@
-"""What the conformance tests do to AWS, which is moto's server: make and stop machines, break it, look inside."""
+"""What the conformance tests do to AWS, which is moto's server: make and stop machines, break it,
+look inside."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ CLIENT_RULE = "kubernetes.io/rule/nlb/client="
 
 
 class AWSLab(Lab):
-    """Every hook that moto can serve. What is the cluster's is tagged for the second cluster too."""
+    """Every hook that moto can serve. What is the cluster's is tagged for the second cluster
+    too."""
 
     secrets = ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "FwoGZXIvYXdzEXAMPLETOKEN")
 

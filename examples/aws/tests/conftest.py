@@ -1,4 +1,5 @@
-"""An AWS account in this process: moto, with a network, subnets, a security group and instances of one cluster."""
+"""An AWS account in this process: moto, with a network, subnets, a security group and instances of
+one cluster."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ def credentials() -> Iterator[None]:
         patch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # half a second for each test
         patch.setenv("AWS_CONFIG_FILE", "/nonexistent")
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
-        # Each session of botocore reads the APIs' models anew, half a second of work: one reader for all.
+        # Each session of botocore reads the APIs' models anew, half a second of work: one reader
+        # for all.
         patch.setattr(botocore.session, "create_loader", functools.cache(botocore.session.create_loader))
         yield
 
@@ -120,7 +122,8 @@ def account(clients: Clients) -> Iterator[Account]:
 
 @pytest.fixture(scope="module")
 def endpoint(credentials: None) -> Iterator[str]:
-    """moto as a server: the URL of an empty AWS, where every client goes that is made from now on."""
+    """moto as a server: the URL of an empty AWS, where every client goes that is made from now
+    on."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -1,4 +1,5 @@
-"""The metadata service of one instance, on a free port of this machine: IMDSv2 as Amazon's user guide describes it."""
+"""The metadata service of one instance, on a free port of this machine: IMDSv2 as Amazon's user
+guide describes it."""
 
 from __future__ import annotations
 

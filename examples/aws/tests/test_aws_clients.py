@@ -1,4 +1,5 @@
-"""Time limits, errors, credentials and configuration: what stands between boto3 and the contract."""
+"""Time limits, errors, credentials and configuration: what stands between boto3 and the
+contract."""
 
 from __future__ import annotations
 

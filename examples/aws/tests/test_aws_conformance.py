@@ -1,4 +1,5 @@
-"""The provider keeps the contract, over HTTP against moto's server: `pytest -k Conform --conformance-report=report`."""
+"""The provider keeps the contract, over HTTP against moto's server: `pytest -k Conform
+--conformance-report=report`."""
 
 from collections.abc import Iterator
 
@@ -8,7 +9,7 @@ from aws_provider.provider import new_provider
 from awslab import AWSLab
 from imds import metadata_service
 
-from cloudprovider import registry
+from cloudprovider.loading import registry
 from cloudprovider.testing.conformance import Feature, Lab, ProviderConformance
 
 

@@ -1,4 +1,5 @@
-"""Our whole manager with this provider, over the embedded API server and moto's server: nodes, Services, routes."""
+"""Our whole manager with this provider, over the embedded API server and moto's server: nodes,
+Services, routes."""
 
 from __future__ import annotations
 

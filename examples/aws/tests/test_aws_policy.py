@@ -16,7 +16,8 @@ OF_OTHERS = {"AskedByElasticLoadBalancingForTheCaller", "TheFirstLoadBalancerOfA
 
 
 def calls(clients: Clients) -> set[str]:
-    """The actions of IAM for every API call in the source: methods and paginators of boto3's clients, by name."""
+    """The actions of IAM for every API call in the source: methods and paginators of boto3's
+    clients, by name."""
     actions: dict[tuple[str, str], str] = {}
     for attribute, prefix in (("ec2", "ec2"), ("elb", "elasticloadbalancing")):
         names = getattr(clients, attribute).meta.service_model.operation_names

@@ -1,4 +1,5 @@
-"""The README's table of annotations is the code's. `python tests/test_aws_readme.py` writes it again."""
+"""The README's table of annotations is the code's. `python tests/test_aws_readme.py` writes it
+again."""
 
 from __future__ import annotations
 

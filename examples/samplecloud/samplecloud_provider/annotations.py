@@ -1,4 +1,5 @@
-"""The annotations that users set on Services. README.md has their table, made from here: `python -m` this module."""
+"""The annotations that users set on Services. README.md has their table, made from here: `python
+-m` this module."""
 
 from __future__ import annotations
 

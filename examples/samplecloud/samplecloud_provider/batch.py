@@ -1,4 +1,5 @@
-"""InstancesBatch: the machines of many nodes from one listing, so that a thousand nodes cost ten questions."""
+"""InstancesBatch: the machines of many nodes from one listing, so that a thousand nodes cost ten
+questions."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from samplecloud_provider.instances import SampleInstances, metadata
 
 
 class SampleBatch(InstancesBatch):
-    """A node that cannot be answered has its error as its value; what concerns the whole listing is raised."""
+    """A node that cannot be answered has its error as its value; what concerns the whole listing is
+    raised."""
 
     max_batch = 100
 

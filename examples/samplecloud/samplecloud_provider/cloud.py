@@ -1,8 +1,8 @@
 """The cloud: machines, load balancers and routes in one JSON document, in memory or in a file.
 
-Stands where a vendor has an API client. Every operation takes the lock, reads the document, and writes it
-back when it changed something; with a file that holds between processes too, and what a person edits counts
-at once.
+Stands where a vendor has an API client. Every operation takes the lock, reads the document, and
+writes it back when it changed something; with a file that holds between processes too, and what a
+person edits counts at once.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ class Disk(_Thing):
 
 @define
 class Document:
-    """Everything there is: by ID, by name, by name; the addresses of control planes by cluster; disks by ID."""
+    """Everything there is: by ID, by name, by name; the addresses of control planes by cluster;
+    disks by ID."""
 
     instances: dict[str, Instance] = field(factory=dict)
     balancers: dict[str, Balancer] = field(factory=dict)
@@ -163,8 +164,8 @@ class Document:
         raise NoSuchThing(f"there is no instance {instance_id!r}")
 
     def instance_named(self, name: str) -> Instance:
-        """The machine with this name. Raises `NoSuchThing`, also when several have it: names prove nothing
-        then."""
+        """The machine with this name. Raises `NoSuchThing`, also when several have it: names prove
+        nothing then."""
         found = [instance for instance in self.instances.values() if instance.name == name]
         if len(found) != 1:
             raise NoSuchThing(f"{len(found) or 'no'} instances are named {name!r}")
@@ -194,10 +195,11 @@ class Cloud:
 
     @contextmanager
     def document(self) -> Generator[Document]:
-        """The document, to be read or changed in the body of a with statement; an exception changes nothing.
+        """The document, to be read or changed in the body of a with statement; an exception changes
+        nothing.
 
-        Raises `CloudBroken` when the file cannot be read or written, and what `current_call().check` raises when
-        the host gives up while others hold the document.
+        Raises `CloudBroken` when the file cannot be read or written, and what
+        `current_call().check` raises when the host gives up while others hold the document.
         """
         with _held(self._lock), self._file_lock():
             before = self._read()
@@ -230,8 +232,8 @@ class Cloud:
             return document.balancers.get(name)
 
     def put_balancer(self, wanted: Balancer, pool: str) -> Balancer:
-        """Create the load balancer, or change it to what is wanted; address and time of building stay.
-        Idempotent.
+        """Create the load balancer, or change it to what is wanted; address and time of building
+        stay. Idempotent.
 
         Raises `RangeExhausted` when the range `pool` has no address left.
         """

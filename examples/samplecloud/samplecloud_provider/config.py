@@ -1,5 +1,6 @@
-"""The provider's configuration: the file given by --cloud-config (JSON or YAML), with variables of the environment over
-it. Checked as a whole before anything starts, so that one look at the error mends every mistake.
+"""The provider's configuration: the file given by --cloud-config (JSON or YAML), with variables of
+the environment over it. Checked as a whole before anything starts, so that one look at the error
+mends every mistake.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ class Config(ProviderConfig):
 
 
 def from_environment(environ: Mapping[str, str]) -> Config:
-    """VPC_ID and SUBNET_ID, which are required, and STATE_FILE. Raises `InvalidConfig`, which names all that lack."""
+    """VPC_ID and SUBNET_ID, which are required, and STATE_FILE. Raises `InvalidConfig`, which names
+    all that lack."""
     missing = [name for name in ("VPC_ID", "SUBNET_ID") if not environ.get(name, "").strip()]
     if missing:
         raise InvalidConfig(*(f"{name} is not set, or blank" for name in missing))

@@ -1,4 +1,5 @@
-"""InstancesV2, SSHKeys and Zones: what a node's machine is, who may log in there, and where it stands.
+"""InstancesV2, SSHKeys and Zones: what a node's machine is, who may log in there, and where it
+stands.
 
 The foreign errors of the cloud become the contract's in one place, `answered`.
 """
@@ -22,7 +23,7 @@ from cloudprovider import (
     NotImplementedByProvider,
     SSHKeys,
     Zone,
-    Zones,
+    Zones,  # pyright: ignore[reportDeprecated]
     current_call,
 )
 from cloudprovider.helpers import (
@@ -50,7 +51,8 @@ PROVIDER = "samplecloud"
 
 @contextmanager
 def answered() -> Generator[None]:
-    """Turns what the cloud raises into what the contract knows. Only a clear "no such machine" means gone."""
+    """Turns what the cloud raises into what the contract knows. Only a clear "no such machine"
+    means gone."""
     current_call().check()
     try:
         yield
@@ -60,7 +62,7 @@ def answered() -> Generator[None]:
         raise CloudProviderError(str(exc)) from exc
 
 
-class SampleInstances(InstancesV2, SSHKeys, Zones):
+class SampleInstances(InstancesV2, SSHKeys, Zones):  # pyright: ignore[reportDeprecated]
     """Machines, found by provider ID, or by name while a node has none yet."""
 
     def __init__(self, cloud: Cloud) -> None:
@@ -107,12 +109,14 @@ class SampleInstances(InstancesV2, SSHKeys, Zones):
             return _zone(self._cloud.instance_named(node_name))
 
     def find(self, node: V1Node) -> Instance:
-        """The node's machine. Raises `InstanceNotFound` only when the cloud said that there is none."""
+        """The node's machine. Raises `InstanceNotFound` only when the cloud said that there is
+        none."""
         with answered(), self._cloud.document() as document:
             return _machine(document, node)
 
     def find_all(self, nodes: Sequence[V1Node]) -> dict[str, Instance | CloudProviderError]:
-        """The machines of many nodes from one listing, by node name; what concerns one node alone is its value."""
+        """The machines of many nodes from one listing, by node name; what concerns one node alone
+        is its value."""
         with answered(), self._cloud.document() as document:
             return {node_name(node): _machine_or_error(document, node) for node in nodes}
 

@@ -1,7 +1,7 @@
 """LoadBalancer: one of the cloud's for each Service.
 
-Everything is idempotent, since the name follows from the Service's UID: whatever an interrupted call left
-behind is found again and completed.
+Everything is idempotent, since the name follows from the Service's UID: whatever an interrupted
+call left behind is found again and completed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """LocalInstance: the machine that the program runs on, for `node-info` as it boots.
 
-A real cloud answers from a metadata service at a fixed address of the machine; here it is the same document.
+A real cloud answers from a metadata service at a fixed address of the machine; here it is the same
+document.
 """
 
 from __future__ import annotations

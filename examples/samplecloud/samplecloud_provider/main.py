@@ -1,4 +1,5 @@
-"""The cloud-controller-manager of this vendor: its provider, a controller, flags and a default of its own."""
+"""The cloud-controller-manager of this vendor: its provider, a controller, flags and a default of
+its own."""
 
 import sys
 
@@ -8,7 +9,8 @@ from samplecloud_provider.options import SampleCloudOptions
 
 
 def run() -> None:
-    """The console script `samplecloud-controller-manager`. Ends the process with the manager's exit code."""
+    """The console script `samplecloud-controller-manager`. Ends the process with the manager's exit
+    code."""
     sys.exit(
         main(
             default_provider="samplecloud",

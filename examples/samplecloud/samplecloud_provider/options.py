@@ -1,6 +1,7 @@
 """The flags of this vendor's program, beside those that every cloud-controller-manager has.
 
-`main.py` hands the classes to `main(flags=...)` and to its controller's entry; parsing, checks and --help follow.
+`main.py` hands the classes to `main(flags=...)` and to its controller's entry; parsing, checks and
+--help follow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""PodCIDRs: the ranges of pod addresses that the cloud chose. Asked with --cidr-allocator-type=CloudAllocator."""
+"""PodCIDRs: the ranges of pod addresses that the cloud chose. Asked with
+--cidr-allocator-type=CloudAllocator."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A controller of the vendor's own: counts the nodes of each pool, as the metric samplecloud_pool_nodes.
+"""A controller of the vendor's own: counts the nodes of each pool, as the metric
+samplecloud_pool_nodes.
 
-It runs in the manager beside the others: started and stopped with them, on the same cache of nodes, with its own flags,
-its health in /healthz and its permissions in the RBAC manifest.
+It runs in the manager beside the others: started and stopped with them, on the same cache of nodes,
+with its own flags, its health in /healthz and its permissions in the RBAC manifest.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from cloudprovider import (
     LoadBalancer,
     LocalInstance,
     PodCIDRs,
-    PVLabeler,
+    PVLabeler,  # pyright: ignore[reportDeprecated]
     Routes,
     StopSignal,
-    Zones,
+    Zones,  # pyright: ignore[reportDeprecated]
 )
 from samplecloud_provider import config as settings
 from samplecloud_provider.batch import SampleBatch
@@ -74,7 +74,7 @@ class SampleCloud(Interface):
         return self._batch
 
     @override
-    def zones(self) -> Zones:
+    def zones(self) -> Zones:  # pyright: ignore[reportDeprecated]
         return self._instances
 
     @override
@@ -98,7 +98,7 @@ class SampleCloud(Interface):
         return self._pod_cidrs
 
     @override
-    def pv_labeler(self) -> PVLabeler:
+    def pv_labeler(self) -> PVLabeler:  # pyright: ignore[reportDeprecated]
         return self._volumes
 
 

@@ -1,4 +1,5 @@
-"""PVLabeler: where a disk lies. For volumes of this cloud's FlexVolume driver; a CSI driver says it itself."""
+"""PVLabeler: where a disk lies. For volumes of this cloud's FlexVolume driver; a CSI driver says it
+itself."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Mapping
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from typing_extensions import override
 
-from cloudprovider import DiskNotFound, PVLabeler
+from cloudprovider import DiskNotFound, PVLabeler  # pyright: ignore[reportDeprecated]
 from cloudprovider.helpers import zones_to_label_value
 from cloudprovider.wellknown import LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE
 from samplecloud_provider.cloud import Cloud
@@ -17,7 +18,7 @@ DRIVER = "samplecloud.example/disk"
 """The FlexVolume driver of this cloud's volumes, whose option "disk" is the disk's ID."""
 
 
-class SampleVolumes(PVLabeler):
+class SampleVolumes(PVLabeler):  # pyright: ignore[reportDeprecated]
     """Zones and region of the disks in the cloud's document."""
 
     def __init__(self, cloud: Cloud) -> None:

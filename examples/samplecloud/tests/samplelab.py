@@ -1,4 +1,5 @@
-"""What the conformance tests do to the cloud, which is one JSON file: make and stop machines, break it, look inside."""
+"""What the conformance tests do to the cloud, which is one JSON file: make and stop machines, break
+it, look inside."""
 
 from __future__ import annotations
 

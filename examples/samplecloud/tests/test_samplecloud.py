@@ -1,4 +1,5 @@
-"""samplecloud keeps the contract: `pytest --conformance-report=report` says scenario by scenario what was tried."""
+"""samplecloud keeps the contract: `pytest --conformance-report=report` says scenario by scenario
+what was tried."""
 
 import pytest
 from samplelab import SampleLab

@@ -1,4 +1,5 @@
-"""What one manager costs: memory with many nodes, cloud calls for a start and a refresh, time to its first write."""
+"""What one manager costs: memory with many nodes, cloud calls for a start and a refresh, time to
+its first write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""50 nodes join within 10 s while 200 Services have load balancers: how often is the cloud troubled?"""
+"""50 nodes join within 10 s while 200 Services have load balancers: how often is the cloud
+troubled?"""
 
 from __future__ import annotations
 

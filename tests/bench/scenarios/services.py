@@ -43,7 +43,8 @@ def create(cluster: BenchCluster, wanted: list[str]) -> None:
 
 
 def await_addresses(cluster: BenchCluster, run: Trial, wanted: list[str]) -> float:
-    """Wait until each of these Services has an address; returns when the last one had it. Raises `Unfinished`."""
+    """Wait until each of these Services has an address; returns when the last one had it. Raises
+    `Unfinished`."""
     run.wait(lambda: set(_addressed(run)) >= set(wanted), "every Service had an address")
     for name in (wanted[0], wanted[len(wanted) // 2], wanted[-1]):
         if not cluster.api.get(f"{SERVICES}/{name}")["status"]["loadBalancer"].get("ingress"):

@@ -1,4 +1,5 @@
-"""The leader is told to end: how soon the other one writes, and what it asks the API server for until then."""
+"""The leader is told to end: how soon the other one writes, and what it asks the API server for
+until then."""
 
 from __future__ import annotations
 

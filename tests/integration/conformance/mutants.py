@@ -1,4 +1,5 @@
-"""Broken clouds for the end-to-end scenarios: each is a part of the fake cloud, broken in one way."""
+"""Broken clouds for the end-to-end scenarios: each is a part of the fake cloud, broken in one
+way."""
 
 from __future__ import annotations
 

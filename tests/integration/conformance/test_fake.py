@@ -18,7 +18,7 @@ class PatientLab(FakeLab):
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    made = PatientLab(str(tmp_path_factory.mktemp("fake") / "state"))
+    made = PatientLab(tmp_path_factory.mktemp("fake") / "cloud.json")
     with made.cloud:
         yield made
 

@@ -1,6 +1,8 @@
-"""Each end-to-end scenario notices what it is there for: a cloud that is broken in one way fails that scenario.
+"""Each end-to-end scenario notices what it is there for: a cloud that is broken in one way fails
+that scenario.
 
-CONFORMANCE_MUTANTS=all runs every scenario on every broken cloud, which must fail no other one (two minutes).
+CONFORMANCE_MUTANTS=all runs every scenario on every broken cloud, which must fail no other one (two
+minutes).
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Quick(EndToEndConformance):
 
 def failure(scenario: Scenario, part: type[Any], folder: Path) -> str:
     """What the scenario says about the broken cloud; "" when it passes."""
-    lab = FakeLab(str(folder / f"{scenario.id}.sqlite"))
+    lab = FakeLab(folder / f"{scenario.id}.json")
     lab.patience = 0.5
     with lab.cloud as cloud, EmbeddedAPIServer() as server:
         suite = Quick(cloud, part)
@@ -54,7 +56,7 @@ def failure(scenario: Scenario, part: type[Any], folder: Path) -> str:
             ):
                 scenario.function(suite, trial, cluster, manager)
         except AssertionError as error:
-            return str(error)
+            return str(error) or "an assertion without words"
         finally:
             bench.close()
     return ""

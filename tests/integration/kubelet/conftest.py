@@ -1,14 +1,15 @@
-"""A cluster of one node with a real kubelet and containerd, over the real kube-apiserver: the last tier.
+"""A cluster of one node with a real kubelet and containerd, over the real kube-apiserver: the last
+tier.
 
-Where it cannot run (no root, no containerd, ...) its tests are skipped with what is missing; they fail where
-``REQUIRE_REAL_KUBELET`` is set, as CI does. No kube-controller-manager runs: `RealNode.stop` does the part of it that a
-stopped kubelet needs. No pods run, because no images can be pulled.
+Where it cannot run (no root, no containerd, ...) its tests are skipped with what is missing; they
+fail where ``REQUIRE_REAL_KUBELET`` is set, as CI does. No kube-controller-manager runs:
+`RealNode.stop` does the part of it that a stopped kubelet needs. No pods run, because no images can
+be pulled.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -19,16 +20,17 @@ from typing import Any
 
 import pytest
 
-from cloudprovider.testing.fake import Attached, attach
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
-from tests.envtest.build import AssetsMissing, assets
+from tests.envtest.build import assets
 from tests.envtest.machine import Machine, check_machine
 from tests.envtest.server import KUBELET_NODES, MANAGER_USER, RealAPIServer
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES, STRATEGIC
 from tests.support.nodes import small_node
 from tests.support.process import MODULE, Process, Start
+from tests.support.tiers import REQUIRE_KUBELET, need
 
 JSON = dict[str, Any]
 
@@ -42,22 +44,23 @@ _LEFT_BY_KUBELETS = (
     f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{NAME}",
 )
 REAL_KUBELET = [pytest.mark.real, pytest.mark.kubelet, pytest.mark.xdist_group("kubelet")]
-"""The marks of every test here. Each worker process that runs some has a machine and an API server of its own."""
+"""The marks of every test here. Each worker process that runs some has a machine and an API server
+of its own."""
 PATIENCE = 60.0
-"""Seconds that a kubelet or the manager may take for a step, on a machine that is busy with other tests."""
+"""Seconds that a kubelet or the manager may take for a step, on a machine that is busy with other
+tests."""
+
+
+def _machine() -> Machine:
+    check_machine()
+    assets()
+    return Machine()
 
 
 @pytest.fixture(scope="session")
 def machine() -> Iterator[Machine]:
     """The machine of this worker process, with its containerd."""
-    try:
-        check_machine()
-        assets()
-        made = Machine()
-    except AssetsMissing as missing:
-        if os.environ.get("REQUIRE_REAL_KUBELET"):
-            pytest.fail(f"REQUIRE_REAL_KUBELET is set, but {missing}")
-        pytest.skip(f"the real kubelet tier: {missing}")
+    made = need("the real kubelet", _machine, required=REQUIRE_KUBELET)
     try:
         made.start()
         yield made
@@ -66,7 +69,8 @@ def machine() -> Iterator[Machine]:
 
 
 class RealNode:
-    """One machine, its instance in the fake cloud, the manager, and the API server that they meet at."""
+    """One machine, its instance in the fake cloud, the manager, and the API server that they meet
+    at."""
 
     def __init__(self, cluster: Cluster, server: RealAPIServer, machine: Machine, start: Start, folder: Path) -> None:
         self.cluster = cluster
@@ -74,11 +78,9 @@ class RealNode:
         self._machine = machine
         self._start = start
         self._kubeconfig = server.write_kubeconfig(folder / "kubelet.kubeconfig", token=server.kubelet_tokens[NAME])
-        self._state = folder / "cloud.sqlite"
-        self._config = folder / "cloud.json"
         instances = [{"name": NAME, "type": "m-2", "addresses": ADDRESSES}, {"name": NEIGHBOUR}]
-        self._config.write_text(json.dumps({"state": self._state.name, "instances": instances, "machine": NAME}))
-        self._cloud: Attached | None = None
+        self.cloud = FakeCloud(FakeConfig.model_validate({"instances": instances, "machine": NAME}))
+        self._config = self.cloud.share(folder / "cloud.json")
         self._manager: Process | None = None
         self._began = server.audit_log.stat().st_size
 
@@ -86,14 +88,9 @@ class RealNode:
     def path(self) -> str:
         return f"{NODES}/{NAME}"
 
-    @property
-    def cloud(self) -> Attached:
-        """The cloud, once the manager runs."""
-        assert self._cloud is not None
-        return self._cloud
-
     def start_manager(self, **flags: str) -> None:
-        """Start the manager, with the rights of the shipped manifest; it refreshes the node each second."""
+        """Start the manager, with the rights of the shipped manifest; it refreshes the node each
+        second."""
         settings = {
             "cloud-provider": "fake",
             "cloud-config": str(self._config),
@@ -105,11 +102,10 @@ class RealNode:
             **{name.replace("_", "-"): value for name, value in flags.items()},
         }
         self._manager = self._start(*(f"--{name}={value}" for name, value in settings.items()), command=MODULE)
-        self.until(self._state.is_file)
-        self._cloud = attach(self._state)
 
     def add_neighbour(self) -> None:
-        """A Ready node in the same zone: what the cloud says of it shows that the cloud can be believed."""
+        """A Ready node in the same zone: what the cloud says of it shows that the cloud can be
+        believed."""
         node = small_node(NEIGHBOUR, taints=[], labels={"topology.kubernetes.io/zone": "zone-a"})
         node["spec"]["providerID"] = f"fake://i-{NEIGHBOUR}"
         node["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
@@ -127,7 +123,8 @@ class RealNode:
         return shlex.split(done.stdout)
 
     def stop(self) -> None:
-        """Stop the kubelet. Then say Unknown for it, as kube-controller-manager does when it hears no more of it."""
+        """Stop the kubelet. Then say Unknown for it, as kube-controller-manager does when it hears
+        no more of it."""
         self._machine.stop_kubelet()
         words = {"status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
         conditions = [{"type": one["type"], **words} for one in self.node()["status"]["conditions"]]
@@ -135,13 +132,13 @@ class RealNode:
 
     def close(self) -> None:
         self._machine.stop_kubelet()
-        if self._cloud is not None:
-            self._cloud.close()
+        self.cloud.close()
         for path in _LEFT_BY_KUBELETS:
             self.cluster.delete(path)
 
     def until(self, predicate: Callable[[], object]) -> None:
-        """Wait until it is true; a failure shows the node, and the logs of the kubelet and of the manager."""
+        """Wait until it is true; a failure shows the node, and the logs of the kubelet and of the
+        manager."""
         eventually(predicate, PATIENCE, self._logs)
 
     def node(self) -> JSON:
@@ -187,7 +184,8 @@ class RealNode:
         return [event["requestObject"] for event in self._requests("create")]
 
     def taint_seconds(self) -> float:
-        """How long the Node that registered last carried the uninitialized taint, from the API server's audit log."""
+        """How long the Node that registered last carried the uninitialized taint, from the API
+        server's audit log."""
         began = max(str(event["stageTimestamp"]) for event in self._requests("create"))
         ended = [
             str(event["stageTimestamp"])
@@ -204,7 +202,8 @@ class RealNode:
         return [event["requestObject"] for event in self._requests("patch") if event["user"]["username"] == user]
 
     def _requests(self, verb: str) -> Iterator[JSON]:
-        """The requests of one kind about this Node that the API server carried out, from its audit log."""
+        """The requests of one kind about this Node that the API server carried out, from its audit
+        log."""
         for event in self._server.audit_events(self._began):
             about, code = event.get("objectRef") or {}, event["responseStatus"]["code"]
             if (event["verb"], about.get("resource"), about.get("name")) == (verb, "nodes", NAME) and code < 300:
@@ -219,7 +218,8 @@ class RealNode:
 
 @pytest.fixture
 def real_node(machine: Machine, real_api_server: RealAPIServer, start: Start, tmp_path: Path) -> Iterator[RealNode]:
-    """An empty cluster, a machine whose kubelet does not run yet, and a manager that does not run yet."""
+    """An empty cluster, a machine whose kubelet does not run yet, and a manager that does not run
+    yet."""
     kubeconfig = real_api_server.write_kubeconfig(tmp_path / "kubeconfig", token=real_api_server.manager_token)
     cluster = Cluster(real_api_server, kubeconfig, real_api_server.ca_file)
     cluster.clear()

@@ -1,4 +1,5 @@
-"""Who decides about a node's addresses: the kubelet's ``--node-ip``, the cloud, and neither fights."""
+"""Who decides about a node's addresses: the kubelet's ``--node-ip``, the cloud, and neither
+fights."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def test_the_kubelets_node_ip_chooses_among_the_clouds_addresses(real_node: Real
 
 
 def test_a_kubelet_that_writes_addresses_itself_is_not_fought(real_node: RealNode, node_ip: str) -> None:
-    """A kubelet fills in addresses that are empty. Somebody empties them twice, and it writes at the same time as we.
+    """A kubelet fills in addresses that are empty. Somebody empties them twice, and it writes at
+    the same time as we.
 
     Each time the cloud's addresses come back. Then both are at peace.
     """

@@ -1,4 +1,5 @@
-"""What a kubelet can make us do with its own credentials, while it runs: nothing that it may not do itself."""
+"""What a kubelet can make us do with its own credentials, while it runs: nothing that it may not do
+itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A node's whole life, with a real kubelet: it joins, is initialised, stopped, started, deleted, and joins again."""
+"""A node's whole life, with a real kubelet: it joins, is initialised, stopped, started, deleted,
+and joins again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""With `node-info` a node joins complete: what the kubelet registers, and what is left for the manager to write."""
+"""With `node-info` a node joins complete: what the kubelet registers, and what is left for the
+manager to write."""
 
 from __future__ import annotations
 

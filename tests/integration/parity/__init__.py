@@ -1,31 +1,23 @@
-"""The parity table: requests that the embedded API server and the real one must answer alike, grouped into
-scenarios by topic.
+"""The parity table: requests that the embedded API server and the real one must answer alike,
+grouped into scenarios by topic.
 """
 
 from __future__ import annotations
 
 from tests.integration.parity import (
-    configmaps,
     deletion,
     discovery,
-    dryrun,
     events,
-    eventviews,
     leases,
     lists,
-    namespaces,
     node_patches,
     nodeboot,
     nodes,
     requests,
     reviews,
-    secrets,
     serviceaccounts,
     services,
-    volumes,
     watches,
-    webhookconfigs,
-    webhooks,
 )
 from tests.integration.parity.model import Scenario
 
@@ -34,16 +26,8 @@ MODULES = (
     node_patches,
     nodeboot,
     services,
-    volumes,
     events,
-    eventviews,
     leases,
-    namespaces,
-    configmaps,
-    secrets,
-    webhookconfigs,
-    webhooks,
-    dryrun,
     deletion,
     lists,
     watches,

@@ -63,12 +63,11 @@ SCENARIOS = [
             put(f"{LEASES}/lp-put-2", lease("lp-put-2", {"resourceVersion": "1"}, holderIdentity="c")),
             post(LEASES, lease("lp-put"), expect=409),
             post(LEASES, lease("Lp_Bad"), expect=422),
-            post(LEASES, lease("lp-odd", strategy="Odd", preferredHolder="x"), expect=201),
             post(LEASES, lease("lp-bad", renewTime="2026-01-01T00:00:05Z"), compare="outcome", expect=400),
             get(f"{LEASES}/lp-none", expect=404),
             get(LEASES, query={"fieldSelector": "metadata.name=lp-put"}, expect=200),
             get("/apis/coordination.k8s.io/v1/leases", query={"fieldSelector": "metadata.name=lp-put"}, expect=200),
         ],
-        [f"{LEASES}/lp-put", f"{LEASES}/lp-put-2", f"{LEASES}/lp-bad", f"{LEASES}/lp-odd"],
+        [f"{LEASES}/lp-put", f"{LEASES}/lp-put-2", f"{LEASES}/lp-bad"],
     ),
 ]

@@ -126,7 +126,6 @@ SCENARIOS = [
             get(NODES, query={"fieldSelector": "spec.providerID=x"}, expect=400),
             get(NODES, query={"fieldSelector": "metadata.name"}, expect=400),
             get(NODES, query={"fieldSelector": "metadata.namespace=x"}, expect=400),
-            get("/api/v1/namespaces", query={"fieldSelector": "metadata.namespace=x"}, expect=400),
             get("/api/v1/persistentvolumes", query={"fieldSelector": "metadata.namespace=x"}, expect=200),
             get("/api/v1/persistentvolumes", query={"fieldSelector": "spec.x=x"}, expect=400),
             get("/apis/coordination.k8s.io/v1/leases", query={"fieldSelector": "spec.x=x"}, expect=400),

@@ -1,5 +1,5 @@
-"""What a row of the parity table says: requests in order, with values remembered from one answer for the next
-request.
+"""What a row of the parity table says: requests in order, with values remembered from one answer
+for the next request.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 @attrs.frozen
 class Step:
-    """One request. `$name` in paths, queries, bodies and names of the scenario stands for a value that an
-    earlier `save` kept.
+    """One request. `$name` in paths, queries, bodies and names of the scenario stands for a value
+    that an earlier `save` kept.
 
-    `save` maps such a name to a path in the answer (`metadata.uid`, `items.0.metadata.name`). `compare` is
-    "all" (status, reason, message and object), "outcome" (status and reason only, where the message is Go's own
-    wording of a parser or the object is the server's business), or "nothing" (set-up whose answer other rows
-    compare).
+    `save` maps such a name to a path in the answer (`metadata.uid`, `items.0.metadata.name`).
+    `compare` is "all" (status, reason, message and object), "outcome" (status and reason only,
+    where the message is Go's own wording of a parser or the object is the server's business), or
+    "nothing" (set-up whose answer other rows compare).
     """
 
     method: str
@@ -40,13 +39,12 @@ class Step:
     """The status that both must give: states the semantics in the table itself."""
     raw: bytes | None = None
     """A body as it is, instead of `body`."""
-    until: int | None = None
-    """Sent again until this status comes: for what the real server notices a moment later. Nothing is compared."""
 
 
 @attrs.frozen
 class Scenario:
-    """A topic: steps sent in order to one server, then to the other, and the paths to clean up afterwards."""
+    """A topic: steps sent in order to one server, then to the other, and the paths to clean up
+    afterwards."""
 
     name: str
     steps: Sequence[Step]
@@ -86,8 +84,3 @@ def json_patch(path: str, body: Any, **more: Any) -> Step:
 def delete(path: str, body: Any = None, **more: Any) -> Step:
     """Delete."""
     return Step("DELETE", path, body, **more)
-
-
-def asked() -> Step:
-    """No request: compares what the webhooks were asked since the last time."""
-    return Step("ASKED", "")

@@ -1,4 +1,5 @@
-"""A node's first minutes: what a kubelet that knows its cloud registers, and who gives it its pod CIDRs."""
+"""A node's first minutes: what a kubelet that knows its cloud registers, and who gives it its pod
+CIDRs."""
 
 from __future__ import annotations
 
@@ -77,7 +78,6 @@ SCENARIOS = [
             merge(f"{NODES}/nb-a", given(V4, V6), expect=409),
             get(f"{NODES}/nb-a", save={"version": "metadata.resourceVersion"}, expect=200),
             merge(f"{NODES}/nb-a", given(V4, V6, uid="00000000-0000-0000-0000-000000000000"), expect=422),
-            merge(f"{NODES}/nb-a", given(V4, V6), query={"dryRun": "All"}, expect=200),
             merge(
                 f"{NODES}/nb-a",
                 {**given(V4, V6), "metadata": {"resourceVersion": "${version}", "annotations": {SEAL: None}}},
@@ -108,10 +108,8 @@ SCENARIOS = [
             merge(f"{NODES}/nb-odd", given(V4, V6, "10.8.0.0/24", version=""), expect=422),
             merge(f"{NODES}/nb-odd", given(V4, V4, version=""), expect=422),
             merge(f"{NODES}/nb-odd", given("10.7.0.0", version=""), expect=422),
-            merge(f"{NODES}/nb-odd", given("10.7.0.1/24", version=""), query={"dryRun": "All"}),
+            merge(f"{NODES}/nb-odd", given("10.7.0.1/24", version=""), expect=422),
             merge(f"{NODES}/nb-odd", {"spec": {"podCIDRs": []}}, expect=200),
-            merge(f"{NODES}/nb-odd", {"spec": {"podCIDRs": [V4, V6]}}, query={"dryRun": "All"}, expect=200),
-            merge(f"{NODES}/nb-odd", {"spec": {"podCIDR": V6}}, query={"dryRun": "All"}, expect=200),
             merge(f"{NODES}/nb-odd", given(V4, version="", first=V6), expect=200),
             post(NODES, node("nb-two", spec={"podCIDR": V4, "podCIDRs": [V6]}), expect=201),
             post(NODES, node("nb-three", spec={"podCIDRs": [""]}), compare="outcome"),

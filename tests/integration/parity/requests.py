@@ -5,23 +5,6 @@ from __future__ import annotations
 from tests.integration.parity.model import Scenario, Step, delete, get, merge, post
 from tests.integration.parity.nodes import NODES, node
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-PROTOBUF = "application/vnd.kubernetes.protobuf"
-
-
-def part(number: int, data: bytes) -> bytes:
-    """One field of a message."""
-    return bytes([number << 3 | 2, len(data)]) + data
-
-
-def protobuf(version: str, kind: str, raw: bytes) -> bytes:
-    """A body in Kubernetes' envelope."""
-    return b"k8s\0" + part(1, part(1, version.encode()) + part(2, kind.encode())) + part(2, raw)
-
-
-LEASE = part(1, part(1, b"rp-proto")) + part(2, part(1, b"me") + b"\x10\x0f" + part(3, b"\x08\x01\x10\xe8\x07"))
-"""Named, held by "me" for 15 s, acquired in 1970, a second and a microsecond after the epoch."""
-
 SCENARIOS = [
     Scenario(
         "credentials",
@@ -71,17 +54,5 @@ SCENARIOS = [
             post(NODES, node("rp-unicode", metadata={"annotations": {"a": "\u00e4\u20ac\U0001f600 <>&"}}), expect=201),
         ],
         [f"{NODES}/rp-charset", f"{NODES}/rp-unicode"],
-    ),
-    Scenario(
-        "bodies in Protobuf, as Go programs send them",
-        [
-            Step("POST", LEASES, None, PROTOBUF, raw=protobuf("coordination.k8s.io/v1", "Lease", LEASE), expect=201),
-            Step("POST", LEASES, None, PROTOBUF, raw=protobuf("coordination.k8s.io/v1", "Lease", LEASE), expect=409),
-            Step("POST", LEASES, None, PROTOBUF, raw=b"{}", compare="outcome", expect=400),
-            Step("POST", LEASES, None, PROTOBUF, raw=protobuf("v1", "Pod", LEASE), compare="outcome", expect=400),
-            Step("PATCH", f"{LEASES}/rp-proto", None, PROTOBUF, raw=b"", compare="outcome", expect=415),
-            Step("DELETE", f"{LEASES}/rp-proto", None, PROTOBUF, raw=protobuf("v1", "DeleteOptions", b""), expect=200),
-        ],
-        [f"{LEASES}/rp-proto"],
     ),
 ]

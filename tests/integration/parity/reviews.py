@@ -9,7 +9,6 @@ from tests.integration.parity.model import Scenario, get, post
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 SUBJECT = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 SELF = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
 
 def review(kind: str, **spec: Any) -> dict[str, Any]:
@@ -83,9 +82,5 @@ SCENARIOS = [
             post(TOKENS, review("TokenReview"), compare="outcome"),
             get(TOKENS, compare="outcome", expect=405),
         ],
-    ),
-    Scenario(
-        "the administrator's rules",
-        [post(RULES, review("SelfSubjectRulesReview", namespace="default"), compare="outcome", expect=201)],
     ),
 ]

@@ -1,8 +1,9 @@
-"""Runs a scenario against one server and normalises what cannot be alike: UIDs, versions, times, addresses and
-ports.
+"""Runs a scenario against one server and normalises what cannot be alike: UIDs, versions, times,
+addresses and ports.
 
-Normalised values keep their identity: the first UID seen is `uid-1` on both servers, a version that did not
-change between two answers has the same name twice. So a patch that should change nothing shows.
+Normalised values keep their identity: the first UID seen is `uid-1` on both servers, a version that
+did not change between two answers has the same name twice. So a patch that should change nothing
+shows.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import http.client
 import json
 import re
 import ssl
-import time
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,6 @@ from typing import Any
 import attrs
 
 from tests.integration.parity.model import Scenario, Step
-from tests.support.hooks import Hooks
 
 JSON = dict[str, Any]
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -42,17 +41,15 @@ class Server:
 class Runner:
     """One scenario on one server."""
 
-    def __init__(self, server: Server, hooks: Hooks) -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
-        self._hooks = hooks
-        self._saved: dict[str, str] = {"hooks": hooks.url, "ca": hooks.ca, "other_ca": hooks.other_ca}
+        self._saved: dict[str, str] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._idle: list[http.client.HTTPConnection] = []
         """Connections for the next steps; one is in the hands of one thread."""
 
     def run(self, scenario: Scenario) -> list[JSON]:
         """The normalised answers, one for each step."""
-        self._hooks.take()
         try:
             return [seen for steps in _at_once(scenario.steps) for seen in self._steps(steps)]
         finally:
@@ -64,11 +61,7 @@ class Runner:
     def _steps(self, steps: Sequence[Step]) -> Iterator[JSON]:
         """What is seen of steps that may be sent at once."""
         first = steps[0]
-        if first.method == "ASKED":
-            yield {"status": "asked", "answer": self._normalise(self._hooks.take())}
-        elif first.until is not None:
-            yield self._await(first, first.until)
-        elif len(steps) == 1:
+        if len(steps) == 1:
             yield self._seen(first, *self.send(first))
         else:
             with ThreadPoolExecutor(len(steps)) as pool:
@@ -98,15 +91,6 @@ class Runner:
         if "warning" in headers:
             seen["warning"] = headers["warning"]
         return seen
-
-    def _await(self, step: Step, wanted: int) -> JSON:
-        deadline = time.monotonic() + 10
-        while (answered := self.send(step))[0] != wanted:
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{step.method} {step.path}: never {wanted}; the last answer was {answered}")
-            time.sleep(0.02)
-        self._hooks.take()
-        return {"status": "not compared"}
 
     def send(self, step: Step) -> tuple[int, dict[str, str], bytes]:
         """Send one step as it stands, with saved values filled in."""
@@ -164,12 +148,9 @@ class Runner:
         if obj["metadata"].get("finalizers"):
             self.send(Step("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json"))
         self.send(Step("DELETE", path))
-        if obj["kind"] == "Namespace":
-            obj = json.loads(self.send(Step("GET", path))[2])
-            obj.get("spec", {}).pop("finalizers", None)
-            self.send(Step("PUT", path + "/finalize", obj))
 
-    # -- normalising -------------------------------------------------------------------------------------------------
+    # -- normalising
+    # -------------------------------------------------------------------------------------------------
 
     def _named(self, kind: str, value: str) -> str:
         known = self._names.get((kind, value))
@@ -191,7 +172,8 @@ class Runner:
 
     def _normalise_object(self, value: JSON, inside: str) -> JSON:
         if str(value.get("kind", "")).endswith("List") or value.get("type") == "BOOKMARK":
-            # Before versions get their names: this one is the whole server's, and others write there too.
+            # Before versions get their names: this one is the whole server's, and others write
+            # there too.
             value = copy.deepcopy(value)
             _blank(value, ("metadata", "object.metadata"), ("resourceVersion", "continue"))
         result = {name: self._normalise(item, name, inside) for name, item in value.items()}
@@ -208,9 +190,6 @@ class Runner:
     def _normalise_text(self, value: str, key: str) -> Any:
         if key == "name" and value in self._saved.values():
             return "<generated>"
-        if key == "caBundle":
-            return self._named("ca", value)
-        value = value.replace(self._hooks.url, "https://<hooks>")
         if key == "uid":
             return self._named("uid", value) if _UUID.fullmatch(value) else value
         if key == "resourceVersion":
@@ -228,10 +207,11 @@ class Runner:
 
 
 def _at_once(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """The steps in order; those that only read, one after the other, together, as some of them wait for seconds."""
+    """The steps in order; those that only read, one after the other, together, as some of them wait
+    for seconds."""
     held: list[Step] = []
     for step in steps:
-        if step.method != "GET" or step.until is not None:
+        if step.method != "GET":
             if held:
                 yield held
             held = []

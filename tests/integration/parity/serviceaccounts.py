@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.integration.parity.model import STRATEGIC, Scenario, Step, delete, get, merge, post
+from tests.integration.parity.model import Scenario, delete, get, merge, post
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
@@ -28,13 +28,6 @@ SCENARIOS = [
             post(ACCOUNTS, account("Not.Valid"), expect=422),
             get(f"{ACCOUNTS}/one", expect=200),
             merge(f"{ACCOUNTS}/one", {"metadata": {"labels": {"a": "b"}}}, expect=200),
-            Step(
-                "PATCH",
-                f"{ACCOUNTS}/one",
-                {"imagePullSecrets": [{"name": "key"}]},
-                content_type=STRATEGIC,
-                expect=200,
-            ),
             get(ACCOUNTS, query={"labelSelector": "a=b"}, expect=200),
             delete(f"{ACCOUNTS}/one", expect=200),
             delete(f"{ACCOUNTS}/one", expect=404),

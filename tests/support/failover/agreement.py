@@ -1,4 +1,5 @@
-"""Whether cluster and cloud agree: nodes are the instances, each Service has its load balancer, each node its route."""
+"""Whether cluster and cloud agree: nodes are the instances, each Service has its load balancer,
+each node its route."""
 
 from __future__ import annotations
 

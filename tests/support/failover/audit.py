@@ -1,6 +1,8 @@
-"""Who asked the API server for what: every finished request of its audit log, with the client's own mark.
+"""Who asked the API server for what: every finished request of its audit log, with the client's own
+mark.
 
-The managers share a user name, as two replicas do; each has a token of its own, and the token's UID tells them apart.
+The managers share a user name, as two replicas do; each has a token of its own, and the token's UID
+tells them apart.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Request:
     ended: float
     agent: str = ""
     lists: bool = False
-    """Whether it asked for everything of its kind: as a list, or as a watch that begins with all."""
+    """Whether it asked for everything of its kind: as a list, or as a watch that begins with
+    all."""
     body: Mapping[str, Any] = field(factory=dict)
     """What was sent, where the audit policy keeps it: of Leases."""
 

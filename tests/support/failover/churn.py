@@ -1,4 +1,5 @@
-"""What users and machines do while managers come and go: nodes join and leave, Services come, change and go."""
+"""What users and machines do while managers come and go: nodes join and leave, Services come,
+change and go."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ def node(name: str, number: int) -> JSON:
 class Churn:
     """Acts `rate` times a second in a thread of its own while it is entered, as dice of `seed` say.
 
-    What the API server refuses because it came too late, or because the server is away, is not tried again. Any other
-    error is raised at the end.
+    What the API server refuses because it came too late, or because the server is away, is not
+    tried again. Any other error is raised at the end.
     """
 
     def __init__(self, api: API, cloud: FakeCloud, first: int, *, seed: int, rate: float = 5.0) -> None:

@@ -1,8 +1,10 @@
-"""The fake cloud behind HTTP, shared by managers of any language; every call is kept with its caller and its times.
+"""The fake cloud behind HTTP, for managers in other languages than Python, which share it by
+`FakeCloud.share`.
 
-A call is `POST /METHOD` with a JSON object: `caller`, `cluster`, and what the method takes: `service`, `nodes` (Node
-objects, metadata and providerID are enough), `route`, `hint`. The cloud works on its own side, as real ones do: what
-was asked is done, whatever becomes of the process that asked.
+A call is `POST /METHOD` with a JSON object: `caller`, `cluster`, and what the method takes:
+`service`, `nodes` (Node objects, metadata and providerID are enough), `route`, `hint`. The cloud
+works on its own side, as real ones do: what was asked is done, whatever becomes of the process that
+asked.
 """
 
 from __future__ import annotations
@@ -10,19 +12,18 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import CloudProviderError, InstanceMetadata, InstanceNotFound, Route
-from cloudprovider.testing.fake import FakeCloud
+from cloudprovider.testing.fake import Caller, CallRecord, FakeCloud
 
 __all__ = ["CHANGING", "CloudCall", "CloudServer"]
 
@@ -36,23 +37,23 @@ CHANGING: Final = frozenset(
 
 @frozen
 class CloudCall:
-    """One call, in Unix seconds of the cloud's clock: when it came, and when it was answered (inf: not yet)."""
+    """One call, in Unix seconds of the cloud's clock: when it came, and when it was answered (inf:
+    not yet)."""
 
     caller: str
     method: str
     key: str
-    """Service, node or destination that it was about; of a batch, how many nodes."""
+    """What it was about."""
     began: float
     ended: float = float("inf")
 
 
 class CloudServer:
-    """Serves `cloud` on a free port of the loopback interface while it is entered. `calls` may be read at any time."""
+    """Serves `cloud` on a free port of the loopback interface while it is entered. `calls` may be
+    read at any time."""
 
     def __init__(self, cloud: FakeCloud) -> None:
         self.cloud = cloud
-        self._lock = threading.Lock()
-        self._calls: list[CloudCall] = []
         self._methods = _methods(cloud)
         server = self
 
@@ -83,8 +84,7 @@ class CloudServer:
     @property
     def calls(self) -> list[CloudCall]:
         """Every call so far, in the order in which they came."""
-        with self._lock:
-            return list(self._calls)
+        return [_call(one) for one in self.cloud.calls.log() if one.caller.name]
 
     def __enter__(self) -> CloudServer:
         self._thread.start()
@@ -98,18 +98,13 @@ class CloudServer:
         self._thread.join(5)
 
     def _answer(self, method: str, body: JSON) -> tuple[int, object]:
-        with self._lock:
-            number = len(self._calls)
-            self._calls.append(CloudCall(str(body.get("caller")), method, _key(body), time.time()))
         try:
-            return 200, self._methods[method](body)
+            with self.cloud.calls.calling_for(Caller(0, str(body.get("caller")))):
+                return 200, self._methods[method](body)
         except InstanceNotFound as error:
             return 404, {"error": str(error)}
         except CloudProviderError as error:
             return 500, {"error": str(error)}
-        finally:
-            with self._lock:
-                self._calls[number] = evolve(self._calls[number], ended=time.time())
 
 
 class _Server(ThreadingHTTPServer):
@@ -173,14 +168,9 @@ def metadata(found: InstanceMetadata) -> JSON:
     }
 
 
-def _key(body: JSON) -> str:
-    if body.get("service"):
-        meta = body["service"]["metadata"]
-        return f"{meta['namespace']}/{meta['name']}"
-    if body.get("route"):
-        return str(body["route"]["cidr"])
-    nodes = body.get("nodes") or []
-    return str(nodes[0]["metadata"]["name"]) if len(nodes) == 1 else f"{len(nodes)} nodes"
+def _call(record: CallRecord) -> CloudCall:
+    ended = float("inf") if record.ended is None else record.time + record.ended - record.started
+    return CloudCall(record.caller.name, record.method, "/".join(record.keys[:2]), record.time, ended)
 
 
 def _service(body: JSON) -> V1Service:

@@ -1,9 +1,11 @@
-"""Pure: from the writes of all managers and the calls to the cloud to the verdict whether there ever were two writers.
+"""Pure: from the writes of all managers and the calls to the cloud to the verdict whether there
+ever were two writers.
 
-A manager leads from the moment that its write of the Lease arrives until it writes the Lease free, or another one's
-write of it is answered, or nothing more than the lease's duration has passed since its last renewal. What it begins
-then is right. What it begins before that is the work of an intruder; what it begins after that came late. A request
-that came in time and was answered after another one had taken over was on its way: nothing can recall it.
+A manager leads from the moment that its write of the Lease arrives until it writes the Lease free,
+or another one's write of it is answered, or nothing more than the lease's duration has passed since
+its last renewal. What it begins then is right. What it begins before that is the work of an
+intruder; what it begins after that came late. A request that came in time and was answered after
+another one had taken over was on its way: nothing can recall it.
 """
 
 from __future__ import annotations
@@ -87,13 +89,15 @@ def holds(requests: Iterable[Request], lease: str) -> list[Hold]:
 
 
 def _order(write: Request) -> tuple[int, float]:
-    """Each write of a Lease names the version that it replaces. The time of an answer may be noted late."""
+    """Each write of a Lease names the version that it replaces. The time of an answer may be noted
+    late."""
     return int((write.body.get("metadata") or {}).get("resourceVersion") or 0), write.ended
 
 
 @frozen
 class Verdict:
-    """What the judge found. `clean` when every act of those that are judged was begun by the leader of its time."""
+    """What the judge found. `clean` when every act of those that are judged was begun by the leader
+    of its time."""
 
     holds: Sequence[Hold]
     acts: Sequence[Act]
@@ -125,9 +129,11 @@ class Verdict:
 def judge(
     requests: Sequence[Request], calls: Sequence[CloudCall], managers: Mapping[str, str], lease: str, slack: float = 0.0
 ) -> Verdict:
-    """The verdict on `managers`: by the UID of each one's token, its name, by which the cloud knows it.
+    """The verdict on `managers`: by the UID of each one's token, its name, by which the cloud knows
+    it.
 
-    `slack` is in seconds: how much later than it was sent a request may be noticed on a busy machine.
+    `slack` is in seconds: how much later than it was sent a request may be noticed on a busy
+    machine.
     """
     found = [_named(one, managers) for one in holds([one for one in requests if one.who in managers], lease)]
     acts = sorted([*_writes(requests, managers, lease), *_changes(calls, managers)], key=lambda one: one.began)
@@ -154,7 +160,8 @@ def _named(hold: Hold, managers: Mapping[str, str]) -> Hold:
 
 
 def _of_the_election(one: Request, lease: str) -> bool:
-    """Leases, and Events about who became or stopped being the leader, which the former one sends too."""
+    """Leases, and Events about who became or stopped being the leader, which the former one sends
+    too."""
     return one.resource == "leases" or (one.resource == "events" and one.name.startswith(f"{lease}."))
 
 

@@ -1,4 +1,5 @@
-"""One real API server, one shared cloud, two managers under a supervisor, and the judge: for tests of the failover."""
+"""One real API server, one shared cloud, two managers under a supervisor, and the judge: for tests
+of the failover."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from attrs import frozen
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
-from tests.bench.contenders import UNCAPPED, build
+from tests.bench.contenders import UNCAPPED
+from tests.envtest.build import go_manager
 from tests.envtest.server import MANAGER_USER, Identity, RealAPIServer
 from tests.support.api import API, NODES
 from tests.support.failover.agreement import disagreement
@@ -23,7 +25,6 @@ from tests.support.failover.audit import AuditLog
 from tests.support.failover.churn import POD_RANGE, Churn, node
 from tests.support.failover.cloudserver import CloudServer
 from tests.support.failover.fencing import Hold, Verdict, holds, judge
-from tests.support.failover.provider import NAME
 from tests.support.failover.supervisor import Candidate, Command, Supervisor
 from tests.support.rights import apply_rbac, await_namespaces
 
@@ -99,7 +100,8 @@ class Stage:
         return one
 
     def standby(self, leader: Candidate) -> Candidate | None:
-        """The other candidate, once it has asked for the Lease; ours has then listed what it caches."""
+        """The other candidate, once it has asked for the Lease; ours has then listed what it
+        caches."""
         asked = {one.who for one in self._audit.read() if one.resource == "leases"}
         listed = {one.who for one in self._audit.read() if one.resource == "nodes" and one.verb in ("list", "watch")}
         for one in self.supervisor.running():
@@ -163,7 +165,8 @@ def stage(
     latency: float = 0.02,
     leases: Sequence[str] = (LEASE, LEASE),
 ) -> Iterator[Stage]:
-    """A cluster of so many nodes, not initialised yet, and a manager of each kind; all ended with the with statement.
+    """A cluster of so many nodes, not initialised yet, and a manager of each kind; all ended with
+    the with statement.
 
     `latency` is the cloud's, in seconds a call. `leases`: which Lease each manager is told to hold.
     """
@@ -171,7 +174,7 @@ def stage(
         Identity(MANAGER_USER, f"candidate-{number}", _SERVICE_ACCOUNT_GROUPS) for number in range(_CANDIDATES)
     ]
     machines = {"count": nodes, "types": ["small"], "zones": ["zone-a"], "name": "node-{:05d}"}
-    config = FakeConfig.model_validate({"provider": NAME, "generate": [machines], "latency": {"*": latency}})
+    config = FakeConfig.model_validate({"log": "all", "generate": [machines], "latency": {"*": latency}})
     with ExitStack() as ends:
         cloud = ends.enter_context(CloudServer(ends.enter_context(FakeCloud(config))))
         server = RealAPIServer(audit_level="Metadata", identities=identities)
@@ -185,7 +188,7 @@ def stage(
         with ThreadPoolExecutor(_FILL_THREADS) as pool:
             list(pool.map(lambda number: api.create(NODES, node(f"node-{number:05d}", number)), range(nodes)))
         if "go" in kinds:
-            build("goccm")
+            go_manager(build=True)
         common = [*timing.flags(), *_COMMON, *flags]
         places = [
             (kind, _command(kind, server, identities, cloud, [*common, f"--leader-elect-resource-name={lease}"]))
@@ -196,7 +199,6 @@ def stage(
 
 
 _COMMON: Final = (
-    "--cloud-provider=bench",
     "--secure-port=0",
     "--cluster-name=failover",
     "--allocate-node-cidrs=true",
@@ -218,12 +220,15 @@ def _command(
 ) -> Command:
     def command(name: str, folder: Path) -> Sequence[str]:
         config = folder / "cloud.json"
-        config.write_text(json.dumps({"server": cloud.url, "caller": name}))
+        if kind == "ours":
+            cloud.cloud.share(config, caller=name)
+        else:
+            config.write_text(json.dumps({"server": cloud.url, "caller": name}))
         kubeconfig = server.write_kubeconfig(folder / "kubeconfig", token=identities[_number(name)].token)
         own = [*flags, "--secure-port=0", f"--cloud-config={config}", f"--kubeconfig={kubeconfig}"]
         if kind == "ours":
-            return [sys.executable, "-m", "tests.support.failover.provider", *own]
-        return [str(build("goccm")), *UNCAPPED, *own]
+            return [sys.executable, "-m", "controllers.app", "--cloud-provider=fake", *own]
+        return [str(go_manager()), *UNCAPPED, "--cloud-provider=bench", *own]
 
     return command
 

@@ -1,7 +1,8 @@
-"""Managers as processes that are started, killed, stopped and started anew, as a kubelet does with a container.
+"""Managers as processes that are started, killed, stopped and started anew, as a kubelet does with
+a container.
 
-Each start is a candidate of its own: it has a name, a token and a log. A place is what a replica is: one candidate at a
-time; when it ends, the next one is started a moment later.
+Each start is a candidate of its own: it has a name, a token and a log. A place is what a replica
+is: one candidate at a time; when it ends, the next one is started a moment later.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class _Place:
 
 
 class Supervisor:
-    """Keeps a candidate running in every place while it is entered. `pause` is in seconds, before a new start."""
+    """Keeps a candidate running in every place while it is entered. `pause` is in seconds, before a
+    new start."""
 
     def __init__(self, folder: Path, places: Sequence[tuple[str, Command]], *, pause: float = 0.3) -> None:
         self._folder = folder

@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from cloudprovider.testing.apiserver.api import Request, Response, Wrong
-from cloudprovider.testing.apiserver.watchstream import WatchStream
+from cloudprovider.testing.apiserver.rest.api import Request, Response, Wrong
+from cloudprovider.testing.apiserver.rest.watchstream import WatchStream
 
 JSON = dict[str, Any]
 

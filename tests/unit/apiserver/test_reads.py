@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
-from cloudprovider.testing.apiserver.api import Wrong
+from cloudprovider.testing.apiserver.rest.api import Wrong
 from tests.unit.apiserver.conftest import Client, Reply, node
 
 NODES = "/api/v1/nodes"
@@ -50,12 +50,6 @@ def test_a_page_after_compaction_is_gone_but_tells_how_to_go_on(client: Client, 
     assert names(rest) == ["c", "e"]
 
 
-def test_limit_with_version_zero_returns_everything(client: Client) -> None:
-    everything = client.get(f"{NODES}?limit=2&resourceVersion=0")
-    assert len(names(everything)) == 5
-    assert "continue" not in everything.body["metadata"]
-
-
 def test_an_exact_version_is_shown_or_expired(client: Client, server: EmbeddedAPIServer) -> None:
     version = server.version
     server.delete("nodes", "a")
@@ -67,38 +61,6 @@ def test_an_exact_version_is_shown_or_expired(client: Client, server: EmbeddedAP
     gone = client.get(exact)
     assert (gone.code, gone.reason) == (410, "Expired")
     assert gone.body["message"] == "The resourceVersion for the provided list is too old."
-
-
-@pytest.mark.parametrize("target", [f"{NODES}?resourceVersion=999", f"{NODES}/a?resourceVersion=999"])
-def test_a_version_from_the_future_is_504(client: Client, target: str) -> None:
-    late = client.get(target)
-    assert (late.code, late.reason) == (504, "Timeout")
-    assert late.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
-
-
-@pytest.mark.parametrize(
-    ("query", "code"),
-    [
-        ("resourceVersionMatch=Exact", 422),
-        ("resourceVersion=0&resourceVersionMatch=Exact", 422),
-        ("resourceVersion=1&resourceVersionMatch=Odd", 422),
-        ("resourceVersion=x", 400),
-        ("continue=%21", 400),
-        ("continue=e30", 400),
-        ("limit=x", 400),
-        ("labelSelector=a%20b", 400),
-        ("fieldSelector=spec.x%3Dy", 400),
-        ("sendInitialEvents=true", 422),
-    ],
-)
-def test_options_that_do_not_go_together(client: Client, query: str, code: int) -> None:
-    assert client.get(f"{NODES}?{query}").code == code
-
-
-def test_continue_and_a_version_exclude_each_other(client: Client) -> None:
-    token = client.get(f"{NODES}?limit=1").body["metadata"]["continue"]
-    assert client.get(f"{NODES}?continue={token}&resourceVersion=5").code == 400
-    assert client.get(f"{NODES}?continue={token}&resourceVersion=5&resourceVersionMatch=Exact").code == 422
 
 
 def test_selected_pages_do_not_count_the_rest(client: Client) -> None:

@@ -1,4 +1,5 @@
-"""The versioned store: one rising version, snapshots of the past, subscriptions that miss nothing."""
+"""The versioned store: one rising version, snapshots of the past, subscriptions that miss
+nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudprovider.testing.apiserver.store import Change, Compacted, Store
+from cloudprovider.testing.apiserver.storage.store import Change, Compacted, Store
 
 WRITES = st.lists(st.tuples(st.sampled_from(["put", "remove"]), st.sampled_from("abc"), st.integers(0, 9)), max_size=25)
 
@@ -83,19 +84,6 @@ def test_a_short_history_answers_compacted_or_right(writes: list[tuple[str, str,
                 store.subscribe("nodes", version)
 
 
-def test_compaction_forgets_older_versions_and_keeps_newer_ones() -> None:
-    store = Store()
-    first, second, third = put(store, "a", 1), put(store, "a", 2), put(store, "a", 3)
-    assert store.compact(second) == second
-    assert content(store, second) == {"a": 2}
-    assert content(store, third) == {"a": 3}
-    with pytest.raises(Compacted) as caught:
-        store.snapshot("nodes", first)
-    assert (caught.value.version, caught.value.oldest) == (first, second)
-    assert store.compact(first) == second
-    assert store.compact() == third
-
-
 def test_a_subscriber_gets_later_changes_in_order_until_it_leaves() -> None:
     store = Store()
     put(store, "a", 1)
@@ -134,13 +122,6 @@ def test_bytes_are_made_once_and_not_kept_in_the_history() -> None:
     put(store, "a")
     assert old.data is not old.data
     assert json.loads(old.data) == old.object
-
-
-def test_list_order_is_that_of_the_keys() -> None:
-    store = Store()
-    for key in ("b/x", "a-b/x", "a/y", "a/x"):
-        put(store, key)
-    assert list(content(store)) == sorted(["b/x", "a-b/x", "a/y", "a/x"])
 
 
 def test_writers_on_many_threads_lose_nothing() -> None:

@@ -1,18 +1,20 @@
-"""Fakes for the gateway's tests: providers whose methods are plain functions, calls that hang until told, nodes."""
+"""Fakes for the gateway's tests: providers whose methods are plain functions, calls that hang until
+told, nodes."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import InstanceMetadata, Interface
+from cloudprovider import InstanceMetadata, Interface, threads
 from controllers.cloudcalls import CloudCallOptions, CloudCalls
+from controllers.cloudcalls.capabilities import LoadBalancerCalls
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
 
@@ -119,35 +121,22 @@ class Hang:
         self._released.set()
 
 
-class Task(Generic[T]):
+class Task(threads.Task[T]):
     """A function in a thread of its own."""
 
     def __init__(self, fn: Callable[[], T]) -> None:
-        self._fn = fn
-        self._result: list[T] = []
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._result.append(self._fn())
-        except BaseException as error:  # noqa: BLE001 - raised again by result()
-            self._error = error
+        super().__init__(fn, "test")
 
     def done(self) -> bool:
-        return not self._thread.is_alive()
+        return self.wait(0)
 
     def result(self) -> T:
-        self._thread.join(LIMIT)
-        assert not self._thread.is_alive(), "the task still runs"
-        if self._error is not None:
-            raise self._error
-        return self._result[0]
+        assert self.wait(LIMIT), "the task still runs"
+        return super().result()
 
 
 class Answers(dict[str, Any]):
-    """A `deliver` that fails when a node is answered twice."""
+    """A `deliver` that fails when a node is answered twice, and keeps what was said."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -156,7 +145,7 @@ class Answers(dict[str, Any]):
     def __call__(self, name: str, answer: Any) -> None:
         with self._changed:
             assert name not in self, f"{name} was answered twice"
-            self[name] = answer
+            self[name] = answer.unbound
             self._changed.notify_all()
 
     def wait_for(self, count: int) -> None:
@@ -176,7 +165,7 @@ class World:
     def __init__(self, provider: Interface, **settings: Any) -> None:
         self.clock = FakeClock()
         self.metrics = Metrics()
-        hooks = {name: settings.pop(name) for name in ("guard", "stand_in", "on_fatal") if name in settings}
+        hooks = {name: settings.pop(name) for name in ("guard", "dry_run") if name in settings}
         self.calls = CloudCalls(
             provider,
             options=CloudCallOptions(**{"cache_ttl": 0.0, **settings}),
@@ -184,6 +173,18 @@ class World:
             clock=self.clock,
             **hooks,
         )
+
+    @property
+    def balancers(self) -> LoadBalancerCalls:
+        found = self.calls.load_balancers
+        assert found is not None
+        return found
+
+    def time_out(self, hang: Hang, seconds: float = 60.0, *, calls: int = 1) -> None:
+        """Once so many more calls hang: let the time pass that one of them has."""
+        hang.wait_entered(calls)
+        self.clock.wait_for_timeout(seconds)
+        self.clock.advance(seconds)
 
     def requests(self, method: str, outcome: str) -> float:
         value = self.metrics.value("cloudprovider_api_requests_total", provider="test", method=method, outcome=outcome)

@@ -9,28 +9,32 @@ from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatu
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_service_status import V1ServiceStatus
 
-from cloudprovider import InvalidAnnotations, RetryError, Route, SSHKeys, Zone
+from cloudprovider import InvalidAnnotations, Route, SSHKeys
 from controllers.cloudcalls import PRIORITY_SWEEP, CallFailed, CallOverdue, CloudCalls, InvalidAnswer
 from controllers.runtime.queue import retry_after_of
-from tests.unit.cloudcalls.support import LIMIT, Capability, Hang, Provider, Task, node, nodes, service, world
+from tests.unit.cloudcalls.support import LIMIT, Capability, Hang, Provider, Task, World, node, nodes, service, world
 
 STATUS = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="1.2.3.4")])
 ROUTE = Route("r", "n1", "10.0.0.0/24")
 
 
-def test_load_balancers() -> None:
-    lb = Capability(
-        get_load_balancer=lambda *a: None,
-        get_load_balancer_name=lambda *a: "a1",
-        ensure_load_balancer=lambda *a: STATUS,
-        update_load_balancer=lambda *a: None,
-        ensure_load_balancer_deleted=lambda *a: None,
+def balancers() -> Capability:
+    return Capability(
+        get_load_balancer=lambda *_: None,
+        get_load_balancer_name=lambda *_: "a1b2",
+        ensure_load_balancer=lambda *_: STATUS,
+        update_load_balancer=lambda *_: None,
+        ensure_load_balancer_deleted=lambda *_: None,
     )
+
+
+def test_load_balancers() -> None:
+    lb = balancers()
     with world(Provider(load_balancer=lb)) as w:
         calls, svc = w.calls.load_balancers, service()
         assert calls is not None
         assert calls.get("c", svc) is None
-        assert calls.name("c", svc) == "a1"
+        assert calls.name("c", svc) == "a1b2"
         assert calls.ensure("c", svc, [node("n1")]) == STATUS
         calls.update("c", svc, [])
         calls.ensure_deleted("c", svc)
@@ -56,8 +60,7 @@ def test_a_service_that_its_owner_must_change_is_told_so_but_never_kept_from_bei
 
     lb = Capability(ensure_load_balancer=refuse, ensure_load_balancer_deleted=refuse)
     with world(Provider(load_balancer=lb)) as w:
-        calls = w.calls.load_balancers
-        assert calls is not None
+        calls = w.balancers
         with pytest.raises(InvalidAnnotations) as asked:
             calls.ensure("c", service(), [])
         assert retry_after_of(asked.value) == 3600
@@ -66,13 +69,12 @@ def test_a_service_that_its_owner_must_change_is_told_so_but_never_kept_from_bei
         assert retry_after_of(caught.value) is None
 
 
-def test_capabilities_that_the_provider_lacks_are_none() -> None:
-    with world(Provider()) as w:
-        calls = w.calls
-        for name in ("load_balancers", "routes", "zones", "clusters", "pv_labeler", "instances", "ssh_keys"):
-            assert getattr(calls, name) is None
-        assert not calls.has_instances
-        assert calls.max_batch == 1
+def test_capabilities_that_the_provider_lacks_are_none(w: World) -> None:
+    calls = w.calls
+    for name in ("load_balancers", "routes", "pv_labeler", "ssh_keys"):
+        assert getattr(calls, name) is None
+    assert not calls.has_instances
+    assert calls.max_batch == 1
 
 
 def test_accessors_are_asked_once_and_not_counted() -> None:
@@ -89,39 +91,13 @@ def test_accessors_are_asked_once_and_not_counted() -> None:
         assert w.requests("routes", "success") == 0
 
 
-@pytest.mark.row("N8")
-def test_junk_from_load_balancers() -> None:
-    lb = Capability(ensure_load_balancer=lambda *a: None, get_load_balancer=lambda *a: "1.2.3.4")
-    with world(Provider(load_balancer=lb)) as w:
-        assert w.calls.load_balancers is not None
-        with pytest.raises(InvalidAnswer, match="ensure_load_balancer"):
-            w.calls.load_balancers.ensure("c", service(), [])
-        with pytest.raises(InvalidAnswer):
-            w.calls.load_balancers.get("c", service())
-        assert w.requests("ensure_load_balancer", "invalid") == 1
-
-
-def test_retry_errors_reach_the_controller() -> None:
-    def building(*args: Any) -> None:
-        raise RetryError("still building", 7)
-
-    with world(Provider(load_balancer=Capability(update_load_balancer=building))) as w:
-        assert w.calls.load_balancers is not None
-        with pytest.raises(RetryError) as caught:
-            w.calls.load_balancers.update("c", service(), [])
-        assert caught.value.retry_after == 7
-
-
 def test_a_service_with_an_overdue_call_gets_no_other_call_of_any_method() -> None:
     hang = Hang(STATUS)
     lb = Capability(ensure_load_balancer=hang, ensure_load_balancer_deleted=lambda *a: None)
-    with world(Provider(load_balancer=lb), timeouts={}) as w:
-        calls = w.calls.load_balancers
-        assert calls is not None
+    with world(Provider(load_balancer=lb), build_timeout=60) as w:
+        calls = w.balancers
         task = Task(lambda: calls.ensure("c", service("web"), []))
-        hang.wait_entered()
-        w.clock.wait_for_timeout(60)
-        w.clock.advance(60)
+        w.time_out(hang)
         with pytest.raises(CallOverdue) as caught:
             task.result()
         assert set(w.calls.parked()) == {"service/default/web"}
@@ -136,26 +112,18 @@ def test_a_service_with_an_overdue_call_gets_no_other_call_of_any_method() -> No
 
 def test_what_changes_the_cloud_passes_the_guard_and_what_reads_does_not() -> None:
     guarded: list[str] = []
-    lb = Capability(
-        get_load_balancer=lambda *a: None,
-        get_load_balancer_name=lambda *a: "x",
-        ensure_load_balancer=lambda *a: STATUS,
-        update_load_balancer=lambda *a: None,
-        ensure_load_balancer_deleted=lambda *a: None,
-    )
+    lb = balancers()
     routes = Capability(list_routes=lambda c: [ROUTE], create_route=lambda *a: None, delete_route=lambda *a: None)
-    instances = Capability(add_ssh_key_to_all_instances=lambda *a: None, current_node_name=lambda h: h)
+    instances = Capability(add_ssh_key_to_all_instances=lambda *a: None)
     provider = Provider(load_balancer=lb, routes=routes, instances=instances)
     with world(provider, guard=guarded.append) as w:
         c: CloudCalls = w.calls
         assert c.load_balancers
         assert c.routes
-        assert c.instances
         assert c.ssh_keys
         c.load_balancers.get("c", service())
         c.load_balancers.name("c", service())
         assert c.routes.list("c") == (ROUTE,)
-        assert c.instances.current_node_name("h") == "h"
         assert guarded == []
         c.load_balancers.ensure("c", service(), [])
         c.load_balancers.update("c", service(), [])
@@ -174,7 +142,8 @@ def test_what_changes_the_cloud_passes_the_guard_and_what_reads_does_not() -> No
 
 
 def test_ssh_keys_are_those_of_the_instances_that_have_them() -> None:
-    """Of `InstancesV2`, or `InstancesBatch`, or else of the older `Instances`, which may be there beside them."""
+    """Of `InstancesV2`, or `InstancesBatch`, or else of the older `Instances`, which may be there
+    beside them."""
 
     class Keyed(Capability, SSHKeys):
         def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
@@ -198,30 +167,17 @@ def test_ssh_keys_are_those_of_the_instances_that_have_them() -> None:
         assert w.calls.ssh_keys is None
 
 
-def test_routes_zones_clusters_volumes() -> None:
+def test_routes_and_volumes() -> None:
     provider = Provider(
         routes=Capability(list_routes=lambda c: ["junk"]),
-        zones=Capability(
-            get_zone=lambda: Zone("a", "b"),
-            get_zone_by_provider_id=lambda i: Zone(i[-1]),
-            get_zone_by_node_name=lambda n: Zone(n),
-        ),
-        clusters=Capability(list_clusters=lambda: ["x", "y"], master=lambda c: f"{c}.example"),
         pv_labeler=Capability(get_labels_for_volume=lambda pv: {"zone": pv.metadata.name}),
     )
     with world(provider) as w:
         c = w.calls
         assert c.routes
-        assert c.zones
-        assert c.clusters
         assert c.pv_labeler
         with pytest.raises(InvalidAnswer, match="list_routes"):
             c.routes.list("c")
-        assert c.zones.here() == Zone("a", "b")
-        assert c.zones.by_provider_id("test://1") == Zone("1")
-        assert c.zones.by_node_name("n") == Zone("n")
-        assert c.clusters.list() == ("x", "y")
-        assert c.clusters.master("x") == "x.example"
         volume = V1PersistentVolume.from_dict({"metadata": {"name": "pv1"}})
         assert volume is not None
         assert c.pv_labeler.labels(volume) == {"zone": "pv1"}
@@ -282,27 +238,20 @@ def test_an_accessor_that_raises_fails_its_callers_until_it_works() -> None:
 
 @pytest.mark.row("O4")
 def test_each_load_balancer_built_changed_and_deleted_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    status = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="192.0.2.1")])
-    lb = Capability(
-        ensure_load_balancer=lambda *_: status,
-        update_load_balancer=lambda *_: None,
-        ensure_load_balancer_deleted=lambda *_: None,
-        get_load_balancer_name=lambda *_: "a1b2",
-    )
+    lb = balancers()
     with world(Provider(load_balancer=lb)) as w, caplog.at_level("INFO"):
-        calls = w.calls.load_balancers
-        assert calls is not None
+        calls = w.balancers
         new = service()
         calls.ensure("c", new, nodes(2))
         served = service()
-        served.status = V1ServiceStatus(load_balancer=status)
+        served.status = V1ServiceStatus(load_balancer=STATUS)
         calls.ensure("c", served, nodes(2))
         calls.ensure("c", served, nodes(2), priority=PRIORITY_SWEEP)
         calls.update("c", served, nodes(2))
         calls.ensure_deleted("c", served)
     assert [record.getMessage() for record in caplog.records] == [
-        "built the load balancer a1b2 of Service default/web in 0 s: 192.0.2.1",
-        "changed the load balancer a1b2 of Service default/web in 0 s: 192.0.2.1",
+        "built the load balancer a1b2 of Service default/web in 0 s: 1.2.3.4",
+        "changed the load balancer a1b2 of Service default/web in 0 s: 1.2.3.4",
         "changed the load balancer of Service default/web in 0 s: 2 nodes",
         "deleted the load balancer a1b2 of Service default/web in 0 s",
     ]

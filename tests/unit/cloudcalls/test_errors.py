@@ -88,14 +88,6 @@ def test_every_class_of_the_contract_is_mapped() -> None:
             assert translate(error, "m") is error
 
 
-def test_subclasses_pass_as_they_are() -> None:
-    class Busy(Throttled):
-        pass
-
-    error = Busy("busy", 4)
-    assert translate(error, "m") is error
-
-
 def test_an_explicit_chain_counts() -> None:
     error = chained(VendorError("quota"), Throttled("slow down", 7))
     assert outcome_of(error) == "throttled"
@@ -110,12 +102,9 @@ def test_an_explicit_chain_counts() -> None:
 def test_chains_of_the_other_classes(kind: type[CloudProviderError]) -> None:
     made = translate(chained(VendorError("x"), ValueError("y"), kind("z")), "m")
     assert isinstance(made, kind)
-
-
-def test_a_chained_retry_error_keeps_its_delay() -> None:
-    made = translate(chained(VendorError("x"), RetryError("building", 12)), "m")
-    assert isinstance(made, RetryError)
-    assert made.retry_after == 12
+    later = translate(chained(VendorError("x"), RetryError("building", 12)), "m")
+    assert isinstance(later, RetryError)
+    assert later.retry_after == 12
 
 
 def test_the_outermost_known_class_decides() -> None:
@@ -150,14 +139,6 @@ def test_foreign_exceptions_become_call_failed() -> None:
     assert made.__cause__ is error
     assert "get_zone" in str(made)
     assert "KeyError" in str(made)
-
-
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-def test_exits_become_ordinary_errors(error: BaseException) -> None:
-    made = translate(error, "m")
-    assert isinstance(made, CallAborted)
-    assert made.__cause__ is error
-    assert outcome_of(made) == "aborted"
 
 
 def test_an_exit_because_of_throttling_is_throttling() -> None:

@@ -1,4 +1,5 @@
-"""How one node is asked about, driven by hand: which calls are made in which order, and what comes of them."""
+"""How one node is asked about, driven by hand: which calls are made in which order, and what comes
+of them."""
 
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -18,7 +19,7 @@ from cloudprovider import (
     Zone,
 )
 from controllers.cloudcalls.errors import CallFailed, CallOverdue, InvalidAnswer
-from controllers.cloudcalls.instances import (
+from controllers.cloudcalls.nodes.instances import (
     Program,
     Question,
     metadata_legacy,
@@ -198,18 +199,10 @@ def test_what_fails_by_provider_id_is_asked_by_name(error: Exception) -> None:
     ]
 
 
-@pytest.mark.parametrize("error", [Throttled("x", 3), RetryError("x", 3)])
-def test_a_throttled_question_is_not_asked_in_another_way(error: Exception) -> None:
+@pytest.mark.parametrize("error", [Throttled("x", 3), RetryError("x", 3), CallOverdue("m", "node/n1", 60, Future())])
+def test_a_throttled_or_overdue_question_is_not_asked_in_another_way(error: Exception) -> None:
     cloud = Cloud({**GOOD, "node_addresses_by_provider_id": error})
     with pytest.raises(type(error)):
-        legacy_metadata(cloud, "test://own")
-    assert len(cloud.asked) == 1
-
-
-def test_an_overdue_question_is_not_asked_in_another_way() -> None:
-    overdue = CallOverdue("m", "node/n1", 60, Future())
-    cloud = Cloud({**GOOD, "node_addresses_by_provider_id": overdue})
-    with pytest.raises(CallOverdue):
         legacy_metadata(cloud, "test://own")
     assert len(cloud.asked) == 1
 

@@ -1,17 +1,20 @@
 """An outage of the cloud: seen, told, and gone again, with the keys that waited for its end."""
 
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
+from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
 from cloudprovider import CloudProviderError, InstanceNotFound, Throttled
-from controllers.cloudcalls import CallFailed
+from controllers.cloudcalls import CallFailed, CloudCallError, CloudCalls
 from controllers.cloudcalls.outage import Outage
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
-from controllers.runtime.queue.outcomes import FailureHandling, Settler
+from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
 from tests.support.clock import FakeClock
-from tests.unit.cloudcalls.support import Provider, world
+from tests.unit.cloudcalls.support import Capability, Provider, world
 
 DOWN = CloudProviderError("the cloud is down")
 
@@ -106,10 +109,11 @@ def test_the_more_wait_the_longer_each_waits_so_that_few_try_in_vain(bench: Benc
 
 
 def test_a_thousand_keys_are_no_storm(bench: Bench) -> None:
-    """They back off from 5 ms, yet within a minute they are tried two or three times each, not fourteen."""
+    """They back off from 5 ms, yet within a minute they are tried two or three times each, not
+    fourteen."""
     metrics = Metrics()
     queue: WorkQueue[str] = WorkQueue("Nodes", clock=bench.clock, metrics=metrics, floor=1.0)
-    settler = Settler(queue, FailureHandling(recall=bench.outage), metrics=metrics, clock=bench.clock)
+    settler = Requeuer(queue, FailureHandling(outage=bench.outage), metrics=metrics, clock=bench.clock)
     for key in keys(1000):
         queue.add(key)
     tries = 0
@@ -137,7 +141,8 @@ def test_a_service_that_the_cloud_refuses_is_no_outage(bench: Bench) -> None:
 
 
 def test_a_failure_that_is_heard_of_after_the_first_answer_does_not_wait_out_its_back_off(bench: Bench) -> None:
-    """The process is busy: the last failed calls of the outage are settled when the cloud answers others already."""
+    """The process is busy: the last failed calls of the outage are settled when the cloud answers
+    others already."""
     bench.fail(*keys(3))
     bench.clock.advance(60.0)
     bench.outage.call_answered(items=100)
@@ -174,7 +179,8 @@ def test_a_cloud_that_stumbles_as_it_returns(bench: Bench) -> None:
 
 
 def test_those_that_have_nothing_to_ask_hold_up_nobody(bench: Bench) -> None:
-    """The first eight that come back are nodes deleted during the outage: of them comes no answer."""
+    """The first eight that come back are nodes deleted during the outage: of them comes no
+    answer."""
     bench.fail(*keys(30))
     bench.outage.call_answered()
     done = 0
@@ -202,3 +208,36 @@ def test_health_says_since_when_every_call_fails_and_why() -> None:
         assert "connection refused" in health.message
         w.calls.call("instance_metadata", lambda: None, key="node/a")
         assert w.calls.health().ok
+
+
+@pytest.mark.row("X12")
+def test_volumes_of_strangers_prove_neither_that_the_cloud_is_down_nor_that_it_is_up() -> None:
+    answers: list[Any] = []
+
+    def look(_pv: V1PersistentVolume) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    cloud = CloudCalls(Provider(pv_labeler=Capability(get_labels_for_volume=look)), clock=FakeClock())
+
+    def ask(name: str, answer: Any, *, admission: bool) -> None:
+        answers.append(answer)
+        volume = V1PersistentVolume.from_dict({"metadata": {"name": name}})
+        assert cloud.pv_labeler is not None
+        assert volume is not None
+        with suppress(CloudCallError, CloudProviderError):
+            cloud.pv_labeler.labels(volume, admission=admission)
+
+    for number in range(20):
+        ask(f"v{number}", DOWN, admission=True)
+    assert cloud.outage.trouble() is None
+    for number in range(3):
+        ask(f"v{number}", DOWN, admission=False)
+    assert cloud.outage.trouble() is not None
+    ask("of-a-stranger", {"zone": "z"}, admission=True)  # no disk at all, say, about which no cloud was asked
+    assert cloud.outage.trouble() is not None
+    ask("v1", {"zone": "z"}, admission=False)
+    assert cloud.outage.trouble() is None
+    cloud.close()

@@ -1,4 +1,5 @@
-"""Spellings of one provider ID: the node's own stands in answers, and the provider's hook decides (row N18)."""
+"""Spellings of one provider ID: the node's own stands in answers, and the provider's hook decides
+(row N18)."""
 
 from __future__ import annotations
 

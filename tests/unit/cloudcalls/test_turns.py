@@ -1,53 +1,55 @@
-"""Whose call goes next: kinds and namespaces take turns, slots are kept, periodic checks wait but do not starve."""
+"""Whose call goes next: kinds and namespaces take turns, slots are kept, periodic checks wait but
+do not starve."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from controllers.cloudcalls.jobs import Inbox, Job, JobState
+from cloudprovider.checks import answers
+from controllers.cloudcalls.call import CallState, CloudCall
 from controllers.cloudcalls.limits import PRIORITY_DELETE, PRIORITY_NEW, PRIORITY_NORMAL, PRIORITY_SWEEP
 from controllers.cloudcalls.turns import Turns, flow_of
-from tests.support.clock import FakeClock
 
+Called = CloudCall[Any]
 LB = "ensure_load_balancer"
 
 
 class Bench:
-    """Turns among slots, with the jobs that hold one."""
+    """Turns among slots, with the calls that hold one."""
 
     def __init__(self, slots: int = 16) -> None:
         self.slots = slots
         self.turns = Turns(slots)
-        self.running: list[Job] = []
+        self.running: list[Called] = []
         self.throttled: dict[str, float] = {}
 
-    def push(self, method: str, key: str, priority: int = PRIORITY_NORMAL) -> Job:
-        job = Job(
-            None, method, key, Inbox(), timeout=1.0, priority=priority, clock=FakeClock(), flow=flow_of(method, key)
-        )
-        self.turns.push(job)
-        return job
+    def push(self, method: str, key: str, priority: int = PRIORITY_NORMAL) -> Called:
+        call: Called = CloudCall(method, print, (), key, answers.nothing, priority=priority)
+        call.flow = flow_of(method, key)
+        self.turns.push(call)
+        return call
 
     def start(self) -> list[str]:
         """Start all that may; the keys, in their order."""
         started = []
         while len(self.running) < self.slots:
-            job, _ = self.turns.next(lambda kind: self.throttled.get(kind, 0.0))
-            if job is None:
+            call, _ = self.turns.next(lambda kind: self.throttled.get(kind, 0.0))
+            if call is None:
                 break
-            job.state = JobState.RUNNING
-            self.turns.started(job)
-            self.running.append(job)
-            started.append(job.key)
+            call.state = CallState.RUNNING
+            self.turns.started(call)
+            self.running.append(call)
+            started.append(call.key)
         return started
 
-    def end(self, which: Callable[[Job], bool] = lambda job: True) -> Job:
-        job = next(job for job in self.running if which(job))
-        self.running.remove(job)
-        self.turns.ended(job)
-        return job
+    def end(self, which: Callable[[Called], bool] = lambda call: True) -> Called:
+        call = next(call for call in self.running if which(call))
+        self.running.remove(call)
+        self.turns.ended(call)
+        return call
 
     def served(self, number: int) -> list[str]:
         """The next keys, one slot being free at a time."""
@@ -124,22 +126,13 @@ def test_periodic_checks_let_others_pass_and_do_not_starve() -> None:
     assert 4 <= bench.served(20).index("sweep") <= 8
 
 
-@pytest.mark.row("K3")
-def test_the_highest_priority_first_and_every_eighth_the_oldest() -> None:
-    bench = Bench(1)
-    bench.push("instance_exists", "first")
-    bench.start()
-    bench.push("instance_exists", "normal")
-    for number in range(40):
-        bench.push("instance_metadata", f"node/{number}", PRIORITY_NEW)
-    assert bench.served(20).index("normal") == 7
-
-
 def test_what_was_given_up_while_it_waited_is_skipped() -> None:
     bench = Bench(2)
-    bench.push("instance_exists", "gone").state = JobState.ENDED
+    gone = bench.push("instance_exists", "gone")
     bench.push("instance_exists", "here")
-    assert [job.key for job in bench.turns.waiting()] == ["here"]
+    assert [call.key for call in bench.turns.waiting()] == ["gone", "here"]
+    bench.turns.remove(gone)
+    assert [call.key for call in bench.turns.waiting()] == ["here"]
     assert bench.start() == ["here"]
     assert bench.turns.waiting() == []
 

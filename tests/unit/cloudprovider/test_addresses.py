@@ -1,4 +1,5 @@
-"""Node addresses: which ones, in which order, and what happens when the kubelet's wish cannot be met."""
+"""Node addresses: which ones, in which order, and what happens when the kubelet's wish cannot be
+met."""
 
 from __future__ import annotations
 

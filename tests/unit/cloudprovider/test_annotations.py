@@ -1,4 +1,5 @@
-"""Annotations of Services: read with their types; every mistake is told at once, with what is allowed."""
+"""Annotations of Services: read with their types; every mistake is told at once, with what is
+allowed."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def test_all_mistakes_are_told_at_once_with_annotation_value_and_what_is_allowed
     told = problems_of(Needy, internal="yes", idle_timeout="2h", certificate="x" * 500, algorithm="", internel="true")
     assert told == (
         "acme.example/internal: 'yes' cannot be used; allowed: true or false",
-        "acme.example/idle-timeout: '2h' cannot be used; allowed: a duration such as 30s or 1m30s, from 1s to 1h",
+        "acme.example/idle-timeout: '2h' cannot be used; allowed: a duration such as 30s or 1m30s, from 1s to 1h0m0s",
         "acme.example/algorithm: '' cannot be used; allowed: round-robin or least-connections",
         f"acme.example/certificate: '{'x' * 57}...' cannot be used; allowed: the ID of a certificate, such as c-12",
         "acme.example/pool: is required; allowed: a text",
@@ -125,7 +126,8 @@ def test_the_table_for_the_docs() -> None:
         "| annotation | value | default | meaning |\n"
         "|---|---|---|---|\n"
         "| `acme.example/internal` | true or false | `false` | Only reachable from inside \\| the VPC. |\n"
-        "| `acme.example/idle-timeout` | a duration such as 30s or 1m30s, from 1s to 1h | `1m` | Quiet connections. |\n"
+        "| `acme.example/idle-timeout` | a duration such as 30s or 1m30s, from 1s to 1h0m0s | `1m0s` "
+        "| Quiet connections. |\n"
         "| `acme.example/algorithm` | round-robin or least-connections | `round-robin` |  |\n"
         "| `acme.example/certificate` | the ID of a certificate, such as c-12 |  |  |\n"
         "| `acme.example/pool` | a text | required |  |\n"

@@ -1,4 +1,5 @@
-"""`python -m cloudprovider clusters`: the clusters of an account, over the fake cloud and its faults."""
+"""`python -m cloudprovider clusters`: the clusters of an account, over the fake cloud and its
+faults."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from cloudprovider.commands.cli import main
+from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, answers, hangs, raises
 
 CLUSTERS = [{"name": "two", "master": "192.0.2.2"}, {"name": "one", "master": "one.cloud.example"}, {"name": "new"}]
 Run = Callable[..., tuple[int, str, str]]
@@ -17,12 +19,17 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command over a fake cloud with these settings; returns exit code, output and errors."""
+    """Runs the command over a fake cloud with these settings; returns exit code, output and
+    errors."""
 
-    def run(*argv: str, **settings: Any) -> tuple[int, str, str]:
-        config = tmp_path / "cloud.json"
-        config.write_text(json.dumps({"clusters": CLUSTERS, **settings}))
-        code = main(["clusters", "--cloud-provider=fake", f"--cloud-config={config}", *argv])
+    def run(
+        *argv: str, fault: tuple[str, Action] | None = None, key: str = "*", **settings: Any
+    ) -> tuple[int, str, str]:
+        with FakeCloud(FakeConfig.model_validate({"clusters": CLUSTERS, **settings})) as cloud:
+            config = cloud.share(tmp_path / "cloud.json")
+            if fault:
+                cloud.faults.on(*fault, key=key)
+            code = main(["clusters", "--cloud-provider=fake", f"--cloud-config={config}", *argv])
         out, err = capsys.readouterr()
         return code, out, err
 
@@ -62,8 +69,7 @@ def test_one_control_plane_alone(run: Run) -> None:
 
 
 def test_one_that_cannot_be_told_costs_its_row(run: Run) -> None:
-    fault = {"action": "raise", "method": "master", "key": "one"}
-    code, out, err = run("-o", "json", faults=[fault])
+    code, out, err = run("-o", "json", fault=("master", raises()), key="one")
     assert code == 1
     assert [row["master"] for row in json.loads(out)["clusters"]] == [None, None, "192.0.2.2"]
     assert err.startswith("master of cluster one: CloudProviderError")
@@ -73,12 +79,9 @@ def test_one_that_cannot_be_told_costs_its_row(run: Run) -> None:
     ("settings", "what"),
     [
         ({"capabilities": ["routes"]}, "provider 'fake' has no clusters: clusters() returns None"),
-        ({"faults": [{"action": "raise", "method": "initialize"}]}, "the start of provider 'fake' failed"),
-        ({"faults": [{"action": "raise", "method": "list_clusters"}]}, "list_clusters of provider 'fake' failed"),
-        (
-            {"faults": [{"action": "wrong", "method": "list_clusters", "answer": "junk", "junk": "type"}]},
-            "list_clusters answered a str",
-        ),
+        ({"fault": ("initialize", raises())}, "the start of provider 'fake' failed"),
+        ({"fault": ("list_clusters", raises())}, "list_clusters of provider 'fake' failed"),
+        ({"fault": ("list_clusters", answers("junk"))}, "list_clusters answered a str"),
     ],
 )
 def test_what_goes_wrong_is_told(run: Run, settings: dict[str, Any], what: str) -> None:
@@ -88,7 +91,7 @@ def test_what_goes_wrong_is_told(run: Run, settings: dict[str, Any], what: str) 
 
 
 def test_a_cloud_that_hangs_costs_the_time(run: Run) -> None:
-    code, out, err = run("--timeout=0.1", faults=[{"action": "hang", "method": "list_clusters", "mode": "soft"}])
+    code, out, err = run("--timeout=0.1", fault=("list_clusters", hangs(soft=True)))
     assert (code, out) == (1, "")
     assert "no answer in time" in err
 

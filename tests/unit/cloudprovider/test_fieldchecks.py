@@ -1,4 +1,5 @@
-"""Values of a wrong type are refused where they are built, with the field, what it wants, and what came."""
+"""Values of a wrong type are refused where they are built, with the field, what it wants, and what
+came."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A vendor's folder with one of our import names ends in an error with both paths; nothing of it is imported."""
+"""A vendor's folder with one of our import names ends in an error with both paths; nothing of it is
+imported."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cloudprovider.importnames import ROOT
+from cloudprovider.loading.importnames import ROOT
 
 MAIN = (ROOT / "examples" / "main.py").read_text()
 TRAP = "raise SystemExit('the wrong package was imported')\n"
@@ -16,7 +17,8 @@ FLAGS = ("--version",)
 
 
 def start(folder: Path, *path: Path, code: str = MAIN) -> subprocess.CompletedProcess[str]:
-    """Runs a vendor's main.py in its folder, with these places on the import path and ours behind them."""
+    """Runs a vendor's main.py in its folder, with these places on the import path and ours behind
+    them."""
     (folder / "main.py").write_text(code)
     environment = {"PYTHONPATH": ":".join(map(str, (*path, ROOT)))}
     command = [sys.executable, str(folder / "main.py"), *FLAGS]
@@ -49,7 +51,8 @@ def test_a_package_beside_main_that_hides_ours(tmp_path: Path, name: str) -> Non
 
 @pytest.mark.parametrize("name", ["controllers", "cloudprovider"])
 def test_a_folder_beside_main_that_ours_hides(tmp_path: Path, name: str) -> None:
-    """Without an __init__.py a folder loses against a package anywhere on the path: its modules cannot be imported."""
+    """Without an __init__.py a folder loses against a package anywhere on the path: its modules
+    cannot be imported."""
     theirs = package(tmp_path / name, "mine.py")
     assert_refused(start(tmp_path), theirs, name)
 

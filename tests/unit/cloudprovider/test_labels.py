@@ -9,18 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models import V1Node, V1ObjectMeta
 
-from cloudprovider import Zone, wellknown
 from cloudprovider.helpers import (
     LABEL_PAIRS,
     instance_labels,
     is_kubernetes_label,
     label_key_problems,
-    label_problems,
     label_value_problems,
     missing_twins,
-    node_zone,
-    split_additional_labels,
-    zone_key,
 )
 
 ALNUM = string.ascii_letters + string.digits
@@ -136,13 +131,6 @@ def test_a_separator_at_an_end_is_noticed(name: str, separator: str, front: bool
     assert label_key_problems(f"a.b/{broken}")
 
 
-def test_every_problem_of_every_label_is_told() -> None:
-    problems = label_problems({"b": "-", "a/": "", "ok": "ok"})
-    assert len(problems) == 2
-    assert "'a/' has an empty name" in problems[0]
-    assert "label b: the value '-'" in problems[1]
-
-
 # Namespaces
 
 
@@ -159,25 +147,6 @@ def test_kubernetes_namespaces(key: str) -> None:
 )
 def test_other_namespaces(key: str) -> None:
     assert not is_kubernetes_label(key)
-
-
-def test_additional_labels_are_split() -> None:
-    labels = {"example.com/rack": "r7", "x.kubernetes.io/a": "b", "bad key": "c", "fine": "not fine", "empty": ""}
-    allowed, refused = split_additional_labels(labels)
-    assert allowed == {"example.com/rack": "r7", "empty": ""}
-    assert refused.keys() == {"x.kubernetes.io/a", "bad key", "fine"}
-    assert "namespace of Kubernetes" in refused["x.kubernetes.io/a"]
-    assert "'not fine'" in refused["fine"]
-
-
-@given(st.dictionaries(st.text(max_size=5) | st.sampled_from(GOOD_KEYS + BAD_KEYS), st.text(max_size=5)))
-def test_splitting_loses_nothing_and_lets_nothing_bad_through(labels: dict[str, str]) -> None:
-    allowed, refused = split_additional_labels(labels)
-    assert {**allowed, **{key: labels[key] for key in refused}} == labels
-    assert not allowed.keys() & refused.keys()
-    assert label_problems(allowed) == ()
-    assert not any(is_kubernetes_label(key) for key in allowed)
-    assert all(refused.values())
 
 
 # Pairs
@@ -219,35 +188,3 @@ def test_pairs_agree_once_the_changes_are_made(labels: dict[str, str]) -> None:
     assert missing_twins(after) == {}
     for stable, beta in LABEL_PAIRS:
         assert after.get(stable) == after.get(beta) == labels.get(stable, labels.get(beta))
-
-
-# Zones of nodes
-
-
-def test_zone_and_region_come_from_the_stable_labels_first() -> None:
-    both = V1Node(
-        metadata=V1ObjectMeta(
-            labels={
-                wellknown.LABEL_TOPOLOGY_ZONE: "z",
-                wellknown.LABEL_ZONE_BETA: "old-z",
-                wellknown.LABEL_REGION_BETA: "old-r",
-            }
-        )
-    )
-    assert node_zone(both) == Zone(failure_domain="z", region="old-r")
-    assert node_zone(V1Node()) == node_zone(V1Node(metadata=V1ObjectMeta())) == Zone()
-
-
-def test_zone_keys_tell_places_apart() -> None:
-    zone = wellknown.LABEL_TOPOLOGY_ZONE.replace("/", "__")
-    region = wellknown.LABEL_TOPOLOGY_REGION.replace("/", "__")
-    keys = [
-        zone_key(node(**{zone: "a", region: "b"})),
-        zone_key(node(**{zone: "b", region: "a"})),
-        zone_key(node(**{zone: "a"})),
-        zone_key(node(**{region: "a"})),
-        zone_key(node()),
-    ]
-    assert len(set(keys)) == len(keys)
-    assert keys[-1] == ""
-    assert keys[0] == "b:\x00:a"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloudprovider.masking import Mask, MaskedCause, config_values, mask, safe_cause, secret_values
+from cloudprovider.internal.masking import Mask, MaskedCause, config_values, mask, safe_cause, secret_values
 
 SECRET = "s3cr3t-Value"
 KEY = "MIIEvQIBADANBgkqhkiG9w0B"
@@ -126,7 +126,8 @@ class Text(str):
 
 @pytest.mark.row("X5")
 def test_masking_looks_at_each_place_a_bounded_number_of_times() -> None:
-    """Neither more values nor a longer text costs more looks per letter; every length of a short value is one look."""
+    """Neither more values nor a longer text costs more looks per letter; every length of a short
+    value is one look."""
     few = Mask(["aaaaaaaaab", "ab12"])
     many = Mask(
         [f"{number:08}aaaaaaaaaaaaaaaaaaaa" for number in range(500)] + [f"{number:04}" for number in range(500)]

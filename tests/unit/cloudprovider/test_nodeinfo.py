@@ -1,4 +1,5 @@
-"""`python -m cloudprovider node-info`: what a kubelet is started with, over the fake cloud and its faults."""
+"""`python -m cloudprovider node-info`: what a kubelet is started with, over the fake cloud and its
+faults."""
 
 from __future__ import annotations
 
@@ -10,20 +11,26 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from attrs import evolve
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-from cloudprovider import InstanceMetadata, RetryError, Throttled
-from cloudprovider.answerchecks import metadata_problems
+from cloudprovider import InstanceMetadata, InstanceNotFound, RetryError, Throttled
+from cloudprovider.checks import answers
 from cloudprovider.commands.cli import main
+from cloudprovider.commands.failure import Failure
 from cloudprovider.commands.kubelet import is_here, node_ips, node_labels, rendered
-from cloudprovider.commands.nodeinfo import NodeInfo, Patience
+from cloudprovider.commands.nodeinfo import NodeInfo, TimeLimit
 from cloudprovider.helpers import kubelet_may_set, node_name_problems
+from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, Strike, hangs, raises
+from cloudprovider.testing.fake import answers as says
+from cloudprovider.testing.fake.methods import Patterns
 from tests.support.plugins import write_distribution
 
 NAME = "boot-1"
@@ -49,26 +56,29 @@ Boot = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def boot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Boot:
-    """Runs node-info over a fake cloud with these settings; returns exit code, output and errors."""
+def boot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Boot]:
+    """Runs node-info over a fake cloud with these settings; returns exit code, output and
+    errors."""
 
-    def boot(*argv: str, **settings: Any) -> tuple[int, str, str]:
-        config = tmp_path / "cloud.json"
-        config.write_text(json.dumps({"instances": [MACHINE], "machine": NAME, **settings}))
+    def boot(
+        *argv: str, fault: tuple[Patterns, Action] | None = None, times: int | None = None, **settings: Any
+    ) -> tuple[int, str, str]:
+        made = FakeConfig.model_validate({"instances": [MACHINE], "machine": NAME, **settings})
+        cloud = ends.enter_context(FakeCloud(made))
+        config = cloud.share(tmp_path / "cloud.json")
+        if fault is not None:
+            cloud.faults.on(*fault, times=times)
         hurry = ["--timeout=5", "--retry-period=0.01"]
         code = main(["node-info", "--cloud-provider=fake", f"--cloud-config={config}", *hurry, *argv])
         out, err = capsys.readouterr()
         return code, out, err
 
-    return boot
+    with ExitStack() as ends:
+        yield boot
 
 
 def info(**fields: Any) -> NodeInfo:
     return NodeInfo("acme", "node-1", InstanceMetadata(**fields), "local_instance")
-
-
-def faulty(**fault: Any) -> dict[str, Any]:
-    return {"faults": [{"action": "raise", "method": "local_metadata", **fault}]}
 
 
 # Where the answer comes from
@@ -79,8 +89,7 @@ def without_ip(flags: list[str]) -> list[str]:
 
 
 def test_from_the_machine_itself_without_initialize(boot: Boot) -> None:
-    dead = {"action": "raise", "method": ["initialize", "instance*"]}
-    code, out, err = boot(faults=[dead])
+    code, out, err = boot(fault=(("initialize", "instance*"), raises()))
     assert code == 0, err
     assert shlex.split(out) == without_ip(FLAGS)
     assert "no --node-ip: no interface of this machine has the internal address" in err
@@ -125,17 +134,17 @@ def test_a_provider_without_instances_is_told_at_once(boot: Boot) -> None:
 
 
 def test_it_asks_again_until_the_service_answers(boot: Boot) -> None:
-    code, out, err = boot(instances=[{"name": NAME}], **faulty(times=2, error="TimeoutError"))
+    busy = ("local_metadata", raises(TimeoutError(f"{NAME} is busy")))
+    code, out, err = boot(instances=[{"name": NAME}], fault=busy, times=2)
     assert code == 0
     assert shlex.split(out)[0] == FLAGS[0]
     tries = [line.partition("; ")[0] for line in err.splitlines()]
-    assert tries == [
-        f"node-info: attempt {number}: TimeoutError: injected into *** by the fault ***-1" for number in (1, 2)
-    ], "what the config says is masked"
+    wanted = [f"node-info: attempt {number}: TimeoutError: *** is busy" for number in (1, 2)]
+    assert tries == wanted, "what the config says is masked"
 
 
 def test_time_runs_out(boot: Boot) -> None:
-    code, out, err = boot(*ONCE, **faulty())
+    code, out, err = boot(*ONCE, fault=("local_metadata", raises()))
     assert (code, out) == (4, "")
     assert "no complete answer after 4 s and 1 try: " in err
     assert "CloudProviderError" in err
@@ -143,7 +152,7 @@ def test_time_runs_out(boot: Boot) -> None:
 
 def test_a_service_that_hangs_costs_the_time_and_no_more(boot: Boot) -> None:
     began = time.monotonic()
-    code, out, err = boot("--timeout=0.4", faults=[{"action": "hang", "method": "local_metadata", "seconds": 3}])
+    code, out, err = boot("--timeout=0.4", fault=("local_metadata", hangs(3)))
     assert (code, out) == (4, "")
     assert "no answer in time" in err
     assert time.monotonic() - began < 2.5
@@ -161,22 +170,24 @@ def test_a_machine_that_is_no_instance_is_told_at_once(boot: Boot) -> None:
 
 @pytest.mark.parametrize("capability", ["instances_v2", "instances_batch", "instances"])
 def test_by_name_a_new_machine_may_be_listed_late(boot: Boot, capability: str) -> None:
-    late = {
-        "action": "wrong",
-        "answer": "not-found",
-        "method": ["instance_metadata", "instances_metadata", "instance_id"],
-    }
-    code, out, err = boot("--hostname", NAME, capabilities=[capability], faults=[{**late, "times": 1}])
+    def late(strike: Strike) -> object:
+        error = InstanceNotFound("not listed yet")
+        if strike.method == "instances_metadata":
+            return {NAME: error}
+        raise error
+
+    fault = (("instance_metadata", "instances_metadata", "instance_id"), late)
+    code, out, err = boot("--hostname", NAME, capabilities=[capability], fault=fault, times=1)
     assert code == 0, err
     assert "attempt 1: InstanceNotFound" in err
-    code, out, err = boot("--hostname", NAME, *ONCE, capabilities=[capability], faults=[late])
+    code, out, err = boot("--hostname", NAME, *ONCE, capabilities=[capability], fault=fault)
     assert (code, out) == (3, "")
     assert "this machine is no instance of it" in err
 
 
 def test_the_cloud_says_when_to_ask_again() -> None:
     pauses: list[float] = []
-    patience = Patience(60.0, 2.0, now=lambda: 0.0, pause=pauses.append, tell=lambda _: None)
+    limit = TimeLimit(60.0, 2.0, now=lambda: 0.0, pause=pauses.append, tell=lambda _: None)
     answers = iter([Throttled("slow down", 5.0), RetryError("soon", 1.0), TimeoutError()])
 
     def ask() -> str:
@@ -184,18 +195,32 @@ def test_the_cloud_says_when_to_ask_again() -> None:
             raise error
         return "answer"
 
-    assert patience.until_answered(ask, str) == "answer"
+    assert limit.until_answered(ask, str, str) == "answer"
     assert pauses == [5.0, 2.0, 2.0]
 
 
-@pytest.mark.parametrize("junk", ["none", "type", "empty", "addresses", "provider-id", "labels", "places"])
-def test_junk_never_reaches_a_kubelet(boot: Boot, junk: str) -> None:
-    wrong = {"action": "wrong", "method": "local_metadata", "answer": "junk", "junk": junk}
+@pytest.mark.parametrize(
+    "junk",
+    [
+        None,
+        "junk",
+        InstanceMetadata(),
+        lambda truth: evolve(truth, node_addresses=[V1NodeAddress(type="InternalIP", address="not-an-address")]),
+        lambda truth: evolve(truth, node_addresses=[V1NodeAddress(type="Satellite", address="10.0.0.1")]),
+        lambda truth: evolve(truth, provider_id="no provider id"),
+        lambda truth: evolve(truth, additional_labels={"-bad key-": "x"}),
+        lambda truth: evolve(truth, additional_labels={"acme.example/value": "no blanks allowed!"}),
+        lambda truth: evolve(truth, zone="not a label value!"),
+    ],
+    ids=["none", "type", "empty", "address", "address-type", "provider-id", "label", "label-value", "place"],
+)
+def test_junk_never_reaches_a_kubelet(boot: Boot, junk: Any) -> None:
+    wrong = ("local_metadata", says(junk))
     machine = {"name": NAME, "addresses": {"InternalIP": "192.0.2.7"}}
-    code, out, err = boot(*ONCE, instances=[machine], faults=[wrong])
-    assert (code, out) == (4, ""), junk
+    code, out, err = boot(*ONCE, instances=[machine], fault=wrong)
+    assert (code, out) == (4, "")
     assert "the provider's answer cannot be used" in err
-    code, out, err = boot(instances=[machine], faults=[{**wrong, "times": 1}])
+    code, out, err = boot(instances=[machine], fault=wrong, times=1)
     assert code == 0, err
     assert "--provider-id=fake://i-boot-1" in out
 
@@ -320,9 +345,12 @@ def test_wrong_usage(argv: list[str], what: str, capsys: pytest.CaptureFixture[s
     assert what in err
 
 
-def test_a_config_that_the_provider_refuses_is_wrong_usage(boot: Boot) -> None:
-    code, out, err = boot(max_batch="many")
-    assert (code, out) == (2, "")
+def test_a_config_that_the_provider_refuses_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "cloud.yaml"
+    config.write_text("max_batch: many")
+    assert main(["node-info", "--cloud-provider=fake", f"--cloud-config={config}"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
     assert "max_batch" in err
 
 
@@ -366,9 +394,9 @@ def test_the_environment_file_reads_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prefixes", [(), ("acme://",)])
 def test_a_provider_id_cannot_add_lines_or_words(prefixes: tuple[str, ...]) -> None:
     for wrong in ("acme://1\nKUBELET_EXTRA_ARGS=--x", "acme://1 --x", "acme://1\x00", "acme://1\x1b[2J"):
-        [problem] = metadata_problems(InstanceMetadata(provider_id=wrong), prefixes, strict=False)
+        [problem] = answers.problems_of(answers.metadata, InstanceMetadata(provider_id=wrong), prefixes=prefixes)
         assert problem.endswith("has blanks or control characters")
-    assert metadata_problems(InstanceMetadata(provider_id="acme://1"), prefixes, strict=False) == []
+    assert not answers.problems_of(answers.metadata, InstanceMetadata(provider_id="acme://1"), prefixes=prefixes)
 
 
 def test_what_is_not_known_is_no_flag() -> None:
@@ -444,3 +472,20 @@ def test_a_file_that_cannot_be_written(boot: Boot, tmp_path: Path) -> None:
 def test_without_a_config_the_fake_cloud_knows_this_host(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["node-info", "--cloud-provider=fake", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["nodeName"] == socket.gethostname().lower()
+
+
+@pytest.mark.parametrize("bug", [UnboundLocalError("machine"), TypeError("no"), NotImplementedError()])
+def test_a_mistake_in_the_code_is_told_at_once_with_its_line(bug: Exception) -> None:
+    tries: list[object] = []
+
+    def ask() -> str:
+        tries.append(1)
+        raise bug
+
+    limit = TimeLimit(300.0, 5.0, pause=lambda _: None, tell=tries.append)
+    with pytest.raises(Failure) as caught:
+        limit.until_answered(ask, str, lambda _: "acme.py:7, in local_metadata")
+    assert len(tries) == 1
+    assert "the provider's code fails: " in caught.value.problem.what
+    assert "(acme.py:7, in local_metadata)" in caught.value.problem.what
+    assert "correct that line" in caught.value.problem.fix

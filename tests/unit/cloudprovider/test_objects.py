@@ -1,4 +1,5 @@
-"""What providers read of every object: the value where there is one, and something empty where there is none."""
+"""What providers read of every object: the value where there is one, and something empty where
+there is none."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The registry: names in, providers out, and an error of its own for everything that goes wrong.
 
-Installed plugins are real here: distributions with metadata, entry points and modules, written into a directory on
-sys.path.
+Installed plugins are real here: distributions with metadata, entry points and modules, written into
+a directory on sys.path.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from cloudprovider import (
     RegistryError,
     UnknownProvider,
 )
-from cloudprovider.plugins import find_plugins
-from cloudprovider.registry import Registry
+from cloudprovider.loading.plugins import find_plugins
+from cloudprovider.loading.registry import Registry
 from tests.support.plugins import write_distribution
 
 GOOD = """
@@ -71,7 +71,8 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Installs a distribution: name, its entry points ("name = module:object"), the text of its modules."""
+    """Installs a distribution: name, its entry points ("name = module:object"), the text of its
+    modules."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def install(name: str, *entries: str, version: str = "1.0", metadata: bool = True, **modules: str) -> None:
@@ -296,7 +297,7 @@ def test_an_unknown_name_is_told_with_the_known_ones(install: Install) -> None:
 
 
 def test_where_nothing_is_known_that_is_told() -> None:
-    from cloudprovider.plugins import Found
+    from cloudprovider.loading.plugins import Found
 
     with pytest.raises(UnknownProvider, match="No provider at all is registered or installed"):
         Registry(Found).get("x")
@@ -338,7 +339,9 @@ def test_a_factory_must_return_a_provider(result: object, told: str) -> None:
     with pytest.raises(ProviderTypeError, match=told) as caught:
         ours.get("odd")
     assert "hunter2" not in str(caught.value)
-    assert "Fix: subclass cloudprovider.Interface" in str(caught.value)
+    fix = "is a return statement missing?" if result is None else "Fix: subclass cloudprovider.Interface"
+    assert fix in str(caught.value)
+    assert f" at {__file__}:" in str(caught.value)
 
 
 SECRET = CloudConfig(path="/etc/cloud.yaml", data=b"region: north\npassword: hunter2-and-more\n  - token: [abc")
@@ -360,7 +363,7 @@ def test_secrets_of_the_config_stay_out_of_errors_and_logs(caplog: pytest.LogCap
     for text in (str(caught.value), repr(caught.value), "".join(traceback.format_exception(caught.value)), caplog.text):
         assert "hunter2" not in text
         assert "and-more" not in text
-    assert "password: ***" in str(caught.value)  # the setting's name stays readable
+    assert "password: <redacted>" in str(caught.value)  # the setting's name stays readable
     assert "/etc/cloud.yaml" in str(caught.value)
     assert "in parse" in "".join(traceback.format_exception(caught.value))  # and so does the place
     linked: BaseException | None = caught.value
@@ -484,7 +487,7 @@ def test_text_drops_a_byte_order_mark() -> None:
 
 
 def test_the_modules_functions(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cloudprovider import registry as module
+    from cloudprovider.loading import registry as module
 
     monkeypatch.setattr(module, "_REGISTRY", registry())
     install("good-cloud", "good = good_module:new_provider", good_module=GOOD)
@@ -502,6 +505,6 @@ def test_the_modules_functions(install: Install, monkeypatch: pytest.MonkeyPatch
 def test_importing_the_package_registers_nothing() -> None:
     import subprocess
 
-    code = "from cloudprovider.registry import _REGISTRY; print(_REGISTRY._factories)"
+    code = "from cloudprovider.loading.registry import _REGISTRY; print(_REGISTRY._factories)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "{}"

@@ -1,9 +1,9 @@
-"""What a Service asks of its load balancer. The cases include those of Go's service/helpers/helper_test.go."""
+"""What a Service asks of its load balancer. The cases include those of Go's
+service/helpers/helper_test.go."""
 
 from __future__ import annotations
 
 import ipaddress
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -23,12 +23,9 @@ from cloudprovider.helpers import (
     default_load_balancer_name,
     has_load_balancer_finalizer,
     health_check_path_port,
-    is_allow_all,
     load_balancer_source_ranges,
     load_balancer_status_equal,
-    needs_cleanup,
     needs_health_check,
-    parse_network,
     requests_only_local_traffic,
     wants_load_balancer,
 )
@@ -88,22 +85,6 @@ def test_without_either_everyone_is_let_in(text: str | None) -> None:
     assert [str(one) for one in load_balancer_source_ranges(V1Service())] == ["0.0.0.0/0"]
 
 
-@pytest.mark.parametrize(
-    ("texts", "everyone"),
-    [
-        (["10.0.0.1/32"], False),
-        (["10.0.0.1/32", "10.0.0.2/32"], False),
-        (["0.0.0.0/0"], True),
-        (["192.168.0.0/0"], True),
-        (["192.168.0.1/32", "0.0.0.0/0"], True),
-        (["::/0"], False),
-        ([], False),
-    ],
-)
-def test_whether_everyone_is_let_in(texts: list[str], everyone: bool) -> None:
-    assert is_allow_all([parse_network(text) for text in texts]) is everyone
-
-
 NETWORKS = st.tuples(st.ip_addresses(), st.integers(0, 32)).map(lambda pair: f"{pair[0]}/{pair[1]}")
 
 
@@ -151,7 +132,6 @@ def test_a_service_without_a_spec_asks_for_nothing() -> None:
     assert not requests_only_local_traffic(empty)
     assert not needs_health_check(empty)
     assert not wants_load_balancer(empty)
-    assert not needs_cleanup(empty)
     assert not has_load_balancer_finalizer(empty)
     assert health_check_path_port(empty) is None
 
@@ -175,17 +155,6 @@ def test_who_wants_a_load_balancer(spec: dict[str, Any], wanted: bool) -> None:
 )
 def test_our_finalizer(finalizers: list[str] | None, there: bool) -> None:
     assert has_load_balancer_finalizer(service(meta={"finalizers": finalizers})) is there
-
-
-def test_what_carries_our_finalizer_and_should_not_is_cleaned_up() -> None:
-    ours = {"finalizers": [OURS]}
-    dying = {"deletion_timestamp": datetime(2026, 1, 1, tzinfo=UTC)}
-    assert not needs_cleanup(service(meta=ours, type="LoadBalancer"))
-    assert needs_cleanup(service(meta={**ours, **dying}, type="LoadBalancer"))
-    assert needs_cleanup(service(meta=ours, type="ClusterIP"))
-    assert not needs_cleanup(service(meta=ours, type="LoadBalancer", load_balancer_class="other.example/lb"))
-    assert not needs_cleanup(service(meta=dying, type="LoadBalancer"))
-    assert not needs_cleanup(service(meta={"finalizers": ["other"]}, type="ClusterIP"))
 
 
 # Names

@@ -66,7 +66,7 @@ def test_a_hardware_key() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (private(ed25519.Ed25519PrivateKey.generate()), "private key"),
+        pytest.param(private(ed25519.Ed25519PrivateKey.generate()), "private key", id="openssh"),
         (b"-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEAtHeSeCrEt\n-----END RSA PRIVATE KEY-----", "private key"),
         (b"PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\n", "private key"),
         ("---- BEGIN SSH2 PUBLIC KEY ----\nAAAAC3\n---- END SSH2 PUBLIC KEY ----", "ssh-keygen -i"),

@@ -1,4 +1,5 @@
-"""A client's limits end before the host's deadline; what is too short for a request is refused at once."""
+"""A client's limits end before the host's deadline; what is too short for a request is refused at
+once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The contract's types, as a vendor's type checker sees them: tests/typing/vendor.py passes, and mistakes do not."""
+"""The contract's types, as a vendor's type checker sees them: tests/typing/vendor.py passes, and
+mistakes do not."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from kubernetes.client.models import V1Node, V1ObjectMeta
 from cloudprovider import CloudConfig, InformerUser, InstanceMetadata, InstanceNotFound
 from tests.typing import vendor
 
+pytestmark = pytest.mark.xdist_group("types")  # one after the other: the second one finds mypy's cache filled
 ROOT = Path(__file__).parents[3]
 VENDOR = ROOT / "tests" / "typing" / "vendor.py"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 from kubernetes.client.models.v1_node import V1Node
@@ -11,7 +13,7 @@ from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
 from cloudprovider import CloudConfig
 from cloudprovider.testing.conformance import BalancerFacts, Lab, new_node
-from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from cloudprovider.testing.fake import Action, FakeCloud, FakeConfig, half_builds, hangs, raises
 from cloudprovider.testing.fake.config import CAPABILITIES
 from tests.unit.fake.objects import volume
 
@@ -47,21 +49,19 @@ class ConsoleLab(Lab):
         return [line.encode() for name, line in self.cloud.console.ssh_keys(_name(node)) if name == user]
 
     @contextmanager
-    def _faults(self, *faults: dict[str, Any]) -> Iterator[None]:
-        names = [self.cloud.faults.add(fault) for fault in faults]
-        yield
-        for name in names:
-            self.cloud.faults.remove(name)
-
-    def outage(self, after: int = 0) -> Any:
-        # one call is one request; building is two, and the second may fail: it leaves a half-built load balancer
+    def outage(self, after: int = 0) -> Iterator[None]:
+        # one call is one request; building is two, and the second may fail: it leaves a half-built
+        # load balancer
         others = ("[!e]*", "ensure_*_deleted", "external_id")
-        return self._faults(
-            {"action": "raise", "method": others, "skip": after}, {"action": "half-built", "skip": after}
-        )
+        faults = self.cloud.faults
+        with (
+            faults.on(others, _later(after, raises())),
+            faults.on("ensure_load_balancer", _later(after, half_builds())),
+        ):
+            yield
 
     def hang(self) -> Any:
-        return self._faults({"action": "hang", "mode": "soft"})
+        return self.cloud.faults.on("*", hangs(soft=True))
 
     def resources(self) -> Collection[str]:
         return [balancer.name for balancer in self.cloud.console.load_balancers()]
@@ -87,16 +87,24 @@ class ConsoleLab(Lab):
 
 
 class FakeLab(ConsoleLab):
-    """Over a cloud in a file, so that a second provider of the same configuration reaches it as well."""
+    """Over a cloud that is shared, so that a second provider of the same configuration reaches it
+    as well."""
 
     secrets = (SECRET,)
 
-    def __init__(self, state: str) -> None:
-        super().__init__(FakeCloud(FakeConfig(state=state, machine=LOCAL)))
-        self._text = f"# token: {SECRET}\nstate: {state}\nmachine: {LOCAL}\ncapabilities: [{', '.join(CAPABILITIES)}]\n"
+    def __init__(self, path: Path) -> None:
+        settings = {"machine": LOCAL, "routes": {"strict_targets": True}, "capabilities": CAPABILITIES}
+        super().__init__(FakeCloud(FakeConfig.model_validate(settings)))
+        self._text = f"# token: {SECRET}\n{self.cloud.share(path).read_text()}"
 
     def config(self) -> CloudConfig:
         return CloudConfig(path="", data=self._text.encode())
+
+
+def _later(after: int, do: Action) -> Action:
+    """So many calls pass first."""
+    passed = count()
+    return lambda strike: strike.proceed() if next(passed) < after else do(strike)
 
 
 def _name(node: V1Node) -> str:

@@ -1,4 +1,5 @@
-"""docs/reference/scenarios.md: every scenario, what it needs, and a broken cloud that fails it. Pure.
+"""docs/reference/scenarios.md: every scenario, what it needs, and a broken cloud that fails it.
+Pure.
 
 Made from the registry of scenarios and the mutants of the tests, by `make generate`.
 """

@@ -1,4 +1,5 @@
-"""The fake cloud keeps the contract: every scenario of the conformance suite, over a cloud in a file."""
+"""The fake cloud keeps the contract: every scenario of the conformance suite, over a cloud
+that is shared."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.unit.conformance.fakelab import FakeLab
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    made = FakeLab(str(tmp_path_factory.mktemp("fake") / "state"))
+    made = FakeLab(tmp_path_factory.mktemp("fake") / "cloud.json")
     with made.cloud:
         yield made
 

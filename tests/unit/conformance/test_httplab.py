@@ -1,4 +1,5 @@
-"""The lab that breaks the way to the cloud: requests by urllib3 and by http.client meet it, others do not."""
+"""The lab that breaks the way to the cloud: requests by urllib3 and by http.client meet it, others
+do not."""
 
 from __future__ import annotations
 

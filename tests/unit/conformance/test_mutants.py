@@ -1,7 +1,8 @@
-"""Each scenario notices what it is there for: a cloud that is broken in one way fails that scenario and no other.
+"""Each scenario notices what it is there for: a cloud that is broken in one way fails that scenario
+and no other.
 
-A mutant runs the scenarios of its own part, and those about the provider as a whole. CONFORMANCE_MUTANTS=all runs every
-scenario on every mutant (a minute).
+A mutant runs the scenarios of its own part, and those about the provider as a whole.
+CONFORMANCE_MUTANTS=all runs every scenario on every mutant (a minute).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cloudprovider import registry
-from cloudprovider.plugins import find_plugins
+from cloudprovider.loading import registry
+from cloudprovider.loading.plugins import find_plugins
 from cloudprovider.testing.conformance import SCENARIOS, Scenario
 from tests.unit.conformance.mutants import balancers, nodes, others, podcidrs
 from tests.unit.conformance.mutants.bench import MUTANTS, Mutant, failures

@@ -9,7 +9,7 @@ import pytest
 from cloudprovider.testing.conformance import SCENARIOS, Feature, Lab, ProviderConformance, scenario
 from cloudprovider.testing.conformance.features import feature_names, offered
 from cloudprovider.testing.conformance.registry import FAMILIES, missing, scenario_of
-from cloudprovider.testing.fake import FakeCloud, parse_config
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
 
 PROVIDER_LEVEL = [one for one in SCENARIOS.values() if one.level == "provider"]
 
@@ -71,7 +71,7 @@ def test_a_scenario_is_skipped_by_name() -> None:
 
 
 def test_features_by_accessor() -> None:
-    with FakeCloud(parse_config({"capabilities": ["instances_v2", "load_balancer"]})) as cloud:
+    with FakeCloud(FakeConfig.model_validate({"capabilities": ["instances_v2", "load_balancer"]})) as cloud:
         assert offered(cloud) == Feature.INSTANCES_V2 | Feature.LOAD_BALANCER
-    with FakeCloud(parse_config({"capabilities": ["load_balancer", "owned_load_balancers"]})) as cloud:
+    with FakeCloud(FakeConfig.model_validate({"capabilities": ["load_balancer", "owned_load_balancers"]})) as cloud:
         assert feature_names(offered(cloud)) == ("load_balancer", "owned_load_balancers")

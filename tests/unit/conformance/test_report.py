@@ -1,4 +1,5 @@
-"""The report of a run: what passed, what was skipped and why, what failed, and what was left in the cloud."""
+"""The report of a run: what passed, what was skipped and why, what failed, and what was left in the
+cloud."""
 
 from __future__ import annotations
 

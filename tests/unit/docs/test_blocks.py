@@ -6,6 +6,7 @@ The last test prints what is not run, with the reason that stands above the bloc
 from __future__ import annotations
 
 import configparser
+import io
 import json
 import sys
 import tomllib
@@ -18,7 +19,7 @@ import pytest
 import yaml
 from kubernetes.client import models
 
-from controllers.app.leading import migration
+from controllers.manager import migration
 from tests.support.blocks import DOCUMENTED, ROOT, Block, Unit, blocks, units
 from tests.support.console import commands, problems, syntax
 from tests.support.pages import pages
@@ -44,12 +45,14 @@ def readers_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("unit", [unit for page in pages() for unit in units(page)], ids=str)
 @pytest.mark.usefixtures("readers_modules")
 def test_python_runs(unit: Unit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder of its own. A program that reads its command line is asked for its help; `sys.exit(0)` is fine."""
+    """In a folder of its own. A program that reads its command line is asked for its help;
+    `sys.exit(0)` is fine."""
     code = compile(unit.source, str(unit.blocks[0].page), "exec", dont_inherit=True)
     if unit.not_run:
         return
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["acme-cloud-controller-manager", "--help"])
+    monkeypatch.setattr(sys, "stdin", io.StringIO())  # at its end: what waits for the reader goes on
     code_at_end: object = 0
     try:
         exec(code, {"__name__": "documented"})
@@ -60,7 +63,10 @@ def test_python_runs(unit: Unit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.source], ids=str)
 def test_excerpts_are_word_for_word(block: Block) -> None:
-    assert _without_space(block.text) in _without_space((ROOT / block.source).read_text()), f"not in {block.source}"
+    """With their white space, so that a reader who copies one block after the other gets the
+    file."""
+    whole = "\n" + (ROOT / block.source).read_text()
+    assert "\n" + block.text.strip("\n") + "\n" in whole, f"not in {block.source}"
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "console"], ids=str)
@@ -83,7 +89,8 @@ def _yaml(text: str) -> None:
 
 
 def _object(document: dict[str, Any], text: str) -> None:
-    """A Kubernetes object has no field that its type lacks; our own kinds are read by their own parsers."""
+    """A Kubernetes object has no field that its type lacks; our own kinds are read by their own
+    parsers."""
     if document["kind"] == "LeaderMigrationConfiguration":
         migration.parse(text)
         return
@@ -121,8 +128,3 @@ def test_blocks_that_are_not_run_say_why(record_property: Callable[[str, object]
     record_property("blocks not run", listed)
     assert len(listed) <= 3
     assert all(len(block.not_run.split()) > 2 for block in BLOCKS if block.not_run)
-
-
-def _without_space(text: str) -> str:
-    """A method is indented less on its page, and its lines may be broken at other places."""
-    return "".join(text.split())

@@ -1,4 +1,5 @@
-"""The documentation site builds without a warning. What `make docs` writes is not looked at here: that takes longer."""
+"""The documentation site builds without a warning. What `make docs` writes is not looked at here:
+that takes longer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What vendors copy is clean under mypy --strict and in pyright's strict mode: README, docs, sample provider, examples,
-and what `python -m cloudprovider new` writes.
+"""What vendors copy is clean under mypy --strict and in pyright's strict mode: README, docs, sample
+provider, examples, and what `python -m cloudprovider new` writes.
 
-Each checker runs once; a run that found nothing is remembered in pytest's cache until something changes.
+Each checker runs once; a run that found nothing is remembered in pytest's cache until something
+changes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from cloudprovider.commands.cli import main
 from tests.support.blocks import ROOT
 from tests.support.typecheck import digest, documented, mypy, pyright
 
+pytestmark = pytest.mark.xdist_group("types")  # with test_typing.py: the second one finds mypy's cache filled
 EXAMPLES = ROOT / "examples"
 COPIED = [
     *sorted((EXAMPLES / "samplecloud" / "samplecloud_provider").rglob("*.py")),
@@ -23,17 +25,21 @@ COPIED = [
 
 # What a strict checker must not let pass: it shows that the checkers see the packages' types.
 MISTAKE = """\
-from cloudprovider import InstanceMetadata
+from cloudprovider import InstanceMetadata, Zones
 from cloudprovider.helpers import node_name
 from kubernetes.client.models import V1Node
 
 
 def wrong(node: V1Node) -> InstanceMetadata:
     return InstanceMetadata(provider_id=node.metadata.name, zone=len(node_name(node)))
+
+
+class Older(Zones):
+    pass
 """
 FOUND = {
     "mypy": ("[union-attr]", "[arg-type]"),
-    "pyright": ("[reportOptionalMemberAccess]", "[reportArgumentType]"),
+    "pyright": ("[reportOptionalMemberAccess]", "[reportArgumentType]", "[reportDeprecated]"),
 }
 
 

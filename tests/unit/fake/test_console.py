@@ -1,4 +1,4 @@
-"""The console: what people do to the cloud by hand; over both stores."""
+"""The console: what people do to the cloud by hand."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from cloudprovider.testing.fake import FakeCloud
+from cloudprovider.testing.fake import FakeCloud, raises
 from tests.unit.fake.conftest import MakeCloud
 from tests.unit.fake.objects import node, volume
 
 
 @pytest.fixture
-def cloud(make_both: MakeCloud) -> FakeCloud:
-    return make_both(instances=[{"name": "a", "type": "big", "labels": {"k": "v"}}])
+def cloud(make_cloud: MakeCloud) -> FakeCloud:
+    return make_cloud(instances=[{"name": "a", "type": "big", "labels": {"k": "v"}}])
 
 
 def exists(cloud: FakeCloud, name: str, provider_id: str = "") -> bool:
@@ -103,8 +103,8 @@ def test_the_log_tells_hands_from_clients(cloud: FakeCloud) -> None:
     cloud.console.add_volume("v")
     cloud.console.remove_instance("a")
     assert [(call.method, call.key, call.effect) for call in cloud.calls.log()] == [
-        ("console.set_shutdown", "a", "updated"),
-        ("console.set_shutdown", "a", "unchanged"),
+        ("console.change_instance", "a", "updated"),
+        ("console.change_instance", "a", "unchanged"),
         ("console.add_volume", "v", "created"),
         ("console.add_volume", "v", "updated"),
         ("console.remove_instance", "a", "deleted"),
@@ -112,8 +112,9 @@ def test_the_log_tells_hands_from_clients(cloud: FakeCloud) -> None:
     assert all(call.finished is not None for call in cloud.calls.log())
 
 
-def test_it_is_neither_delayed_nor_struck_by_faults(make_both: MakeCloud) -> None:
-    cloud = make_both(latency={"*": "1h"}, faults=[{"action": "raise"}])
+def test_it_is_neither_delayed_nor_struck_by_faults(make_cloud: MakeCloud) -> None:
+    cloud = make_cloud(latency={"*": "1h"})
+    cloud.faults.on("*", raises())
     cloud.console.add_instance("a")
     assert cloud.console.instance("a").id == "i-a"
     assert cloud.calls.counts() == {}

@@ -1,56 +1,47 @@
-"""Faults: which calls they strike, how often, and what the caller then sees; over both stores."""
+"""Faults: which calls they strike, how often, and what the caller then sees."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
 from cloudprovider import (
+    Call,
+    CallCancelled,
+    CallDeadlineExceeded,
     CloudProviderError,
-    DiskNotFound,
-    InstanceMetadata,
     InstanceNotFound,
     InstanceState,
     InstancesV2,
     RetryError,
     Throttled,
-    Zone,
 )
 from cloudprovider.testing.fake import (
-    CredentialsExpired,
-    ExpiredCredentials,
     FakeCloud,
-    FakeConfigError,
-    HalfBuilt,
-    Junk,
+    FakeCloudClosed,
     LoadBalancerState,
-    Partial,
-    Raise,
-    Throttle,
-    Wrong,
+    Strike,
+    answers,
+    half_builds,
+    hangs,
+    raises,
 )
 from cloudprovider.testing.fake.config import CAPABILITIES
-from cloudprovider.testing.fake.junk import fitting_junk
-from cloudprovider.testing.fake.methods import METHODS, Returns
-from tests.support.clock import FakeClock
+from cloudprovider.testing.waiting import eventually
 from tests.unit.fake.conftest import MakeCloud
-from tests.unit.fake.objects import node, nodes, service, volume
+from tests.unit.fake.objects import in_thread, node, nodes, service, volume
 
+LIMIT = 10.0  # seconds of real time after which a test gives up
 NAMES = [f"n{number}" for number in range(10)]
 
 
 @pytest.fixture
-def cloud(make_both: MakeCloud) -> FakeCloud:
-    return make_both(
-        instances=[{"name": name, "addresses": {"InternalIP": "10.0.0.1"}} for name in NAMES],
-        capabilities=CAPABILITIES,
-        clusters=[{"name": "c", "master": "m"}],
-        volumes=[{"id": "v", "zones": ["z"]}],
-        zone="z",
-        machine="n1",
-    )
+def cloud(make_cloud: MakeCloud) -> FakeCloud:
+    machines = [{"name": name, "addresses": {"InternalIP": "10.0.0.1"}} for name in NAMES]
+    return make_cloud(instances=machines, capabilities=CAPABILITIES, volumes=[{"id": "v", "zones": ["z"]}], zone="z")
 
 
 def v2(cloud: FakeCloud) -> InstancesV2:
@@ -59,19 +50,17 @@ def v2(cloud: FakeCloud) -> InstancesV2:
     return found
 
 
-def states(cloud: FakeCloud, *names: str) -> Mapping[str, InstanceState | CloudProviderError]:
+def exists(cloud: FakeCloud, name: str = "n1") -> Callable[[], bool]:
+    return lambda: v2(cloud).instance_exists(node(name))
+
+
+def states(cloud: FakeCloud, *names: str) -> dict[str, InstanceState | CloudProviderError]:
     batch = cloud.instances_batch()
     assert batch is not None
-    return batch.instances_state(nodes(*(names or NAMES)))
+    return dict(batch.instances_state(nodes(*(names or NAMES))))
 
 
-def metadata(cloud: FakeCloud, *names: str) -> Mapping[str, Any]:
-    batch = cloud.instances_batch()
-    assert batch is not None
-    return batch.instances_metadata(nodes(*(names or NAMES)))
-
-
-def outcomes(ask: Callable[[], object], times: int) -> str:
+def outcomes(ask: Callable[[], object], times: int = 1) -> str:
     """A letter for each of so many calls: "." it answered, "x" it raised."""
     letters = ""
     for _ in range(times):
@@ -85,14 +74,14 @@ def outcomes(ask: Callable[[], object], times: int) -> str:
 
 class TestWhichCalls:
     def test_method_and_key_patterns(self, cloud: FakeCloud) -> None:
-        cloud.faults.add(Raise(method=("instance_e*", "get_zone"), key=("n[12]", "fake://i-n5")))
+        cloud.faults.on(("instance_e*", "get_zone"), raises(), key=("n[12]", "fake://i-n5"))
         for name, letter in (("n1", "x"), ("n2", "x"), ("n3", "."), ("n5", ".")):
-            assert outcomes(lambda name=name: v2(cloud).instance_exists(node(name)), 1) == letter  # type: ignore[misc]
-            assert outcomes(lambda name=name: v2(cloud).instance_metadata(node(name)), 1) == "."  # type: ignore[misc]
-        assert outcomes(lambda: v2(cloud).instance_exists(node("n5", "fake://i-n5")), 1) == "x"
+            assert outcomes(exists(cloud, name)) == letter
+            assert outcomes(lambda name=name: v2(cloud).instance_metadata(node(name))) == "."  # type: ignore[misc]  # bound now
+        assert outcomes(lambda: v2(cloud).instance_exists(node("n5", "fake://i-n5"))) == "x"
         zones = cloud.zones()
         assert zones is not None
-        assert outcomes(zones.get_zone, 1) == ".", "it is about no key"
+        assert outcomes(zones.get_zone) == ".", "it is about no key"
 
     def test_every_name_that_something_is_known_by(self, cloud: FakeCloud) -> None:
         balancer, labeler = cloud.load_balancer(), cloud.pv_labeler()
@@ -104,390 +93,200 @@ class TestWhichCalls:
             ("v", lambda: labeler.get_labels_for_volume(volume("pv", "v"))),
             ("pv", lambda: labeler.get_labels_for_volume(volume("pv", "v"))),
         ):
-            cloud.faults.add(Raise(name="f", key=key))
-            assert outcomes(ask, 1) == "x"
-        cloud.faults.add(Raise(name="f", key="nothing of the kind"))
-        assert outcomes(lambda: balancer.get_load_balancer("c", service()), 1) == "."
+            with cloud.faults.on("*", raises(), key=key):
+                assert outcomes(ask) == "x"
+            with cloud.faults.on("*", raises(), key="nothing of the kind"):
+                assert outcomes(ask) == "."
 
-    def test_times_and_skip(self, cloud: FakeCloud) -> None:
-        name = cloud.faults.add(Raise(times=2, skip=3))
-        assert outcomes(lambda: v2(cloud).instance_exists(node("n1")), 8) == "...xx..."
-        (active,) = cloud.faults.list()
-        assert (active.matched, active.struck, cloud.faults.struck(name)) == (8, 2, 2)
-        cloud.faults.add(Raise(name=name, times=1))
-        assert outcomes(lambda: v2(cloud).instance_exists(node("n1")), 2) == "x.", "one put in its place counts anew"
+    def test_times(self, cloud: FakeCloud) -> None:
+        fault = cloud.faults.on("*", raises(), times=2)
+        assert outcomes(exists(cloud), 5) == "xx..."
+        assert fault.struck == 2
 
-    def test_a_window_of_time(self, cloud: FakeCloud, clock: FakeClock) -> None:
-        cloud.faults.add(Raise(start=10, stop=20))
-        letters = ""
-        for _ in range(5):
-            letters += outcomes(lambda: v2(cloud).instance_exists(node("n1")), 1)
-            clock.advance(5)
-        assert letters == "..xx."
-
-    def test_probability_follows_the_seed_and_not_the_order(self, make_cloud: MakeCloud) -> None:
-        def drawn(seed: int, order: list[str]) -> dict[str, str]:
-            cloud = make_cloud(seed=seed, faults=[{"action": "raise", "name": "f", "probability": 0.5}])
-            found = dict.fromkeys(order, "")
-            for _ in range(20):
-                for name in order:
-                    found[name] += outcomes(lambda name=name: v2(cloud).instance_exists(node(name)), 1)  # type: ignore[misc]
-            return found
-
-        once = drawn(1, NAMES)
-        assert once == drawn(1, NAMES[::-1])
-        assert once != drawn(2, NAMES)
-        assert 60 < "".join(once.values()).count("x") < 140
-        assert len(set(once.values())) > 5
-
-    def test_callers(self, make_both: MakeCloud) -> None:
-        cloud = make_both(caller="ccm-a")
-        cloud.faults.add(Raise(name="f", caller="ccm-b"))
-        assert outcomes(lambda: v2(cloud).instance_exists(node("n")), 1) == "."
-        cloud.faults.add(Raise(name="f", caller=("ccm-b", "ccm-a*")))
-        assert outcomes(lambda: v2(cloud).instance_exists(node("n")), 1) == "x"
-        cloud.faults.add(Raise(name="f", caller=str(cloud.calls.caller().process)))
-        assert outcomes(lambda: v2(cloud).instance_exists(node("n")), 1) == "x"
-
-    def test_removing_clearing_and_bad_mappings(self, cloud: FakeCloud) -> None:
-        name = cloud.faults.add({"action": "raise"})
-        cloud.faults.add({"action": "raise", "name": "other"})
-        assert [active.fault.name for active in cloud.faults.list()] == [name, "other"]
-        assert cloud.faults.remove(name)
-        assert not cloud.faults.remove(name)
-        assert outcomes(lambda: v2(cloud).instance_exists(node("n")), 1) == "x"
+    def test_removing_and_clearing(self, cloud: FakeCloud) -> None:
+        fault, _ = cloud.faults.on("*", raises()), cloud.faults.on("*", raises())
+        for _ in range(2):
+            fault.remove()
+        assert outcomes(exists(cloud)) == "x"
         cloud.faults.clear()
-        assert outcomes(lambda: v2(cloud).instance_exists(node("n")), 1) == "."
-        with pytest.raises(FakeConfigError, match=r"fault\.action: is required"):
-            cloud.faults.add({})
-        with pytest.raises(FakeConfigError, match=r"fault\.times"):
-            cloud.faults.add({"action": "raise", "times": "x"})
+        assert outcomes(exists(cloud)) == "."
+
+    def test_a_method_that_there_is_not_is_told(self, cloud: FakeCloud) -> None:
+        with pytest.raises(ValueError, match="no method instance_is"):
+            cloud.faults.on("instance_is", raises())
+
+    def test_of_several_the_first_decides_whether_the_next_is_asked(self, cloud: FakeCloud) -> None:
+        second = cloud.faults.on("*", raises(Throttled)), cloud.faults.on("*", answers(False))
+        with pytest.raises(Throttled):
+            exists(cloud)()
+        assert [fault.struck for fault in second] == [1, 1], "both were met, though one was not asked"
+        second[0].remove()
+        assert exists(cloud)() is False
+
+    def test_an_action_of_ones_own_sees_the_call(self, cloud: FakeCloud) -> None:
+        seen: list[object] = []
+
+        def every_other(strike: Strike) -> object:
+            seen.append((strike.method, list(strike.names), strike.arguments[0].metadata.name))
+            if strike.fault.struck % 2:
+                raise CloudProviderError("every other call")
+            return strike.proceed()
+
+        cloud.faults.on("instance_exists", every_other)
+        assert outcomes(exists(cloud), 4) == "x.x."
+        assert seen[0] == ("instance_exists", ["n1"], "n1")
 
 
 class TestRaising:
-    @pytest.mark.parametrize(
-        ("error", "kind"),
-        [
-            ("CloudProviderError", CloudProviderError), ("InstanceNotFound", InstanceNotFound),
-            ("DiskNotFound", DiskNotFound), ("TimeoutError", TimeoutError), ("SystemExit", SystemExit),
-            ("CredentialsExpired", CredentialsExpired),
-        ],
-    )  # fmt: skip
-    def test_kinds(self, cloud: FakeCloud, error: Any, kind: type[BaseException]) -> None:
-        cloud.faults.add(Raise(error=error, message="the cloud is tired"))
-        with pytest.raises(kind, match="tired") as caught:
-            v2(cloud).instance_exists(node("n1"))
-        assert type(caught.value) is kind
+    @pytest.mark.parametrize("error", [InstanceNotFound("tired"), TimeoutError("tired"), SystemExit("tired")])
+    def test_any_error(self, cloud: FakeCloud, error: BaseException) -> None:
+        cloud.faults.on("*", raises(error))
+        for _ in range(2):
+            with pytest.raises(type(error), match="tired"):
+                exists(cloud)()
 
-    def test_delays(self, cloud: FakeCloud) -> None:
-        for fault, kind, delay in (
-            (Raise(name="f", error="RetryError", retry_after=7), RetryError, 7),
-            (Raise(name="f", error="Throttled"), Throttled, None),
-            (Throttle(name="f", retry_after=0.5), Throttled, 0.5),
-            (Throttle(name="f"), Throttled, None),
-        ):
-            cloud.faults.add(fault)
-            with pytest.raises(kind) as caught:
-                v2(cloud).instance_exists(node("n1"))
-            assert getattr(caught.value, "retry_after") == delay  # noqa: B009 - of either class
-        cloud.faults.add(ExpiredCredentials(name="f"))
-        with pytest.raises(CredentialsExpired, match="expired"):
-            v2(cloud).instance_exists(node("n1"))
+    def test_a_class_is_made_with_a_message(self, cloud: FakeCloud) -> None:
+        cloud.faults.on("*", raises(RuntimeError))
+        with pytest.raises(RuntimeError, match="injected into instance_exists"):
+            exists(cloud)()
+        cloud.faults.clear()
+        cloud.faults.on("*", raises(RetryError("later", 7)))
+        with pytest.raises(RetryError) as caught:
+            exists(cloud)()
+        assert caught.value.retry_after == 7
 
-    @pytest.mark.parametrize("when", ["before", "after"])
-    def test_before_nothing_and_after_everything_is_done(self, cloud: FakeCloud, when: Any) -> None:
-        routes = cloud.routes()
-        assert routes is not None
-        from cloudprovider import Route
-
-        cloud.faults.add(Raise(method="create_route", when=when, times=1))
-        assert outcomes(lambda: routes.create_route("c", "h", Route("", "n1", "10.0.0.0/24")), 2) == "x."
-        first, second = cloud.calls.log("create_route")
-        assert (first.error, first.effect) == ("CloudProviderError", "created" if when == "after" else "")
-        assert second.effect == ("unchanged" if when == "after" else "created")
-        assert len(cloud.console.routes()) == 1
+    @pytest.mark.parametrize("after", [False, True])
+    def test_before_nothing_and_after_everything_is_done(self, cloud: FakeCloud, after: bool) -> None:
+        balancer = cloud.load_balancer()
+        assert balancer is not None
+        cloud.faults.on("ensure_load_balancer", raises(after=after))
+        assert outcomes(lambda: balancer.ensure_load_balancer("c", service(), [])) == "x"
+        assert len(cloud.console.load_balancers()) == after
 
     def test_a_half_built_load_balancer_exists_and_is_completed(self, cloud: FakeCloud) -> None:
         balancer = cloud.load_balancer()
         assert balancer is not None
-        cloud.faults.add(HalfBuilt(key="default/web", times=2))
-        balancer.ensure_load_balancer("c", service("other"), nodes("n1"))
+        fault = cloud.faults.on("ensure_load_balancer", half_builds())
         for _ in range(2):
-            with pytest.raises(CloudProviderError):
-                balancer.ensure_load_balancer("c", service(), nodes("n1"))
-        (_, half) = sorted(cloud.console.load_balancers(), key=lambda one: one.service)
-        assert (half.state, half.ingress, half.backends) == (LoadBalancerState.HALF_BUILT, (), ())
+            assert outcomes(lambda: balancer.ensure_load_balancer("c", service(), nodes("n1"))) == "x"
+            (record,) = cloud.console.load_balancers()
+            assert (record.state, record.ingress, record.backends) == (LoadBalancerState.HALF_BUILT, (), ())
         status = balancer.get_load_balancer("c", service())
         assert status is not None
-        assert not status.ingress
-        assert balancer.ensure_load_balancer("c", service(), nodes("n1")).ingress
-        log = cloud.calls.log("ensure*", key="default/web")
-        assert [call.effect for call in log] == ["created", "", "updated"]
-        cloud.faults.add(HalfBuilt())
-        with pytest.raises(CloudProviderError):
-            balancer.ensure_load_balancer("c", service(), nodes("n2"))
-        whole = cloud.console.load_balancer(half.name)
-        assert (whole.state, whole.backends) == (LoadBalancerState.ACTIVE, ("fake://i-n1",)), "it is not torn down"
-        balancer.ensure_load_balancer_deleted("c", service())
-        with pytest.raises(CloudProviderError):
-            balancer.ensure_load_balancer("c", service(), nodes("n2"))
-        balancer.ensure_load_balancer_deleted("c", service())
-        assert len(cloud.console.load_balancers()) == 1, "a half-built one can be deleted"
+        assert status.ingress == []
+        fault.remove()
+        balancer.ensure_load_balancer("c", service(), nodes("n1"))
+        (record,) = cloud.console.load_balancers()
+        assert record.state is LoadBalancerState.ACTIVE
+        assert record.ingress
+        assert outcomes(lambda: balancer.ensure_load_balancer("c", service(), nodes("n2"))) == "."
 
 
 class TestBatches:
-    def test_a_key_costs_only_its_name(self, cloud: FakeCloud) -> None:
-        cloud.faults.add(Throttle(method="instances_state", key="n[12]", retry_after=3))
-        answers = states(cloud)
-        struck = {name for name, answer in answers.items() if isinstance(answer, Throttled)}
-        assert struck == {"n1", "n2"}
-        assert set(answers) == set(NAMES)
-        assert cloud.calls.errors() == {}
+    def test_with_a_key_only_the_matching_names_fail(self, cloud: FakeCloud) -> None:
+        cloud.faults.on("instances_*", raises(Throttled), key="n[12]")
+        found = states(cloud)
+        assert [name for name, one in found.items() if isinstance(one, Throttled)] == ["n1", "n2"]
+        assert states(cloud, "n3") == {"n3": InstanceState.RUNNING}
 
-    def test_a_call_fails_whole_for_one_poisonous_name(self, cloud: FakeCloud) -> None:
-        cloud.faults.add(Raise(method="instances_state", key="n1", scope="call"))
-        with pytest.raises(CloudProviderError):
+    def test_without_a_key_the_whole_call_fails(self, cloud: FakeCloud) -> None:
+        cloud.faults.on("instances_*", raises(Throttled))
+        with pytest.raises(Throttled):
             states(cloud)
-        assert states(cloud, "n2", "n3") == dict.fromkeys(("n2", "n3"), InstanceState.RUNNING)
-        cloud.faults.add(Raise(name="all"))
-        with pytest.raises(CloudProviderError):
-            states(cloud, "n2")
 
-    def test_an_exception_from_outside_the_contract_becomes_one_of_it(self, cloud: FakeCloud) -> None:
-        cloud.faults.add(Raise(error="RuntimeError", key="n1", message="boom"))
-        answer = states(cloud)["n1"]
-        assert type(answer) is CloudProviderError
-        assert str(answer) == "boom"
+    def test_an_error_from_outside_the_contract_becomes_one_of_it(self, cloud: FakeCloud) -> None:
+        cloud.faults.on("instances_*", raises(ValueError("odd")), key="n1")
+        one = states(cloud)["n1"]
+        assert type(one) is CloudProviderError
+        assert str(one) == "odd"
 
-    def test_times_count_names(self, cloud: FakeCloud) -> None:
-        cloud.faults.add(Raise(scope="key", times=3))
-        assert sum(isinstance(answer, CloudProviderError) for answer in states(cloud).values()) == 3
-        assert sum(isinstance(answer, CloudProviderError) for answer in states(cloud).values()) == 0
+    def test_answers_are_by_name(self, cloud: FakeCloud) -> None:
+        cloud.faults.on("instances_*", answers(InstanceState.GONE), key="n1", times=1)
+        assert states(cloud, "n1", "n2") == {"n1": InstanceState.GONE, "n2": InstanceState.RUNNING}
+        cloud.faults.on("instances_*", answers(lambda truth: [truth]))
+        found: object = states(cloud, "n1", "n2")
+        assert found == {"n1": [InstanceState.RUNNING], "n2": [InstanceState.RUNNING]}
 
-    def test_partial_answers(self, cloud: FakeCloud) -> None:
-        cloud.faults.add(Partial(name="f"))
-        first = set(states(cloud))
-        assert len(first) == 5
-        assert set(states(cloud)) != first, "not always the same half"
-        cloud.faults.add(Partial(name="f", drop=0.01))
-        assert len(states(cloud)) == 9
-        cloud.faults.add(Partial(name="f", key=("n1", "n2"), method="instances_metadata"))
-        assert set(metadata(cloud)) == set(NAMES) - {"n1", "n2"}
-        assert len(states(cloud)) == 10
-        cloud.faults.add(Partial(name="f", times=1))
-        assert [len(states(cloud)), len(states(cloud))] == [5, 10]
-
-    def test_the_first_fault_that_fails_a_name_decides(self, cloud: FakeCloud) -> None:
-        cloud.faults.add(Raise(key="n1", message="first"))
-        cloud.faults.add(Raise(key="n1", message="second"))
-        assert str(states(cloud)["n1"]) == "first"
+    def test_some_are_left_out(self, cloud: FakeCloud) -> None:
+        cloud.faults.on("instances_*", lambda strike: {n: s for n, s in strike.proceed().items() if n != "n3"})
+        assert set(states(cloud)) == set(NAMES) - {"n3"}
 
 
-class TestNotFound:
-    def test_every_question_has_its_own_way_to_say_it(self, cloud: FakeCloud) -> None:
-        cloud.faults.add(Wrong(answer="not-found"))
-        assert not v2(cloud).instance_exists(node("n1"))
-        for ask in (v2(cloud).instance_metadata, v2(cloud).instance_shutdown):
-            with pytest.raises(InstanceNotFound):
-                ask(node("n1"))
-        assert set(states(cloud).values()) == {InstanceState.GONE}
-        assert all(isinstance(answer, InstanceNotFound) for answer in metadata(cloud).values())
-        instances, zones, routes = cloud.instances(), cloud.zones(), cloud.routes()
-        balancer, labeler, clusters = cloud.load_balancer(), cloud.pv_labeler(), cloud.clusters()
-        assert instances and zones and routes and balancer and labeler and clusters  # noqa: PT018 - all are there
-        assert not instances.instance_exists_by_provider_id("fake://i-n1")
-        with pytest.raises(InstanceNotFound):
-            instances.instance_type("n1")
-        with pytest.raises(InstanceNotFound):
-            zones.get_zone_by_node_name("n1")
-        with pytest.raises(DiskNotFound):
-            labeler.get_labels_for_volume(volume("v"))
-        with pytest.raises(CloudProviderError):
-            clusters.master("c")
-        assert balancer.ensure_load_balancer("c", service(), []).ingress, "it is no question"
-        assert balancer.get_load_balancer("c", service()) is None
-        assert routes.list_routes("c") == ()
-        assert clusters.list_clusters() == ()
+class TestHanging:
+    def test_a_hang_ends_with_its_fault_and_others_go_on(self, cloud: FakeCloud) -> None:
+        stuck = cloud.faults.on("*", hangs(), key="n1")
+        hung = [in_thread(exists(cloud)) for _ in range(3)]
+        eventually(lambda: stuck.struck == 3)
+        assert exists(cloud, "n2")()
+        assert not any(one.done() for one in hung)
+        stuck.remove()
+        assert [one.result(LIMIT) for one in hung] == [True] * 3
 
-    def test_in_a_batch_only_the_matching_names(self, cloud: FakeCloud) -> None:
-        cloud.faults.add(Wrong(answer="not-found", key="n3"))
-        gone = {name for name, state in states(cloud).items() if state is InstanceState.GONE}
-        assert gone == {"n3"}
-        cloud.faults.clear()
-        cloud.faults.add(Wrong(answer="not-found", key="n3", scope="call"))
-        assert set(states(cloud).values()) == {InstanceState.GONE}
+    def test_a_hang_of_some_seconds(self, cloud: FakeCloud) -> None:
+        cloud.faults.on("*", hangs(0.05))
+        began = time.monotonic()
+        assert exists(cloud)()
+        assert time.monotonic() - began >= 0.05
 
-
-class TestStale:
-    def test_what_was_true_before_the_last_change(self, cloud: FakeCloud) -> None:
-        cloud.console.add_instance("new")
-        cloud.console.remove_instance("n1")
-        cloud.console.set_shutdown("n2")
+    def test_a_hang_after_the_work_is_over_for_the_cloud_alone(self, cloud: FakeCloud) -> None:
         balancer = cloud.load_balancer()
         assert balancer is not None
-        balancer.ensure_load_balancer("c", service(), [])
-        cloud.faults.add(Wrong(answer="stale"))
-        assert not v2(cloud).instance_exists(node("new"))
-        assert v2(cloud).instance_exists(node("n1", "fake://i-n1"))
-        found = states(cloud, "new", "n1", "n2", "n3")
-        assert isinstance(found.pop("new"), InstanceNotFound)  # type: ignore[attr-defined]
-        assert set(found.values()) == {InstanceState.RUNNING}
-        assert balancer.get_load_balancer("c", service()) is None, "create, then get: not there"
-        assert balancer.ensure_load_balancer("c", service(), []).ingress
-        assert len(cloud.console.load_balancers()) == 1
+        cloud.faults.on("ensure_load_balancer", hangs(after=True))
+        hung = in_thread(lambda: balancer.ensure_load_balancer("c", service(), []))
+        eventually(cloud.console.load_balancers)
+        assert not hung.done()
+        cloud.faults.clear()
+        hung.result(LIMIT)
 
-    def test_only_of_young_changes(self, cloud: FakeCloud, clock: FakeClock) -> None:
-        cloud.console.remove_instance("n1")
-        clock.advance(3)
-        cloud.console.remove_instance("n2")
-        cloud.faults.add(Wrong(answer="stale", age=2))
-        assert not v2(cloud).instance_exists(node("n1"))
-        assert v2(cloud).instance_exists(node("n2"))
-        clock.advance(3)
-        assert not v2(cloud).instance_exists(node("n2"))
+    def test_a_soft_hang_notices_cancellation_and_deadline(self, cloud: FakeCloud) -> None:
+        stuck = cloud.faults.on("*", hangs(soft=True))
+        cancelled = threading.Event()
+        hung = in_thread(exists(cloud), Call(cancelled=cancelled))
+        eventually(lambda: stuck.struck)
+        cancelled.set()
+        with pytest.raises(CallCancelled):
+            hung.result(LIMIT)
+        with pytest.raises(CallDeadlineExceeded):
+            in_thread(exists(cloud), Call(deadline=time.monotonic() + 0.03)).result(LIMIT)
 
+    def test_a_hard_hang_notices_neither(self, cloud: FakeCloud) -> None:
+        stuck = cloud.faults.on("*", hangs())
+        cancelled = threading.Event()
+        hung = in_thread(exists(cloud), Call(cancelled=cancelled))
+        eventually(lambda: stuck.struck)
+        cancelled.set()
+        with pytest.raises(TimeoutError):
+            hung.result(0.06)
+        stuck.remove()
+        assert hung.result(LIMIT) is True
 
-def questions(cloud: FakeCloud) -> dict[str, Callable[[], Any]]:
-    """A call of each method that answers something."""
-    instances, zones, routes = cloud.instances(), cloud.zones(), cloud.routes()
-    balancer, labeler, clusters = cloud.load_balancer(), cloud.pv_labeler(), cloud.clusters()
-    chosen = cloud.pod_cidrs()
-    assert instances and zones and routes and balancer and labeler and clusters and chosen  # noqa: PT018 - all are there
-    asked, local = node("n1"), cloud.local_instance()
-    assert local is not None
-    return {
-        "instance_exists": lambda: v2(cloud).instance_exists(asked),
-        "instance_shutdown": lambda: v2(cloud).instance_shutdown(asked),
-        "instance_metadata": lambda: v2(cloud).instance_metadata(asked),
-        "instances_metadata": lambda: metadata(cloud),
-        "instances_state": lambda: states(cloud),
-        "node_addresses": lambda: instances.node_addresses("n1"),
-        "node_addresses_by_provider_id": lambda: instances.node_addresses_by_provider_id("fake://i-n1"),
-        "instance_id": lambda: instances.instance_id("n1"),
-        "external_id": lambda: instances.external_id("n1"),
-        "instance_type": lambda: instances.instance_type("n1"),
-        "instance_type_by_provider_id": lambda: instances.instance_type_by_provider_id("fake://i-n1"),
-        "current_node_name": lambda: instances.current_node_name("n1"),
-        "instance_exists_by_provider_id": lambda: instances.instance_exists_by_provider_id("fake://i-n1"),
-        "instance_shutdown_by_provider_id": lambda: instances.instance_shutdown_by_provider_id("fake://i-n1"),
-        "get_zone": zones.get_zone,
-        "get_zone_by_provider_id": lambda: zones.get_zone_by_provider_id("fake://i-n1"),
-        "get_zone_by_node_name": lambda: zones.get_zone_by_node_name("n1"),
-        "get_load_balancer": lambda: balancer.get_load_balancer("c", service()),
-        "ensure_load_balancer": lambda: balancer.ensure_load_balancer("c", service(), nodes("n1")),
-        "owned_load_balancers": lambda: balancer.owned_load_balancers("c"),  # type: ignore[attr-defined]
-        "list_routes": lambda: routes.list_routes("c"),
-        "pod_cidrs": lambda: chosen.pod_cidrs(nodes(*NAMES)),
-        "get_labels_for_volume": lambda: labeler.get_labels_for_volume(volume("v")),
-        "local_metadata": local.local_metadata,
-        "local_node_name": lambda: local.local_node_name("n1"),
-        "list_clusters": clusters.list_clusters,
-        "master": lambda: clusters.master("c"),
-    }
+    @pytest.mark.parametrize("soft", [False, True])
+    def test_closing_ends_it(self, make_cloud: MakeCloud, soft: bool) -> None:
+        cloud = make_cloud()
+        stuck = cloud.faults.on("*", hangs(soft=soft))
+        hung = in_thread(exists(cloud))
+        eventually(lambda: stuck.struck)
+        cloud.close()
+        with pytest.raises(FakeCloudClosed):
+            hung.result(LIMIT)
 
 
-class TestJunk:
-    def test_every_method_with_every_junk_that_fits_it(self, make_cloud: MakeCloud) -> None:
-        """No junk equals the truth, every one comes out as an answer, and it is over when the fault is."""
-        cloud = make_cloud(
-            instances=[
-                {"name": name, "addresses": {"InternalIP": "10.0.0.1"}, "pod_cidrs": [f"10.244.{number}.0/24"]}
-                for number, name in enumerate(NAMES)
-            ],
-            capabilities=CAPABILITIES,
-            clusters=[{"name": "c", "master": "m"}],
-            volumes=[{"id": "v", "zones": ["z"]}],
-            zone="z",
-            machine="n1",
-            routes={"existing": [{"name": "r", "destination_cidr": "10.0.0.0/8"}]},
-        )
-        asked = questions(cloud)
-        answering = {name for name, method in METHODS.items() if method.returns is not Returns.NOTHING}
-        assert set(asked) == answering - {"get_load_balancer_name", "load_balancer_revision"}
-        asked["ensure_load_balancer"]()
-        for name, ask in asked.items():
-            truth = ask()
-            for junk in fitting_junk(METHODS[name]):
-                cloud.faults.add(Wrong(name="f", method=name, answer="junk", junk=junk))
-                answer = ask()
-                assert junk is Junk.MUTATED or answer != truth, f"{name}, {junk}"
-                assert cloud.faults.struck("f") > 0
-                cloud.faults.clear()
-                same = ask()
-                assert same == truth or METHODS[name].batch, f"{name} after {junk}"
+class TestLatency:
+    def test_the_first_pattern_that_matches_counts(self, make_cloud: MakeCloud) -> None:
+        cloud = make_cloud(latency={"instance_exists": "50ms", "instance*": [60, 90], "*": 0})
+        began = time.monotonic()
+        exists(cloud)()
+        assert 0.05 <= time.monotonic() - began < 50
 
-    def test_metadata(self, cloud: FakeCloud) -> None:
-        def junk(kind: Junk) -> Any:
-            cloud.faults.add(Wrong(name="f", answer="junk", junk=kind))
-            return v2(cloud).instance_metadata(node("n1"))
+    def test_it_ends_with_the_call(self, make_cloud: MakeCloud) -> None:
+        cloud = make_cloud(latency={"*": 60})
+        with pytest.raises(CallDeadlineExceeded):
+            in_thread(exists(cloud), Call(deadline=time.monotonic() + 0.03)).result(LIMIT)
 
-        true = v2(cloud).instance_metadata(node("n1"))
-        assert junk(Junk.NONE) is None
-        assert not isinstance(junk(Junk.TYPE), InstanceMetadata)
-        assert junk(Junk.EMPTY) == InstanceMetadata()
-        assert "://" not in junk(Junk.PROVIDER_ID).provider_id
-        assert junk(Junk.OTHER_PROVIDER_ID).provider_id.startswith("fake://")
-        assert junk(Junk.OTHER_PROVIDER_ID).provider_id != true.provider_id
-        assert "node.kubernetes.io/mine" in junk(Junk.LABELS).additional_labels
-        assert " " in junk(Junk.PLACES).zone
-        assert {address.type for address in junk(Junk.ADDRESSES).node_addresses} == {"InternalIP", "Satellite"}
-
-    def test_batches(self, cloud: FakeCloud) -> None:
-        def junk(kind: Junk, **more: Any) -> Any:
-            cloud.faults.add(Wrong(name="f", answer="junk", junk=kind, **more))
-            return states(cloud)
-
-        assert junk(Junk.NONE, key="n1")["n1"] is None
-        assert junk(Junk.NONE, key="n1")["n2"] is InstanceState.RUNNING
-        assert isinstance(junk(Junk.ERRORS)["n1"], ValueError)
-        assert set(junk(Junk.UNASKED)) == {*NAMES, "unasked-1", "unasked-2"}
-        assert junk(Junk.UNASKED)["unasked-1"] is InstanceState.GONE
-        assert set(junk(Junk.KEYS)) == {f"fake://{name}" for name in NAMES}
-        batch = cloud.instances_batch()
-        assert batch is not None
-        assert batch.instances_state([node("n1", "fake://i-n1")]) == {"fake://i-n1": InstanceState.RUNNING}
-        assert junk(Junk.NONE, scope="call") is None
-        assert isinstance(junk(Junk.TYPE, scope="call"), list)
-        assert states(cloud)
-        cloud.faults.add(Wrong(name="f", answer="junk", junk=Junk.EMPTY, scope="call"))
-        assert metadata(cloud) == {}
-
-    def test_scribbling_on_arguments(self, cloud: FakeCloud) -> None:
-        cloud.faults.add(Wrong(answer="junk", junk=Junk.MUTATED))
-        given, batch, balancer = node("n1"), cloud.instances_batch(), cloud.load_balancer()
-        assert batch is not None
+    def test_a_call_that_was_given_up_changes_nothing_and_is_logged(self, cloud: FakeCloud) -> None:
+        balancer = cloud.load_balancer()
         assert balancer is not None
-        assert v2(cloud).instance_exists(given)
-        assert given.metadata is not None
-        assert given.metadata.resource_version == "0"
-        several = nodes("n1", "n2")
-        batch.instances_state(several)
-        web = service()
-        balancer.ensure_load_balancer("c", web, several)
-        for metadata in (*(one.metadata for one in several), web.metadata):
-            assert metadata is not None
-            assert metadata.labels == {"fake.example/scribbled": "true"}
-
-    def test_a_kind_is_drawn_where_none_is_named(self, make_cloud: MakeCloud) -> None:
-        def drawn(seed: int) -> list[Any]:
-            cloud = make_cloud(seed=seed, instances=[{"name": name} for name in NAMES])
-            cloud.faults.add(Wrong(name="f", answer="junk"))
-            return list(metadata(cloud).values())
-
-        first = drawn(5)
-        assert repr(first) == repr(drawn(5))
-        assert repr(first) != repr(drawn(6))
-
-    def test_what_does_not_fit_leaves_the_truth(self, cloud: FakeCloud) -> None:
-        cloud.faults.add(Wrong(answer="junk", junk=Junk.LABELS))
-        assert v2(cloud).instance_exists(node("n1"))
-        assert cloud.zones() is not None
-        assert questions(cloud)["get_zone"]() == Zone("z", "")
-
-
-def test_faults_of_the_configuration_are_there_from_the_beginning(make_both: MakeCloud) -> None:
-    cloud = make_both(faults=[{"action": "throttle", "method": "initialize", "times": 1}])
-    with pytest.raises(Throttled):
-        cloud.initialize(None, None)  # type: ignore[arg-type]  # it looks at neither
-    cloud.initialize(None, None)  # type: ignore[arg-type]
-    assert cloud.calls.counts() == {"initialize": 2}
+        with pytest.raises(CallDeadlineExceeded):
+            in_thread(lambda: balancer.ensure_load_balancer("c", service(), []), Call(deadline=0.0)).result(LIMIT)
+        assert cloud.console.load_balancers() == []
+        assert [call.error for call in cloud.calls.log()] == ["CallDeadlineExceeded"]

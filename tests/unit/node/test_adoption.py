@@ -1,4 +1,5 @@
-"""Initialised nodes without a provider ID: adopted by name and address, or told, at the refresh's pace (row N19)."""
+"""Initialised nodes without a provider ID: adopted by name and address, or told, at the refresh's
+pace (row N19)."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ def nameless(world: World, *addresses: tuple[str, str]) -> World:
 @pytest.mark.parametrize("address", ["10.0.0.1", "fd00:0::1"])
 def test_a_node_is_adopted_when_name_and_an_address_agree(address: str) -> None:
     world = World()
-    world.answers["n1"] = instance(("InternalIP", "10.0.0.1"), ("InternalIP", "fd00::1"))
+    world.cloud.says["n1"] = instance(("InternalIP", "10.0.0.1"), ("InternalIP", "fd00::1"))
     nameless(world, ("Hostname", "n1"), ("InternalIP", address)).work()
-    assert world.stored["n1"]["spec"]["providerID"] == "fake://i-1"
+    assert world.server.nodes["n1"]["spec"]["providerID"] == "fake://i-1"
     assert world.labels()["topology.kubernetes.io/zone"] == "z1"
     assert world.metrics.value(GAUGE) == 0
-    asked = len(world.asked)
+    asked = len(world.cloud.asked)
     world.pass_time(2 * PERIOD, step=PERIOD)
-    assert len(world.asked) == asked + 2
+    assert len(world.cloud.asked) == asked + 2
 
 
 @pytest.mark.row("N19")
@@ -50,16 +51,16 @@ def test_a_node_is_adopted_when_name_and_an_address_agree(address: str) -> None:
 )
 def test_a_node_that_cannot_be_adopted_is_told_once_and_asked_about_once_a_refresh(answer: Any) -> None:
     world = World()
-    world.answers["n1"] = answer
+    world.cloud.says["n1"] = answer
     nameless(world, ("Hostname", "n1"), ("InternalIP", "10.0.0.1")).work()
     world.pass_time(3 * PERIOD, step=1)
-    assert world.writes == []
-    assert [reason for reason, _ in world.events] == ["NodeWithoutProviderID"]
-    assert len(world.asked) == 4
+    assert world.server.applied == []
+    assert world.recorder.reasons() == ["NodeWithoutProviderID"]
+    assert len(world.cloud.asked) == 4
     assert world.metrics.value(GAUGE) == 1
-    world.answers["n1"] = instance(("InternalIP", "10.0.0.1"))
+    world.cloud.says["n1"] = instance(("InternalIP", "10.0.0.1"))
     world.pass_time(PERIOD, step=PERIOD)
-    assert world.stored["n1"]["spec"]["providerID"] == "fake://i-1"
+    assert world.server.nodes["n1"]["spec"]["providerID"] == "fake://i-1"
     assert world.metrics.value(GAUGE) == 0
 
 
@@ -85,7 +86,7 @@ def test_why_a_node_is_not_adopted_shows_both_lists(
 
 def test_the_gauge_forgets_a_node_that_goes() -> None:
     world = World()
-    world.answers["n1"] = InstanceNotFound("no such instance")
+    world.cloud.says["n1"] = InstanceNotFound("no such instance")
     nameless(world).work()
     assert world.metrics.value(GAUGE) == 1
     world.delete()
@@ -95,8 +96,8 @@ def test_the_gauge_forgets_a_node_that_goes() -> None:
 @pytest.mark.parametrize("prefixes", [("fake://",), ()])
 def test_nodes_of_a_cloud_without_provider_ids_are_refreshed_as_ever(prefixes: tuple[str, ...]) -> None:
     world = World(prefixes=prefixes)
-    world.answers["n1"] = instance(provider_id="")
+    world.cloud.says["n1"] = instance(provider_id="")
     nameless(world, ("InternalIP", "10.7.7.7")).work()
     assert world.labels()["topology.kubernetes.io/zone"] == "z1"
-    assert "providerID" not in world.stored["n1"]["spec"]
-    assert world.events == []
+    assert "providerID" not in world.server.nodes["n1"]["spec"]
+    assert world.recorder.events == []

@@ -1,4 +1,5 @@
-"""What is written on a node, as pure functions: rows N9-N13 and N16, and that nothing is written twice."""
+"""What is written on a node, as pure functions: rows N9-N13 and N16, and that nothing is written
+twice."""
 
 from __future__ import annotations
 
@@ -200,7 +201,7 @@ def test_a_node_that_is_tainted_again_keeps_in_its_record_what_this_process_wrot
     )
     planned = changes.initialization(again, instance(), first.known)
     assert planned.known is not None
-    assert dict(planned.known.told) == {**WELL_KNOWN, "a/b": "1"}, "what it wrote stays its own"
+    assert dict(planned.known.written) == {**WELL_KNOWN, "a/b": "1"}, "what it wrote stays its own"
     dropped = changes.refresh(applied(again, planned), instance(labels={"c": "1"}), planned.known)
     written = object_of(dropped)
     assert written is not None
@@ -211,7 +212,7 @@ def test_a_record_that_this_process_did_not_write_is_replaced_when_a_node_is_ini
     forged = node(taints=[TAINT], labels={"a/b": "1"}, annotations={APPLIED_LABELS: '{"a/b":"1"}'})
     planned = changes.initialization(forged, instance())
     assert planned.known is not None
-    assert dict(planned.known.told) == WELL_KNOWN
+    assert dict(planned.known.written) == WELL_KNOWN
 
 
 def test_an_empty_answer_erases_nothing() -> None:

@@ -1,7 +1,8 @@
-"""A second writer beside each field that we write: ten minutes on a moved clock, and how often we wrote.
+"""A second writer beside each field that we write: ten minutes on a moved clock, and how often we
+wrote.
 
-It undoes what we did once a second. We may put things back, but what we write stays below a constant: the mechanism is
-in controllers/node/memory.py.
+It undoes what we did once a second. We may put things back, but what we write stays below a
+constant: the mechanism is in controllers/node/memory.py.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ AT_MOST = 8
 
 def writes_against(world: World, **parts: Any) -> int:
     world.pass_time(PERIOD, step=PERIOD)
-    before = len(world.writes)
+    before = len(world.server.applied)
     world.pass_time(TEN_MINUTES, between=lambda: world.edit(**parts))
-    return len(world.writes) - before
+    return len(world.server.applied) - before
 
 
 @pytest.mark.parametrize(
@@ -57,27 +58,27 @@ def test_we_do_not_fight(parts: dict[str, Any]) -> None:
 def test_a_writer_that_flips_between_two_values_is_not_fought_either() -> None:
     world = ready(World())
     world.pass_time(PERIOD, step=PERIOD)
-    before, turn = len(world.writes), iter(range(10_000))
+    before, turn = len(world.server.applied), iter(range(10_000))
 
     def flip() -> None:
         world.edit(labels={RACK: None if next(turn) % 2 else "theirs"})
 
     world.pass_time(TEN_MINUTES, between=flip)
-    assert len(world.writes) - before <= AT_MOST
+    assert len(world.server.applied) - before <= AT_MOST
 
 
 def test_a_fight_costs_few_questions_to_the_cloud() -> None:
     world = ready(World())
     world.pass_time(PERIOD, step=PERIOD)
-    before = len(world.asked)
+    before = len(world.cloud.asked)
     world.pass_time(TEN_MINUTES, between=lambda: world.edit(labels={ZONE: None, ZONE_TWIN: None}))
-    assert len(world.asked) - before <= AT_MOST
+    assert len(world.cloud.asked) - before <= AT_MOST
 
 
 def test_news_of_the_cloud_are_written_at_once_in_the_middle_of_a_fight() -> None:
     world = ready(World())
     world.pass_time(TEN_MINUTES, between=lambda: world.edit(labels={ZONE: None, ZONE_TWIN: None}))
-    world.answers["n1"] = instance(instance_type="huge", labels={RACK: "r1"})
+    world.cloud.says["n1"] = instance(instance_type="huge", labels={RACK: "r1"})
     world.pass_time(PERIOD, step=PERIOD)
     assert world.labels()["node.kubernetes.io/instance-type"] == "huge"
 
@@ -91,7 +92,7 @@ def test_a_node_that_gets_the_taint_again_is_initialised_at_once_the_first_time(
     world.edit(taints=[UNINITIALIZED])
     world.work()
     assert world.tainted()
-    assert [reason for reason, _ in world.events].count("TaintPutBack") == 1
+    assert world.recorder.reasons().count("TaintPutBack") == 1
     world.pass_time(15)
     assert not world.tainted()
 

@@ -1,12 +1,12 @@
-"""The parts of the node controller (triggers, memory, reconciler) over an API server of one dict, on a moved clock.
+"""The parts of the node controller (triggers, memory, reconciler) over an API server of one dict,
+on a moved clock.
 
-Queues are sets: `World.work` works them off in this thread. Every write of ours is kept in `writes`, every question to
-the cloud in `asked`; what `edit` does is somebody else's and goes through the triggers as the informer would tell it.
+Queues are sets: `World.work` works them off in this thread. Each change of the server reaches the
+cache and the triggers at once, ours and what `edit` does as somebody else.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -14,17 +14,19 @@ from typing import Any, cast
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import InstanceMetadata
+from cloudprovider.internal.patching import merge_patch
+from controllers.cloudcalls import Answer
 from controllers.node.changes import APPLIED_LABELS
 from controllers.node.memory import NodeMemory
 from controllers.node.metrics import NodeMetrics
 from controllers.node.reconcile import NodeReconciler
 from controllers.node.triggers import NodeTriggers
-from controllers.runtime.api import Conflict, NotFound, Response
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.queue import AskAgain
 from tests.support.clock import FakeClock
+from tests.support.controllers import Lister, NodeCloud, Raw, Recorder, Server, parsed_node
 from tests.unit.node.test_changes import instance
 
-JSON = dict[str, Any]
 PERIOD = 300.0
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 
@@ -46,70 +48,69 @@ class Queue:
 class World:
     """One API server, one cloud, one process; `restart` ends that and begins the next."""
 
-    provider_name = "fake"
-
     def __init__(self, *, prefixes: Sequence[str] = ("fake://",)) -> None:
         self.clock = FakeClock()
-        self.provider_id_prefixes = tuple(prefixes)
-        self.stored: dict[str, JSON] = {}
-        self.answers: dict[str, InstanceMetadata | Exception] = {}
-        self.writes: list[tuple[str, JSON]] = []
-        self.asked: list[str] = []
-        self.events: list[tuple[str, str]] = []
-        self.before_write: Callable[[str, JSON], None] = lambda name, body: None
-        self._version = 100
+        self.cloud, self.server, self.recorder = NodeCloud(prefixes=prefixes), Server(), Recorder()
+        self.server.on_change = self._changed
+        self.sees = True
+        """False: changes do not reach the cache."""
         self.restart()
 
     def restart(self) -> None:
         """Another process: it remembers nothing."""
         self.nodes, self.refreshes, self.metrics = Queue(), Queue(), Metrics()
+        self.lister: Lister[V1Node] = Lister()
         self.memory = NodeMemory(PERIOD)
-        me = cast(Any, self)
-        own_metrics = NodeMetrics(self.metrics, me, self.memory, self.clock)
-        self.reconciler = NodeReconciler(me, me, me, me, own_metrics, self.clock, self.memory)
-        self.triggers = NodeTriggers(
-            cast(Any, self.nodes),
-            cast(Any, self.refreshes),
-            me,
-            self.provider_id_prefixes,
-            self.memory,
-            self.clock,
-            on_foreign=lambda node: None,
-            on_gone=lambda key: None,
-        )
+        lister, server, cloud, recorder = map(_any, (self.lister, self.server, self.cloud, self.recorder))
+        own_metrics = NodeMetrics(self.metrics, lister, self.memory, self.clock)
+        self.reconciler = NodeReconciler(server, lister, cloud, recorder, own_metrics, self.clock, self.memory)
+        queues = _any(self.nodes), _any(self.refreshes)
+        self.triggers = NodeTriggers(*queues, lister, cloud, self.memory, self.clock, lambda node: None)
         self.due = 0.0
-        for name in self.stored:
-            self.triggers.on_add(self._typed(name), True)
+        for name in self.server.nodes:
+            self.show(name)
+            self.triggers.on_add(self.lister.objects[name], True)
 
     # ---- somebody else
 
     def create(
-        self, name: str = "n1", *, labels: JSON | None = None, annotations: JSON | None = None, **spec: Any
+        self, name: str = "n1", *, labels: Raw | None = None, annotations: Raw | None = None, **spec: Any
     ) -> None:
-        """A node as its kubelet registers it; with the uninitialized taint, unless `taints` says otherwise."""
-        self._version += 1
-        self.stored[name] = {
-            "metadata": {
-                "name": name,
-                "uid": f"u{self._version}",
-                "resourceVersion": str(self._version),
-                "labels": dict(labels or {}),
-                "annotations": dict(annotations or {}),
-            },
-            "spec": {"taints": [UNINITIALIZED], **spec},
-            "status": {"addresses": [{"type": "Hostname", "address": name}]},
-        }
-        self.answers.setdefault(name, instance())
-        self.triggers.on_add(self._typed(name), False)
+        """A node as its kubelet registers it; with the uninitialized taint, unless `taints` says
+        otherwise."""
+        metadata: Raw = {"name": name, "uid": f"u{self.server.version + 1}"}
+        metadata |= {"labels": dict(labels or {}), "annotations": dict(annotations or {})}
+        self.cloud.says.setdefault(name, instance())
+        self.server.put(
+            {
+                "metadata": metadata,
+                "spec": {"taints": [UNINITIALIZED], **spec},
+                "status": {"addresses": [{"type": "Hostname", "address": name}]},
+            }
+        )
 
     def edit(self, name: str = "n1", **parts: Any) -> None:
-        """Somebody else's write: `labels` and `annotations` (None removes), `taints`, `addresses`."""
-        self._change(name, parts)
+        """Somebody else's write: `labels` and `annotations` (None removes), `taints`,
+        `addresses`."""
+
+        def change(node: Raw) -> None:
+            for field in ("labels", "annotations"):
+                node["metadata"][field] = merge_patch(node["metadata"].get(field), parts.get(field, {}))
+            node["spec"].update({field: parts[field] for field in ("taints", "providerID") if field in parts})
+            node["status"].update({field: parts[field] for field in ("addresses",) if field in parts})
+
+        self.server.edit(name, change)
 
     def delete(self, name: str = "n1") -> None:
-        node = self._typed(name)
-        del self.stored[name]
-        self.triggers.on_delete(node)
+        self.server.delete(name)
+
+    def show(self, name: str = "n1") -> None:
+        """The cache has the node as it is on the server, and nobody was told."""
+        self.lister.objects[name] = parsed_node(self.server.nodes[name])
+
+    def _changed(self, name: str, raw: Raw | None) -> None:
+        if self.sees:
+            self.lister.take(self.triggers, name, None if raw is None else parsed_node(raw))
 
     # ---- we
 
@@ -128,7 +129,7 @@ class World:
                 return
             self._work_off(self.nodes, self.reconciler.fetch_new, self.reconciler.initialize)
             self._work_off(self.refreshes, self.reconciler.fetch_known, self.reconciler.refresh)
-        raise AssertionError(f"it never comes to rest: {self.writes[-4:]}")
+        raise AssertionError(f"it never comes to rest: {self.server.applied[-4:]}")
 
     def pass_time(self, seconds: float, step: float = 1.0, between: Callable[[], None] = lambda: None) -> None:
         """Let time pass; `between` is what somebody does at every step."""
@@ -138,84 +139,33 @@ class World:
             between()
             self.work()
 
-    def labels(self, name: str = "n1") -> JSON:
-        return dict(self.stored[name]["metadata"]["labels"])
+    def answer(self, name: str = "n1") -> Answer[InstanceMetadata]:
+        """What the cloud says of the node as it is now."""
+        return Answer.about(self.lister.objects[name], self.cloud.says[name])
 
-    def record(self, name: str = "n1") -> JSON:
-        return cast(JSON, json.loads(self.stored[name]["metadata"]["annotations"][APPLIED_LABELS]))
+    def labels(self, name: str = "n1") -> Raw:
+        return dict(self.server.nodes[name]["metadata"]["labels"])
+
+    def record(self, name: str = "n1") -> Raw:
+        return cast(Raw, json.loads(self.server.nodes[name]["metadata"]["annotations"][APPLIED_LABELS]))
 
     def tainted(self, name: str = "n1") -> bool:
-        return UNINITIALIZED in (self.stored[name]["spec"].get("taints") or [])
+        return UNINITIALIZED in (self.server.nodes[name]["spec"].get("taints") or [])
 
     def _work_off(self, queue: Queue, fetch: Any, reconcile: Any) -> None:
         keys, queue.keys = sorted(queue.keys), set()
-        answers: JSON = {}
+        answers: Raw = {}
         fetch(keys, answers.__setitem__)
         for key in keys:
-            result = reconcile(key, answers[key])
+            self.cloud.moment()
+            try:
+                result = reconcile(key, answers[key])
+            except AskAgain:
+                queue.keys.add(key)
+                continue
             if result is not None and result.requeue_after is not None:
                 queue.later[key] = self.clock.monotonic() + result.requeue_after
 
-    # ---- stands for lister, client, cloud and recorder
 
-    def get(self, key: str, **_: Any) -> Any:
-        name = key.rpartition("/")[2]
-        if key.startswith("/"):
-            if name not in self.stored:
-                raise NotFound("gone", status=404)
-            return copy.deepcopy(self.stored[name])
-        return self._typed(name) if name in self.stored else None
-
-    def list(self) -> list[V1Node]:
-        return [self._typed(name) for name in self.stored]
-
-    def request(self, method: str, path: str, *, body: JSON, **_: Any) -> Response:
-        assert method == "PATCH"
-        name = path.removesuffix("/status").rpartition("/")[2]
-        self.before_write(name, body)
-        if name not in self.stored:
-            raise NotFound("gone", status=404)
-        meta = dict(body.get("metadata", {}))
-        version = meta.pop("resourceVersion", None)
-        meta.pop("uid", None)
-        if version is not None and version != self.stored[name]["metadata"]["resourceVersion"]:
-            raise Conflict("stale", status=409)
-        self.writes.append((name, body))
-        parts = {key: meta[key] for key in ("labels", "annotations") if key in meta}
-        spec = body.get("spec", {})
-        parts.update({key: spec[key] for key in ("taints", "providerID") if key in spec})
-        if "status" in body:
-            parts["addresses"] = body["status"]["addresses"][1:]
-        self._change(name, parts)
-        return Response(200, {}, json.dumps(self.stored[name]).encode())
-
-    def fetch_metadata(self, nodes: Sequence[V1Node], deliver: Any, *, priority: int) -> None:
-        for node in nodes:
-            assert node.metadata is not None
-            assert node.metadata.name is not None
-            self.asked.append(node.metadata.name)
-            deliver(node.metadata.name, self.answers[node.metadata.name])
-
-    def event(self, _: Any, __: str, reason: str, message: str) -> None:
-        self.events.append((reason, message))
-
-    def _change(self, name: str, parts: JSON) -> None:
-        old, stored = self._typed(name), self.stored[name]
-        before = copy.deepcopy(stored)
-        for field in ("labels", "annotations"):
-            merged = {**stored["metadata"][field], **parts.get(field, {})}
-            stored["metadata"][field] = {key: value for key, value in merged.items() if value is not None}
-        for field in ("taints", "providerID"):
-            if field in parts:
-                stored["spec"][field] = parts[field]
-        if "addresses" in parts:
-            stored["status"]["addresses"] = parts["addresses"]
-        if stored != before:
-            self._version += 1
-            stored["metadata"]["resourceVersion"] = str(self._version)
-            self.triggers.on_update(old, self._typed(name))
-
-    def _typed(self, name: str) -> V1Node:
-        node = V1Node.from_dict(copy.deepcopy(self.stored[name]))
-        assert node is not None
-        return node
+def _any(double: object) -> Any:
+    return double

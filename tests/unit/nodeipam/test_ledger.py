@@ -1,4 +1,5 @@
-"""Blocks and the ledger against a simple model: no range is given twice, whatever is taken, freed and restarted."""
+"""CIDRSet and the ledger against a simple model: no range is given twice, whatever is taken, freed
+and restarted."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cloudprovider.helpers.ips import IPNetwork
-from controllers.nodeipam.blocks import Blocks
+from controllers.nodeipam.cidr_set import CIDRSet
 from controllers.nodeipam.ledger import Ledger
 
 CLUSTER = ip_network("10.244.0.0/26")
@@ -35,7 +36,8 @@ def anything() -> st.SearchStrategy[IPNetwork]:
 
 
 class Model(RuleBasedStateMachine):
-    """The cluster as it is: the nodes that exist, with UID and ranges; the ledger hears of it late or never."""
+    """The cluster as it is: the nodes that exist, with UID and ranges; the ledger hears of it late
+    or never."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +47,7 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.ledger = Ledger([Blocks(CLUSTER, SIZE)], [SERVICES])
+        self.ledger = Ledger([CIDRSet(CLUSTER, SIZE)], [SERVICES])
         for name, (uid, ranges) in self.nodes.items():
             if ranges:
                 self.ledger.saw(name, uid, ranges)
@@ -131,7 +133,7 @@ TestModel.settings = settings(max_examples=40, stateful_step_count=30, deadline=
 
 @given(st.lists(anything(), max_size=8), st.data())
 def test_taken_and_given_back_in_any_order_is_as_new(ranges: list[IPNetwork], data: st.DataObject) -> None:
-    pool = Blocks(CLUSTER, SIZE)
+    pool = CIDRSet(CLUSTER, SIZE)
     for one in ranges:
         pool.take(one)
     covered = [b for b in CLUSTER.subnets(new_prefix=SIZE) if any(b.overlaps(one) for one in ranges)]
@@ -143,7 +145,7 @@ def test_taken_and_given_back_in_any_order_is_as_new(ranges: list[IPNetwork], da
 
 
 def test_the_search_goes_on_where_it_ended_and_comes_back_last_to_what_was_freed() -> None:
-    ledger = Ledger([Blocks(net("10.0.0.0/24"), 26)])
+    ledger = Ledger([CIDRSet(net("10.0.0.0/24"), 26)])
     given = [ledger.give(f"n{number}", f"u{number}") for number in range(4)]
     assert [str(one[0]) for one in given if one] == ["10.0.0.0/26", "10.0.0.64/26", "10.0.0.128/26", "10.0.0.192/26"]
     assert ledger.give("n4", "u4") is None
@@ -154,14 +156,14 @@ def test_the_search_goes_on_where_it_ended_and_comes_back_last_to_what_was_freed
 
 
 def test_both_families_or_none() -> None:
-    ledger = Ledger([Blocks(net("10.0.0.0/24"), 25), Blocks(net("fd00::/63"), 64)], [net("fd00::/64")])
+    ledger = Ledger([CIDRSet(net("10.0.0.0/24"), 25), CIDRSet(net("fd00::/63"), 64)], [net("fd00::/64")])
     assert ledger.give("a", "a") == (net("10.0.0.0/25"), net("fd00:0:0:1::/64"))
     assert ledger.give("b", "b") is None
     assert ledger.pools[0].free == 1, "nothing was kept of it"
 
 
 def test_overlaps_are_told_by_name_and_each_holder_keeps_the_block() -> None:
-    ledger = Ledger([Blocks(net("10.0.0.0/24"), 26)])
+    ledger = Ledger([CIDRSet(net("10.0.0.0/24"), 26)])
     assert ledger.saw("a", "ua", (net("10.0.0.0/25"),)) == ()
     assert ledger.saw("b", "ub", (net("10.0.0.64/26"),)) == ("a",)
     assert ledger.saw("c", "uc", (net("10.0.0.0/24"),)) == ("a", "b")
@@ -175,7 +177,7 @@ def test_overlaps_are_told_by_name_and_each_holder_keeps_the_block() -> None:
 
 
 def test_a_range_that_somebody_else_put_onto_another_node_is_given_anew_and_stays_kept() -> None:
-    ledger = Ledger([Blocks(net("10.0.0.0/24"), 26)])
+    ledger = Ledger([CIDRSet(net("10.0.0.0/24"), 26)])
     assert ledger.give("a", "ua") == (net("10.0.0.0/26"),)
     assert ledger.saw("b", "ub", (net("10.0.0.0/26"),)) == ("a",)
     assert ledger.give("a", "ua") == (net("10.0.0.64/26"),)
@@ -212,7 +214,7 @@ def test_memory_and_time_grow_with_nodes_and_not_with_addresses() -> None:
     """A /64 of IPv6, with a range of 2 to the power of 48 blocks, and 5,000 nodes."""
     tracemalloc.start()
     began = time.perf_counter()
-    ledger = Ledger([Blocks(net("fd00::/64"), 112)], [net("fd00::/80")])
+    ledger = Ledger([CIDRSet(net("fd00::/64"), 112)], [net("fd00::/80")])
     for number in range(5000):
         assert ledger.give(f"node-{number}", f"uid-{number}") is not None
     spent = time.perf_counter() - began
@@ -227,4 +229,4 @@ def test_memory_and_time_grow_with_nodes_and_not_with_addresses() -> None:
 @pytest.mark.parametrize("size", [15, 33])
 def test_a_mask_size_that_does_not_fit_is_refused(size: int) -> None:
     with pytest.raises(ValueError, match="does not fit"):
-        Blocks(net("10.244.0.0/16"), size)
+        CIDRSet(net("10.244.0.0/16"), size)

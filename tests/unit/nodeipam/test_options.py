@@ -1,4 +1,5 @@
-"""The flags of node IPAM: all that is wrong with them at once, in Go's meaning, and only where the controller runs."""
+"""The flags of node IPAM: all that is wrong with them at once, in Go's meaning, and only where the
+controller runs."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ import re
 
 import pytest
 
-from controllers.app.catalog import CATALOG
-from controllers.app.entry import enabled
-from controllers.app.flags.parse import parse
-from controllers.nodeipam import NodeIPAMOptions
+from controllers.catalog import CATALOG
+from controllers.flags.parse import parse
+from controllers.nodeipam.options import NodeIPAMOptions
+from controllers.registration.entry import enabled
 
 ON = ("--cloud-provider=fake", "--controllers=*,nodeipam", "--allocate-node-cidrs")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from controllers.nodeipam.changes import facts_of, facts_of_raw
 from controllers.nodeipam.triggers import WAITING, NodeTriggers
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import NODES, version_of
 from tests.unit.nodeipam.objects import Server
 
 
@@ -22,7 +22,8 @@ class Queue:
 def test_only_what_matters_brings_a_node_back() -> None:
     raw = Server().create("a")
     queue: Any = Queue()
-    triggers = NodeTriggers(queue)
+    lacking: list[Any] = []
+    triggers = NodeTriggers(queue, lambda node: lacking.append(version_of(node)))
     old = NODES.parse(copy.deepcopy(raw))
     triggers.on_add(old, True)
     assert queue.added == [("a", WAITING)]
@@ -39,6 +40,7 @@ def test_only_what_matters_brings_a_node_back() -> None:
     triggers.on_update(served, leaving)
     triggers.on_delete(leaving)
     assert queue.added[1:] == [("a", 0), ("a", 0), ("a", WAITING)]
+    assert lacking == ["1"]
 
 
 def test_facts_are_the_same_of_the_cache_and_of_the_wire_and_junk_is_told() -> None:

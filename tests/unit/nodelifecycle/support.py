@@ -1,4 +1,5 @@
-"""The reconciler with everything around it replaced: a cloud, an API server and a recorder that are lists."""
+"""The reconciler with everything around it replaced: a cloud, an API server and a recorder that are
+lists."""
 
 from __future__ import annotations
 
@@ -11,20 +12,15 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import InstanceMetadata, InstanceState
 from cloudprovider.helpers import same_provider_id
-from controllers.nodelifecycle import BreakerOptions
-from controllers.nodelifecycle.breaker import Breaker
-from controllers.nodelifecycle.cases import Cases
-from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
-from controllers.nodelifecycle.notices import OwnerNotices
-from controllers.nodelifecycle.permits import Permits
-from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler, Policy
-from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
-from controllers.nodelifecycle.witnesses import Witnesses
-from controllers.nodelifecycle.writer import NodeWriter
-from controllers.runtime.api import ApiError, Conflict, NotFound
+from controllers.cloudcalls import Answer
+from controllers.nodelifecycle.changes import zone_of
+from controllers.nodelifecycle.controller import NodeLifecycleController
+from controllers.nodelifecycle.options import BreakerOptions, NodeLifecycleOptions
+from controllers.runtime.cache import key_of
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Result, WorkQueue
+from controllers.runtime.queue import Batching, Result
 from tests.support.clock import FakeClock
+from tests.support.controllers import Lister, NodeCloud, Raw, Recorder, Server
 
 PERIOD = 5.0
 SHUTDOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
@@ -36,8 +32,6 @@ OUT_OF_SERVICE = {
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 OTHER = {"key": "example.com/dedicated", "value": "x", "effect": "NoExecute", "timeAdded": "2026-01-02T03:04:05Z"}
 ADMINS = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
-
-Raw = dict[str, Any]
 
 
 def raw_node(
@@ -76,14 +70,16 @@ def node(name: str = "n1", **fields: Any) -> V1Node:
     return parsed
 
 
-class Cloud:
-    """Answers what `says` holds; an absent node is answered RUNNING."""
+class Cloud(NodeCloud):
+    """Answers what `says` holds; an absent node is answered RUNNING. `by_name`: the metadata."""
 
-    def __init__(self) -> None:
-        self.says: dict[str, InstanceState | Exception] = {}
-        self.silent: set[str] = set()  # a call about them does not return
+    has_instances = True
+    outage = None
+
+    def __init__(self, prefixes: Sequence[str] = ("fake://",), max_batch: int = 100) -> None:
+        super().__init__(InstanceState.RUNNING, prefixes)
+        self.max_batch = max_batch
         self.by_name: dict[str, InstanceMetadata | Exception] = {}
-        self.asked: list[str] = []
         self.named: list[V1Node] = []
         self.fresh: list[bool] = []
 
@@ -92,103 +88,22 @@ class Cloud:
     ) -> None:
         self.fresh.append(fresh)
         for one in nodes:
-            assert one.metadata is not None
-            name = str(one.metadata.name)
-            self.asked.append(name)
-            if name not in self.silent:
-                deliver(name, self.says.get(name, InstanceState.RUNNING))
+            self.answer(one, deliver)
+
+    def batching(self, fetchers: int) -> Batching:
+        return Batching(max_batch=self.max_batch, linger=0.0, fetchers=fetchers)
 
     def same_provider_id(self, one: str, other: str) -> bool:
         return same_provider_id(one, other)
 
-    def fetch_metadata(
-        self, nodes: Sequence[V1Node], deliver: Callable[[str, Any], None], *, fresh: bool = False, priority: int = 0
-    ) -> None:
+    def fetch_metadata(self, nodes: Sequence[V1Node], deliver: Callable[[str, Any], None], **_: Any) -> None:
         for one in nodes:
-            assert one.metadata is not None
             self.named.append(one)
-            deliver(str(one.metadata.name), self.by_name[str(one.metadata.name)])
-
-
-class Server:
-    """Nodes by name, as the API server has them; the two hooks may change them under the controller's feet."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, Raw] = {}
-        self.patches: list[Raw] = []
-        self.deletes: list[Raw] = []
-        self.deleted: list[str] = []
-        self.before_delete: Callable[[], None] = lambda: None
-        self.before_patch: Callable[[], None] = lambda: None
-        self.refuse: ApiError | None = None
-
-    def request(self, method: str, path: str, *, body: Any, **_: Any) -> Any:
-        name = path.rpartition("/")[2]
-        if method == "PATCH":
-            self.before_patch()
-            found = self.nodes.get(name)
-            if found is not None and body["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
-                raise Conflict("changed", method=method, path=path, status=409, reason="Conflict")
-            self.patches.append(body)
-            return _Answer({"metadata": {"resourceVersion": "8"}})
-        assert method == "DELETE"
-        self.deletes.append(body)
-        self.before_delete()
-        if self.refuse is not None:
-            raise self.refuse
-        found = self.nodes.get(name)
-        if found is None:
-            raise NotFound("gone", method=method, path=path, status=404, reason="NotFound")
-        meta = found["metadata"]
-        if body["preconditions"] != {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}:
-            raise Conflict("changed", method=method, path=path, status=409, reason="Conflict")
-        del self.nodes[name]
-        self.deleted.append(name)
-        return _Answer({})
-
-    def get(self, path: str, **_: Any) -> Raw:
-        name = path.rpartition("/")[2]
-        if name not in self.nodes:
-            raise NotFound("gone", method="GET", path=path, status=404, reason="NotFound")
-        return self.nodes[name]
-
-
-class _Answer:
-    def __init__(self, body: Raw) -> None:
-        self._body = body
-
-    def json(self) -> Raw:
-        return self._body
-
-    def look(self) -> None:
-        """Nobody reads it."""
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, str, str]] = []
-
-    def event(self, obj: V1Node, type: str, reason: str, message: str) -> None:
-        assert obj.metadata is not None
-        self.events.append((str(obj.metadata.name), type, reason, message))
-
-    def reasons(self, name: str | None = None) -> list[str]:
-        return [reason for who, _, reason, _ in self.events if name in (None, who)]
-
-
-class Lister:
-    def __init__(self) -> None:
-        self.nodes: dict[str, V1Node] = {}
-
-    def get(self, key: str) -> V1Node | None:
-        return self.nodes.get(key)
-
-    def list(self) -> list[V1Node]:
-        return list(self.nodes.values())
+            deliver(key_of(one), Answer.about(one, self.by_name[key_of(one)]))
 
 
 class Bench:
-    """The controller's parts around lists."""
+    """The controller around lists, without its threads."""
 
     def __init__(
         self,
@@ -203,79 +118,58 @@ class Bench:
     ) -> None:
         self.clock = FakeClock()
         self.metrics = Metrics()
-        self.cloud, self.server, self.recorder, self.lister = Cloud(), Server(), Recorder(), Lister()
-        self.cases = Cases()
-        self.queue: WorkQueue[str] = WorkQueue("NodeLifecycle", clock=self.clock, metrics=self.metrics)
-        self.successors: WorkQueue[str] = WorkQueue("NodeSuccessor", clock=self.clock, metrics=self.metrics)
-        self.breaker = Breaker(breaker or BreakerOptions(), now=self.clock.monotonic(), quiet=70.0)
-        self.witnesses = Witnesses(
-            self.breaker.options.witnesses * max_batch, again=10 * max_batch, rng=random.Random(1)
+        self.cloud, self.server, self.recorder = Cloud(prefixes, max_batch), Server(), Recorder()
+        self.lister: Lister[V1Node] = Lister()
+        options = NodeLifecycleOptions(
+            node_monitor_period=PERIOD,
+            confirmations=confirmations,
+            breaker=breaker or BreakerOptions(),
+            uninitialized_grace_period=grace,
+            unknown_event_after=unknown_after,
+            out_of_service_taint=out_of_service,
         )
-        self.triggers = NodeLifecycleTriggers(
-            self.queue,
-            cast(Any, self.lister),
-            self.cases,
-            self.witnesses,
-            prefixes,
-            grace=grace,
-            out_of_service=out_of_service,
-            clock=self.clock,
+        me = cast(Any, self)
+        it = NodeLifecycleController(
+            me, me, cast(Any, self.cloud), options=options, metrics=self.metrics, clock=self.clock
         )
-        self.own_metrics = NodeLifecycleMetrics(
-            self.metrics, self.cases, self.witnesses, self.breaker, self.clock, unknown_after
+        it._recorder.event = self.recorder.event  # type: ignore[method-assign]  # the one seam to Events
+        self.survey, self.reconciler, self.gate, self.triggers, self.events = (
+            it._sweep,
+            it._reconciler,
+            it._gate,
+            it._triggers,
+            it._events,
         )
-        self.permits = Permits(
-            cast(Any, self.lister),
-            self.cases,
-            self.witnesses,
-            self.breaker,
-            cast(Any, self.recorder),
-            self.own_metrics,
-            self.clock,
-            alarm_after=60.0,
-        )
-        self.notices = OwnerNotices(
-            cast(Any, self.lister),
-            cast(Any, self.cloud),
-            cast(Any, self.recorder),
-            self.cases,
-            self.own_metrics,
-            self.clock,
-            unknown_after=unknown_after,
-        )
-        self.reconciler = NodeLifecycleReconciler(
-            cast(Any, self.lister),
-            cast(Any, self.cloud),
-            NodeWriter(
-                cast(Any, self.server),
-                cast(Any, self.recorder),
-                self.cases,
-                self.triggers.attention,
-                self.own_metrics,
-                self.clock,
-            ),
-            self.successors,
-            self.cases,
-            self.witnesses,
-            self.permits,
-            self.triggers,
-            Policy(confirmations=confirmations, period=PERIOD, out_of_service=out_of_service),
-            self.own_metrics,
-            self.clock,
-        )
+        self.votes, self.witnesses, self.breaker = it._shared.votes, it._shared.witnesses, it._gate._breaker
+        self.witnesses._rng = random.Random(1)
+        self.queue, self.successors = self.triggers._queue, self.reconciler._successors
+        self.queue._floor = 0.0  # `run` and `sweep` decide when a key is worked on
+
+    def rest(self, name: str) -> Server:
+        """The controller's client."""
+        return self.server
+
+    def informer(self, resource: Any) -> Any:
+        """The controller's informer: this, as it has a lister."""
+        return self
+
+    def is_called(self, name: str) -> bool:
+        """Whether this Ready node is to be asked about."""
+        return name in self.lister.objects and self.witnesses.is_called(name, zone_of(self.lister.objects[name]))
 
     def put(self, name: str = "n1", **fields: Any) -> V1Node:
         """A node in the cache and on the server."""
-        self.lister.nodes[name] = made = node(name, **fields)
+        self.lister.objects[name] = made = node(name, **fields)
         self.server.nodes[name] = raw_node(name, **fields)
         return made
 
     def drop(self, name: str) -> None:
         """The cache learns that a node is deleted."""
-        self.triggers.on_delete(self.lister.nodes.pop(name))
+        self.triggers.on_delete(self.lister.objects.pop(name))
 
     def run(self, *names: str) -> dict[str, Result | Exception | None]:
-        """What the worker does with these keys, and then with those of the witnesses that are called."""
+        """What the worker does with these keys, and then with those of the witnesses that are
+        called."""
         results = self.reconciled(names)
         self._hear()
         return results
@@ -292,7 +186,7 @@ class Bench:
             except Exception as error:  # noqa: BLE001 - what the worker would settle
                 results[name] = error
         for name in self.server.deleted:
-            if name in self.lister.nodes:
+            if name in self.lister.objects:
                 self.drop(name)
         return results
 
@@ -308,7 +202,7 @@ class Bench:
     def _hear(self) -> set[str]:
         """Ask about the witnesses that are called; returns the other keys of the queue."""
         keys = self._take()
-        called = sorted(key for key in keys if self.witnesses.is_called(key))
+        called = sorted(key for key in keys if self.is_called(key))
         if called:
             self.clock.advance(0.001)
             self.run(*called)
@@ -317,22 +211,11 @@ class Bench:
         return keys.difference(called)
 
     def sweep(self) -> set[str]:
-        """One tick; asks about the witnesses; returns the other keys, and takes them off the queue."""
+        """One tick; asks about the witnesses; returns the other keys, and takes them off the
+        queue."""
         self.survey()
         self._hear()
         return self._take()
-
-    def survey(self) -> None:
-        """What the controller does at each tick."""
-        survey = self.triggers.survey()
-        self.cases.keep(survey.not_ready)
-        self.permits.survey(survey.owned, not self.cases.lasting_unknowns(self.clock.monotonic(), 0.0))
-        self.notices.tell_unknown()
-        if self.breaker.options.enabled:
-            self.triggers.call_all_witnesses()
-        due = self.triggers.due(survey)
-        self.own_metrics.sweep_began(self.clock.monotonic(), due)
-        self.triggers.enqueue(due)
 
     def tick(self, seconds: float = PERIOD) -> None:
         """Time passes, then what a sweep brings up is worked on."""
@@ -340,6 +223,8 @@ class Bench:
         self.run(*sorted(self.sweep()))
 
     def settle(self, names: Sequence[str], seconds: float = PERIOD) -> None:
-        """Time passes, then these are worked on, as their timers would have it."""
+        """Time passes, witnesses are asked about, then these are worked on, as their timers would
+        have it."""
         self.clock.advance(seconds)
+        self.sweep()
         self.run(*names)

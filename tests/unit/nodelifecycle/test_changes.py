@@ -26,48 +26,36 @@ NOW = 10_000.0
 OURS = ("fake://",)
 
 
-def _attention(prefixes: Sequence[str] = OURS, grace: float = 600.0, **fields: Any) -> Attention:
-    return attention(node(**fields), prefixes, NOW, grace)
+@pytest.mark.row("N3", "N6")
+@pytest.mark.parametrize(
+    ("fields", "prefixes", "expected"),
+    [
+        *(({"ready": ready}, OURS, Attention.ASK) for ready in ("False", "Unknown", None)),
+        ({"ready": "True"}, OURS, Attention.NONE),
+        ({"ready": "True", "taints": [OTHER, OUT_OF_SERVICE]}, OURS, Attention.NONE),
+        ({"ready": "True", "taints": [SHUTDOWN]}, OURS, Attention.TIDY),
+        # nodes of another cloud, or without an ID where there are IDs
+        *(
+            ({"ready": ready, "provider_id": "other://i-1", "taints": [SHUTDOWN]}, prefixes, Attention.NONE)
+            for ready in ("True", "False")
+            for prefixes in (OURS, ())
+        ),
+        ({"provider_id": None}, OURS, Attention.NONE),
+        ({"provider_id": None}, (), Attention.ASK),
+        # a node that is not initialised is left alone for its grace period
+        ({"taints": [UNINITIALIZED], "created": NOW - 599}, OURS, Attention.NONE),
+        ({"taints": [UNINITIALIZED], "created": NOW - 600}, OURS, Attention.ASK),
+        ({"taints": [], "created": NOW}, OURS, Attention.ASK),
+        ({"deleted": True}, OURS, Attention.NONE),
+    ],
+)
+def test_what_a_node_needs(fields: dict[str, Any], prefixes: Sequence[str], expected: Attention) -> None:
+    assert attention(node(**fields), prefixes, NOW, 600.0) is expected
 
 
-@pytest.mark.parametrize("ready", ["False", "Unknown", None])
-def test_a_node_that_is_not_ready_is_asked_about(ready: str | None) -> None:
-    assert _attention(ready=ready) is Attention.ASK
-
-
-def test_a_ready_node_is_asked_about_never() -> None:
-    assert _attention(ready="True") is Attention.NONE
-    assert _attention(ready="True", taints=[OTHER, OUT_OF_SERVICE]) is Attention.NONE
-
-
-def test_a_ready_node_with_a_taint_of_ours_is_tidied() -> None:
-    assert _attention(ready="True", taints=[SHUTDOWN]) is Attention.TIDY
+def test_our_out_of_service_taint_is_tidied_up_with_the_option_on() -> None:
     ours = node(ready="True", taints=[OUT_OF_SERVICE])
     assert attention(ours, OURS, NOW, 600.0, out_of_service=True) is Attention.TIDY
-
-
-@pytest.mark.row("N3")
-@pytest.mark.parametrize("ready", ["True", "False"])
-def test_nodes_of_another_cloud_get_no_attention(ready: str) -> None:
-    assert _attention(ready=ready, provider_id="other://i-1", taints=[SHUTDOWN]) is Attention.NONE
-    assert _attention(ready=ready, provider_id="other://i-1", taints=[SHUTDOWN], prefixes=()) is Attention.NONE
-
-
-@pytest.mark.row("N3")
-def test_a_node_without_id_is_only_ours_where_there_are_no_ids() -> None:
-    assert _attention(provider_id=None) is Attention.NONE
-    assert _attention(provider_id=None, prefixes=()) is Attention.ASK
-
-
-@pytest.mark.row("N6")
-def test_a_node_not_initialised_is_left_alone_for_its_grace_period() -> None:
-    assert _attention(taints=[UNINITIALIZED], created=NOW - 599) is Attention.NONE
-    assert _attention(taints=[UNINITIALIZED], created=NOW - 600) is Attention.ASK
-    assert _attention(taints=[], created=NOW) is Attention.ASK
-
-
-def test_a_node_that_is_being_deleted_is_not_deleted_again() -> None:
-    assert _attention(deleted=True) is Attention.NONE
 
 
 def _taints(patch: Patch) -> list[Mapping[str, Any]]:
@@ -76,13 +64,9 @@ def _taints(patch: Patch) -> list[Mapping[str, Any]]:
     return taints or []
 
 
-def test_the_shutdown_taint_is_added_once_and_others_are_kept() -> None:
-    patch = shut_down(node(taints=[OTHER]), out_of_service=False)
-    assert _taints(patch) == [OTHER, SHUTDOWN]
+def test_the_shutdown_taint_comes_and_goes_and_others_are_kept() -> None:
+    assert _taints(shut_down(node(taints=[OTHER]), out_of_service=False)) == [OTHER, SHUTDOWN]
     assert not shut_down(node(taints=[SHUTDOWN, OTHER]), out_of_service=False)
-
-
-def test_the_shutdown_taint_is_removed_and_others_are_kept() -> None:
     assert _taints(_back(node(taints=[OTHER, SHUTDOWN, UNINITIALIZED]))) == [OTHER, UNINITIALIZED]
     assert not _back(node(taints=[OTHER]))
 

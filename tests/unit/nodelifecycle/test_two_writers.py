@@ -1,4 +1,5 @@
-"""A second writer undoes each of our writes: ours are bounded by a constant, over ten minutes of a moved clock."""
+"""A second writer undoes each of our writes: ours are bounded by a constant, over ten minutes of a
+moved clock."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ def _fight(bench: Bench, ready: str, start: Sequence[dict[str, Any]], undo: Call
     for _ in range(120):
         bench.tick()
         bench.run("n0")
-        for patch in bench.server.patches:
+        for _, patch in bench.server.applied:
             version += 1
             written.append(patch["spec"]["taints"] or [])
-            before = bench.lister.nodes["n0"]
+            before = bench.lister.objects["n0"]
             after = bench.put("n0", ready=ready, taints=undo(written[-1]), version=str(version))
             bench.triggers.on_update(before, after)
-        bench.server.patches.clear()
+        bench.server.applied.clear()
     return written
 
 
@@ -66,7 +67,7 @@ def test_the_out_of_service_taint_that_somebody_makes_their_own_stays() -> None:
     assert len(written) == 2
     bench.cloud.says["n0"] = InstanceState.RUNNING
     bench.run("n0")
-    assert [patch["spec"]["taints"] for patch in bench.server.patches] == [[ADMINS]]
+    assert [patch["spec"]["taints"] for _, patch in bench.server.applied] == [[ADMINS]]
 
 
 def test_somebody_who_removes_both_taints() -> None:
@@ -75,14 +76,51 @@ def test_somebody_who_removes_both_taints() -> None:
     assert len(_fight(bench, "False", [], _without(SHUTDOWN, OUT_OF_SERVICE))) <= AT_MOST + 1
 
 
-def test_a_changed_answer_of_the_cloud_is_written_at_once() -> None:
+def _flap(bench: Bench, polls: int) -> int:
+    """Answers that alternate; each write is applied. Returns how many writes there were."""
+    writes = 0
+    for poll in range(polls):
+        bench.cloud.says["n0"] = InstanceState.RUNNING if poll % 2 else InstanceState.SHUTDOWN
+        bench.tick()
+        for _, patch in bench.server.applied:
+            writes += 1
+            bench.put("n0", ready="Unknown", taints=patch["spec"]["taints"] or [], version=str(7 + writes))
+        bench.server.applied.clear()
+    return writes
+
+
+@pytest.mark.row("N29")
+def test_a_changed_answer_of_the_cloud_is_written_at_once_and_a_flapping_one_is_not() -> None:
     bench = Bench()
-    for number in range(6):
-        off = number % 2 == 0
-        bench.cloud.says["n0"] = InstanceState.SHUTDOWN if off else InstanceState.RUNNING
-        bench.put("n0", taints=[] if off else [SHUTDOWN], version=str(7 + number))
-        bench.settle(["n0"])
-        assert len(bench.server.patches) == number + 1
+    bench.put("n0", ready="Unknown")
+    assert _flap(bench, 3) == 3, "shut down, started, shut down again"
+    assert _flap(bench, 117) <= 2, "ten minutes of it"
+
+
+@pytest.mark.row("N29")
+@pytest.mark.parametrize("last", [InstanceState.SHUTDOWN, InstanceState.RUNNING])
+def test_after_a_time_of_flapping_the_last_answer_is_written(last: InstanceState) -> None:
+    bench = Bench()
+    bench.put("n0", ready="Unknown")
+    _flap(bench, 120)
+    bench.cloud.says["n0"] = last
+    for _ in range(240):
+        bench.tick()
+        for _, patch in bench.server.applied:
+            bench.put("n0", ready="Unknown", taints=patch["spec"]["taints"] or [], version="99")
+        bench.server.applied.clear()
+    taints = bench.server.nodes["n0"]["spec"]["taints"]
+    assert taints == ([SHUTDOWN] if last is InstanceState.SHUTDOWN else [])
+
+
+@pytest.mark.row("N29")
+def test_a_node_that_turns_ready_after_flapping_loses_its_taint_at_once() -> None:
+    bench = Bench()
+    bench.put("n0", ready="Unknown")
+    _flap(bench, 119)
+    bench.put("n0", ready="True", taints=[SHUTDOWN], version="99")
+    bench.run("n0")
+    assert [patch["spec"]["taints"] for _, patch in bench.server.applied] == [None]
 
 
 def test_a_taint_removed_long_after_it_was_written_is_restored_at_once() -> None:
@@ -94,4 +132,4 @@ def test_a_taint_removed_long_after_it_was_written_is_restored_at_once() -> None
     bench.clock.advance(600)
     bench.put("n0", version="9")
     bench.run("n0")
-    assert len(bench.server.patches) == 2
+    assert len(bench.server.applied) == 2

@@ -1,4 +1,5 @@
-"""Options declared once: from the declaration come the flag, the field's value, and the checks of both."""
+"""Options declared once: from the declaration come the flag, the field's value, and the checks of
+both."""
 
 from __future__ import annotations
 
@@ -7,10 +8,11 @@ from typing import Any
 import attrs
 import pytest
 
-from controllers.app.catalog import CATALOG
-from controllers.app.entry import Context, Controller, ControllerEntry
-from controllers.app.flags.parse import option_classes, table
-from controllers.options import BOOL, DURATION, INT, between, fill, flags_of, group, option, positive
+from controllers.catalog import CATALOG
+from controllers.flags.parse import option_classes, table
+from controllers.options import BOOL, DURATION, INT, between, group, option, positive
+from controllers.options.declare import fill, flags_of
+from controllers.registration.entry import Context, Controller, ControllerEntry
 
 DECLARED = [(kind, flag) for kind in option_classes(CATALOG) for flag in flags_of(kind)]
 PLAIN = [(kind, flag) for kind, flag in DECLARED if flag.kind.metavar in ("INT", "NUMBER", "DURATION", "true|false")]

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, field
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import Route
-from controllers.route import RouteOptions, parse_cluster_cidrs
+from cloudprovider.internal.backoff import Backoff
+from controllers.options.podnetwork import parse_cluster_cidrs
+from controllers.route.condition import NetworkCondition
+from controllers.route.listing import RouteListing
+from controllers.route.metrics import RouteMetrics
+from controllers.route.options import RouteOptions
+from controllers.route.planning import Planner
 from controllers.route.reconcile import RouteReconciler
 from controllers.route.table import RouteTable
-from controllers.runtime.api import Response, from_status
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, WorkQueue
+from controllers.runtime.queue import WorkQueue
 from tests.support.clock import FakeClock
+from tests.support.controllers import Calls, Lister, Recorder, Server
 
 PREFIX = "/api/v1/nodes/"
 
 
 def raw_node(
-    name: str, *cidrs: str, uid: str = "", condition: tuple[str, str] | None = None, addresses: Iterable[str] = ()
+    name: str,
+    *cidrs: str,
+    uid: str = "",
+    condition: tuple[str, str] | None = None,
+    addresses: Iterable[str] = (),
+    ready: str = "True",
 ) -> dict[str, Any]:
-    conditions = [{"type": "Ready", "status": "True"}]
+    conditions = [{"type": "Ready", "status": ready}] if ready else []
     if condition is not None:
         conditions.append({"type": "NetworkUnavailable", "status": condition[0], "reason": condition[1]})
     return {
@@ -55,82 +65,28 @@ def addresses(*ips: str) -> tuple[V1NodeAddress, ...]:
 
 
 @define
-class Rest:
-    """The API server's nodes; what is asked and written is noted."""
-
-    nodes: dict[str, dict[str, Any]] = field(factory=dict)
-    gets: list[tuple[str, dict[str, Any]]] = field(factory=list)
-    patches: list[tuple[str, Any]] = field(factory=list)
-    proxy_404: bool = False
-
-    def get(self, path: str, **settings: Any) -> Any:
-        self.gets.append((path, settings))
-        name = path.removeprefix(PREFIX)
-        if name in self.nodes and not self.proxy_404:
-            return json.loads(json.dumps(self.nodes[name]))
-        details = {} if self.proxy_404 else {"name": name, "kind": "nodes"}
-        body = {"kind": "Status", "reason": "NotFound", "code": 404, "details": details}
-        raise from_status(404, {}, json.dumps(body).encode(), method="GET", path=path)
-
-    def request(self, method: str, path: str, *, body: Any, **_: Any) -> Response:
-        assert method == "PATCH"
-        self.patches.append((path.removeprefix(PREFIX), body))
-        return Response(200, {}, b'{"metadata": {"resourceVersion": "2"}}')
-
-
-@define
-class Cloud:
-    """Routes in the cloud; `fail` names methods, or (method, destination) pairs, that raise."""
+class Cloud(Calls):
+    """Routes in the cloud."""
 
     routes: list[Route] = field(factory=list)
-    calls: list[tuple[str, str]] = field(factory=list)
     hints: list[str] = field(factory=list)
-    fail: dict[object, Exception] = field(factory=dict)
     while_listing: Callable[[], object] = field(default=lambda: None)
 
-    def _call(self, method: str, about: str) -> None:
-        self.calls.append((method, about))
-        error = self.fail.get(method) or self.fail.get((method, about))
-        if error is not None:
-            raise error
-
     def list(self, cluster_name: str, *, priority: int = 0) -> tuple[Route, ...]:
-        self._call("list", cluster_name)
+        self.enter("list", cluster_name)
         answer = tuple(self.routes)
         self.while_listing()
         return answer
 
     def create(self, cluster_name: str, name_hint: str, route: Route, *, priority: int = 0) -> None:
-        self._call("create", route.destination_cidr)
+        self.enter("create", route.destination_cidr)
         self.hints.append(name_hint)
         name = f"{cluster_name}-{name_hint}-{route.destination_cidr}"
         self.routes.append(Route(name, route.target_node, route.destination_cidr))
 
     def delete(self, cluster_name: str, route: Route, *, priority: int = 0) -> None:
-        self._call("delete", route.destination_cidr)
+        self.enter("delete", route.destination_cidr)
         self.routes = [known for known in self.routes if known != route]
-
-    def count(self, method: str) -> int:
-        return sum(called == method for called, _ in self.calls)
-
-
-@define
-class Recorder:
-    events: list[tuple[str, str, str]] = field(factory=list)
-
-    def event(self, obj: Any, type: str, reason: str, message: str) -> None:
-        self.events.append((type, reason, message))
-
-
-@define
-class Lister:
-    nodes: dict[str, V1Node] = field(factory=dict)
-
-    def get(self, key: str) -> V1Node | None:
-        return self.nodes.get(key)
-
-    def list(self) -> list[V1Node]:
-        return list(self.nodes.values())
 
 
 class Bench:
@@ -142,39 +98,37 @@ class Bench:
         period: float = 300.0,
         list_interval: float = 10.0,
         mask_sizes: Mapping[int, int] | None = None,
+        allocator: str = "RangeAllocator",
     ) -> None:
         self.clock = FakeClock()
         self.metrics = Metrics()
-        self.rest, self.cloud, self.recorder, self.lister = Rest(), Cloud([*routes]), Recorder(), Lister()
+        self.server, self.cloud, self.recorder = Server(), Cloud(routes=[*routes]), Recorder()
+        self.lister: Lister[V1Node] = Lister()
         self.table = RouteTable(self.clock)
         self.queue: WorkQueue[str] = WorkQueue(
             "Routes", clock=self.clock, metrics=self.metrics, backoff=Backoff(0.2, 60.0)
         )
-        self.reconciler = RouteReconciler(
-            self.rest,  # type: ignore[arg-type]  # stubs
-            self.lister,  # type: ignore[arg-type]
-            self.cloud,  # type: ignore[arg-type]
-            self.table,
-            self.queue,
-            self.recorder,  # type: ignore[arg-type]
-            options=RouteOptions(
-                cluster_cidrs=parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56"),
-                node_cidr_mask_size_ipv4=(mask_sizes or {}).get(4, 0),
-                node_cidr_mask_size_ipv6=(mask_sizes or {}).get(6, 0),
-                route_reconciliation_period=period,
-                list_interval=list_interval,
-            ),
-            metrics=self.metrics,
-            clock=self.clock,
+        options = RouteOptions(
+            cluster_cidrs=parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56"),
+            node_cidr_mask_size_ipv4=(mask_sizes or {}).get(4, 0),
+            node_cidr_mask_size_ipv6=(mask_sizes or {}).get(6, 0),
+            cidr_allocator_type=allocator,
+            route_reconciliation_period=period,
+            list_interval=list_interval,
         )
+        server, cloud, own_metrics = cast(Any, self.server), cast(Any, self.cloud), RouteMetrics(self.metrics)
+        planner = Planner(cast(Any, self.lister), self.table, options, self.clock)
+        self.listing = RouteListing(cloud, planner, self.queue, options, own_metrics, self.clock)
+        condition, recorder = NetworkCondition(server, self.clock), cast(Any, self.recorder)
+        self.reconciler = RouteReconciler(server, cloud, planner, self.listing, condition, recorder, own_metrics)
 
     def add(self, name: str, *cidrs: str, **settings: Any) -> None:
-        self.rest.nodes[name] = raw_node(name, *cidrs, **settings)
-        self.lister.nodes[name] = node(name, *cidrs, **settings)
+        self.server.nodes[name] = raw_node(name, *cidrs, **settings)
+        self.lister.objects[name] = node(name, *cidrs, **settings)
 
     def remove(self, name: str) -> None:
-        self.rest.nodes.pop(name, None)
-        self.lister.nodes.pop(name, None)
+        self.server.nodes.pop(name, None)
+        self.lister.objects.pop(name, None)
 
     def waiting(self) -> list[str]:
         """The keys that would run now, taken off the queue."""
@@ -199,5 +153,5 @@ class Bench:
 
     def conditions(self) -> list[tuple[str, str, str]]:
         """(node, status, reason) as written."""
-        written = [(path.split("/")[0], body["status"]["conditions"][0]) for path, body in self.rest.patches]
+        written = [(path.split("/")[0], body["status"]["conditions"][0]) for path, body in self.server.patches]
         return [(name, one["status"], one["reason"]) for name, one in written]

@@ -12,7 +12,7 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider import Route
 from cloudprovider.helpers.ips import IPNetwork
-from controllers.route import parse_cluster_cidrs
+from controllers.options.podnetwork import parse_cluster_cidrs
 from controllers.route.changes import (
     Entry,
     Scope,
@@ -24,9 +24,8 @@ from controllers.route.changes import (
 from tests.unit.route.objects import addresses, node, route
 
 NET = ip_network("10.244.1.0/24")
-SCOPE = Scope(
-    parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56"), {4: {24}, 6: {64}}, frozenset({"node-1", "node-2"})
-)
+SIZES = {4: 24, 6: 64}
+SCOPE = Scope(parse_cluster_cidrs("10.244.0.0/16,fd00:10:244::/56"), SIZES, SIZES, frozenset({"node-1", "node-2"}))
 
 
 def _step(*entries: Entry | Route, cidr: str = str(NET), owner: V1Node | None = None, **settings: Any) -> Step:
@@ -152,7 +151,8 @@ NETWORKS = st.builds(
 def test_only_ranges_inside_and_of_the_nodes_size_are_removable(
     net: IPNetwork, cluster: IPNetwork, shape: int, target: str, hole: bool
 ) -> None:
-    scope = Scope((cluster,), {4: {shape}, 6: {shape}}, frozenset({"node-1"}))
+    sizes = {4: shape, 6: shape}
+    scope = Scope((cluster,), sizes, sizes, frozenset({"node-1"}))
     inside = net.version == cluster.version and net.subnet_of(cluster)  # type: ignore[arg-type]  # same version
     assert scope.inside(net) is inside
     if scope.removable(net, Route("n", target, str(net), blackhole=hole)):

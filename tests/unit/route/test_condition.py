@@ -1,14 +1,18 @@
-"""The condition NetworkUnavailable, and a second writer beside ours, on a clock that the test moves."""
+"""The condition NetworkUnavailable, and a second writer beside ours, on a clock that the test
+moves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from cloudprovider import CloudProviderError
 from controllers.route.condition import condition_of, network_condition
 from controllers.route.triggers import LIST, LISTING, RouteTriggers
+from controllers.runtime.api import ServerError
+from tests.support.controllers import refuse
 from tests.unit.route.objects import Bench, node, raw_node, route
 
 CREATED, MISSING = ("False", "RouteCreated"), ("True", "NoRouteCreated")
@@ -30,7 +34,8 @@ def test_the_condition_is_written_only_when_its_status_changes(created: bool, wa
 
 
 class _Second:
-    """A node on the API server, our writes to it, and another agent that answers each of them, for ten minutes."""
+    """A node on the API server, our writes to it, and another agent that answers each of them, for
+    ten minutes."""
 
     def __init__(self, bench: Bench, other: Callable[[tuple[str, str] | None], tuple[str, str] | None]) -> None:
         self.bench = bench
@@ -41,10 +46,10 @@ class _Second:
 
     def _show(self, condition: tuple[str, str] | None) -> None:
         """The node's new version reaches the cache, and its event the triggers."""
-        before = self.bench.lister.nodes["n1"]
+        before = self.bench.lister.objects["n1"]
         self.condition = condition
-        self.bench.rest.nodes["n1"] = raw_node("n1", "10.244.1.0/24", condition=condition)
-        after = self.bench.lister.nodes["n1"] = node("n1", "10.244.1.0/24", condition=condition)
+        self.bench.server.nodes["n1"] = raw_node("n1", "10.244.1.0/24", condition=condition)
+        after = self.bench.lister.objects["n1"] = node("n1", "10.244.1.0/24", condition=condition)
         self.triggers.on_update(before, after)
 
     def run(self, minutes: int = 10) -> None:
@@ -149,3 +154,104 @@ def test_a_recreated_node_is_told_at_once() -> None:
 
 def test_condition_of_a_node_without_one() -> None:
     assert condition_of(node("n")) is None
+
+
+# ---- a cache that is behind our own write
+
+
+class _Behind:
+    """n1 over a cache that the test brings up to date; the API server has what was written."""
+
+    def __init__(self, *, failing: bool = False) -> None:
+        self.bench = _bench(failing=failing)
+        self.bench.queue.add(LIST, LISTING)
+        self.written = 0
+
+    def work(self) -> None:
+        self.bench.queue.add("n1")
+        while self.bench.queue:
+            with suppress(CloudProviderError, ServerError):
+                self.bench.work()
+        for _, *condition in self.bench.conditions()[self.written :]:
+            self.server((condition[0], condition[1]))
+        self.written = len(self.bench.conditions())
+
+    def server(self, condition: tuple[str, str] | None, uid: str = "") -> None:
+        self.bench.server.nodes["n1"] = raw_node("n1", "10.244.1.0/24", condition=condition, uid=uid)
+
+    def cache(self, condition: tuple[str, str] | None) -> None:
+        self.bench.lister.objects["n1"] = node("n1", "10.244.1.0/24", condition=condition)
+
+
+@pytest.mark.row("R9")
+def test_our_own_write_counts_until_the_cache_has_it() -> None:
+    behind = _Behind(failing=True)
+    behind.cache(CREATED)
+    behind.server(CREATED)
+    behind.work()
+    assert behind.bench.conditions() == [("n1", *MISSING)]
+    behind.bench.cloud.fail.clear()
+    behind.work()  # the cache still has CREATED
+    assert behind.bench.conditions() == [("n1", *MISSING), ("n1", *CREATED)]
+    behind.work()
+    assert len(behind.bench.conditions()) == 2
+    behind.cache(MISSING)  # it catches up, one version after the other
+    behind.work()
+    assert len(behind.bench.conditions()) == 2
+    assert behind.bench.server.nodes["n1"]["status"]["conditions"][1]["reason"] == "RouteCreated"
+
+
+@pytest.mark.row("R9")
+def test_what_somebody_else_wrote_since_is_not_written_again() -> None:
+    behind = _Behind(failing=True)
+    behind.work()
+    assert behind.bench.conditions() == [("n1", *MISSING)]
+    behind.bench.cloud.fail.clear()
+    behind.server(PLUGIN)
+    behind.cache(PLUGIN)
+    behind.work()
+    behind.work()
+    assert behind.bench.conditions() == [("n1", *MISSING)]
+    reads = len(behind.bench.server.gets)
+    behind.work()
+    assert len(behind.bench.server.gets) == reads  # the other's word has taken the place of ours
+
+
+@pytest.mark.row("R9")
+def test_a_write_whose_answer_was_lost_counts_as_well() -> None:
+    behind = _Behind(failing=True)
+    behind.cache(CREATED)
+    behind.server(CREATED)
+    behind.bench.server.after = refuse(ServerError("the answer is lost", status=500), times=1)
+    behind.work()
+    assert behind.bench.conditions() == [("n1", *MISSING)]
+    behind.bench.cloud.fail.clear()
+    behind.work()
+    assert behind.bench.conditions() == [("n1", *MISSING), ("n1", *CREATED)]
+
+
+@pytest.mark.row("R9")
+def test_a_write_that_failed_is_repeated_at_once_and_is_no_fight() -> None:
+    behind = _Behind()
+    behind.bench.server.before = refuse(ServerError("down", status=500), times=2)
+    for _ in range(3):
+        behind.server(None)  # none of them was applied
+        behind.work()
+    assert behind.bench.conditions() == [("n1", *CREATED)] * 3
+    behind.cache(("True", "ByMistake"))
+    behind.server(("True", "ByMistake"))
+    behind.work()
+    assert len(behind.bench.conditions()) == 4
+
+
+@pytest.mark.row("R9")
+def test_a_node_recreated_meanwhile_is_left_to_its_own_event() -> None:
+    behind = _Behind(failing=True)
+    behind.cache(CREATED)
+    behind.work()
+    behind.bench.cloud.fail.clear()
+    behind.server(None, uid="another")
+    behind.work()
+    del behind.bench.server.nodes["n1"]
+    behind.work()
+    assert behind.bench.conditions() == [("n1", *MISSING)]

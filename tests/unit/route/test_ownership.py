@@ -1,4 +1,5 @@
-"""Whose a route is when its target is no node of this cluster: what goes, what waits and what stays."""
+"""Whose a route is when its target is no node of this cluster: what goes, what waits and what
+stays."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 
 from cloudprovider import CloudProviderError, Route
-from controllers.route import RouteOptions, parse_cluster_cidrs
+from controllers.options.podnetwork import parse_cluster_cidrs
+from controllers.route.options import RouteOptions
 from controllers.route.triggers import LIST, LISTING
 from tests.unit.route.objects import PREFIX, Bench, route
 
@@ -37,7 +39,7 @@ def test_a_live_nodes_claim_removes_a_vanished_nodes_route_at_once() -> None:
     bench.add("heir", "10.244.2.0/24")
     _start(bench)
     assert [call for call, _ in bench.cloud.calls] == ["list", "delete", "create"]
-    assert (f"{PREFIX}vanished", {}) in bench.rest.gets  # no resourceVersion: a quorum read
+    assert (f"{PREFIX}vanished", {}) in bench.server.gets  # no resourceVersion: a quorum read
     assert _targets(bench) == ["n1", "heir"]
     assert bench.conditions() == [("heir", *CREATED)]
 
@@ -92,7 +94,7 @@ def test_a_route_that_was_away_in_between_waits_anew() -> None:
 def test_a_target_that_the_api_server_has_keeps_its_route(claimed: bool) -> None:
     bench = _bench(STALE)
     bench.add("vanished", "10.244.2.0/24")
-    del bench.lister.nodes["vanished"]  # the cache is behind
+    del bench.lister.objects["vanished"]  # the cache is behind
     if claimed:
         bench.add("heir", "10.244.2.0/24")
     bench.queue.add(LIST)
@@ -103,7 +105,7 @@ def test_a_target_that_the_api_server_has_keeps_its_route(claimed: bool) -> None
         bench.work()
         bench.clock.advance(300)
         bench.work()
-    assert (f"{PREFIX}vanished", {}) in bench.rest.gets
+    assert (f"{PREFIX}vanished", {}) in bench.server.gets
     assert bench.cloud.count("delete") == 0
 
 
@@ -112,7 +114,7 @@ def test_the_providers_word_spares_the_wait() -> None:
     bench = _bench(route("10.244.2.0/24", "vanished", name="truncated-clu", owned=True))
     _start(bench)
     assert _targets(bench) == ["n1"]
-    assert (f"{PREFIX}vanished", {}) in bench.rest.gets
+    assert (f"{PREFIX}vanished", {}) in bench.server.gets
 
 
 @pytest.mark.row("R3")
@@ -142,7 +144,7 @@ def test_what_leads_to_no_possible_node_stays_for_ever(target: str) -> None:
         bench.clock.advance(300)
         bench.work()
     assert bench.cloud.count("delete") == 0
-    assert bench.rest.gets == []
+    assert bench.server.gets == []
     assert bench.metrics.value("route_controller_routes_left_alone") == 1
 
 
@@ -197,8 +199,8 @@ def test_where_no_node_has_a_range_the_usual_size_counts(cidr: str, goes: bool) 
     assert _targets(bench) == ([] if goes else ["vanished"])
 
 
-@pytest.mark.row("R6")
-def test_the_flags_size_counts_beside_the_nodes() -> None:
+@pytest.mark.row("R6", "R8")
+def test_the_flags_size_counts_whatever_the_nodes_have() -> None:
     bench = _bench(
         route("10.244.2.0/26", "old", owned=True),
         route("10.244.3.0/24", "gone", owned=True),
@@ -207,7 +209,7 @@ def test_the_flags_size_counts_beside_the_nodes() -> None:
         mask_sizes={4: 26},
     )
     _start(bench)
-    assert _targets(bench) == ["n1", "x"]
+    assert _targets(bench) == ["n1", "gone", "x"]
 
 
 def test_mask_sizes_must_fit() -> None:
@@ -218,4 +220,8 @@ def test_mask_sizes_must_fit() -> None:
             options.mask_sizes()
     with pytest.raises(ValueError, match="cluster CIDR"):
         RouteOptions(cluster_cidrs=cidrs, node_cidr_mask_size=33).mask_sizes()
-    assert RouteOptions(cluster_cidrs=cidrs, node_cidr_mask_size=16).mask_sizes() == {4: 16}
+    assert RouteOptions(cluster_cidrs=cidrs, node_cidr_mask_size=16).usual_sizes() == {4: 16, 6: 64}
+    assert RouteOptions(cluster_cidrs=cidrs).mask_sizes() == {}
+    assert RouteOptions(cluster_cidrs=cidrs).usual_sizes() == {4: 24, 6: 64}
+    chosen = RouteOptions(cluster_cidrs=cidrs, cidr_allocator_type="CloudAllocator", node_cidr_mask_size=26)
+    assert chosen.mask_sizes() == chosen.usual_sizes() == {4: 26}

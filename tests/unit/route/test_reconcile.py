@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from attrs import evolve
+from kubernetes.client.models.v1_node import V1Node
 
-from cloudprovider import CloudProviderError
-from controllers.cloudcalls import CallsClosed
+from cloudprovider import CloudProviderError, InstanceNotFound
+from controllers.cloudcalls import CallsClosed, InvalidAnswer
 from controllers.route.changes import network
-from controllers.route.reconcile import RouteConflict
-from controllers.route.triggers import LIST, LISTING
+from controllers.route.reconcile import RouteConflict, RouteRefused
+from controllers.route.triggers import LIST, LISTING, RouteTriggers
 from controllers.runtime.api import NotFound
 from controllers.runtime.queue import TerminalError
 from tests.unit.route.objects import PREFIX, Bench, addresses, raw_node, route
@@ -69,7 +72,7 @@ def test_the_slow_check_comes_by_itself_and_idleness_costs_nothing_else() -> Non
     assert bench.work() == [LIST, "n1"]
     assert bench.cloud.count("list") == 2
     assert [made.destination_cidr for made in bench.cloud.routes] == ["10.244.1.0/24"]
-    assert bench.rest.patches == []
+    assert bench.server.patches == []
 
 
 def test_a_second_request_for_the_same_listing_is_not_another_listing() -> None:
@@ -93,7 +96,7 @@ def test_what_fails_is_this_nodes_own_failure_and_is_told() -> None:
         bench.work()
     assert bench.cloud.calls[1:] == [("create", "10.244.1.0/24"), ("create", "fd00:10:244:1::/64")]
     assert bench.conditions() == [("n1", *MISSING)]
-    ((kind, reason, message),) = bench.recorder.events
+    ((_, kind, reason, message),) = bench.recorder.events
     assert (kind, reason) == ("Warning", "FailedToCreateRoute")
     assert "10.244.1.0/24" in message
     assert "quota" in message
@@ -122,11 +125,12 @@ def test_the_managers_end_is_no_failure_of_the_route() -> None:
     with pytest.raises(CallsClosed):
         _start(bench)
     assert bench.recorder.events == []
-    assert bench.rest.patches == []
+    assert bench.server.patches == []
 
 
 def _orphan() -> Bench:
-    """n1 with its route, and the route of a node that nobody has seen, which the provider calls ours."""
+    """n1 with its route, and the route of a node that nobody has seen, which the provider calls
+    ours."""
     bench = Bench(route("10.244.1.0/24", "n1"), route("10.244.2.0/24", "gone", owned=True))
     bench.add("n1", "10.244.1.0/24", condition=CREATED)
     return bench
@@ -136,7 +140,7 @@ def _orphan() -> Bench:
 def test_a_route_is_deleted_after_a_quorum_read_and_not_before() -> None:
     bench = _orphan()
     assert _start(bench) == [LIST, "gone"]
-    assert bench.rest.gets == [(f"{PREFIX}gone", {})]  # no resourceVersion: a quorum read
+    assert bench.server.gets == [(f"{PREFIX}gone", {})]  # no resourceVersion: a quorum read
     assert [kept.target_node for kept in bench.cloud.routes] == ["n1"]
 
 
@@ -144,9 +148,9 @@ def test_a_route_is_deleted_after_a_quorum_read_and_not_before() -> None:
 def test_a_node_that_only_the_cache_lacks_keeps_its_route() -> None:
     bench = _orphan()
     bench.add("gone", "10.244.2.0/24")
-    del bench.lister.nodes["gone"]
+    del bench.lister.objects["gone"]
     _start(bench)
-    assert bench.rest.gets == [(f"{PREFIX}gone", {})]
+    assert bench.server.gets == [(f"{PREFIX}gone", {})]
     assert bench.cloud.count("delete") == 0
 
 
@@ -164,7 +168,7 @@ def test_a_recreated_node_with_another_range_loses_the_old_one() -> None:
 @pytest.mark.row("R3")
 def test_a_proxys_404_proves_nothing() -> None:
     bench = _orphan()
-    bench.rest.proxy_404 = True
+    bench.server.proxy_404 = True
     with pytest.raises(NotFound):
         _start(bench)
     assert bench.cloud.count("delete") == 0
@@ -174,7 +178,7 @@ def test_a_proxys_404_proves_nothing() -> None:
 @pytest.mark.parametrize("junk", [{"metadata": "no object"}, raw_node("gone", "nonsense")], ids=["no-node", "no-range"])
 def test_an_answer_that_cannot_be_read_proves_nothing(junk: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     bench = _orphan()
-    bench.rest.nodes["gone"] = junk
+    bench.server.nodes["gone"] = junk
     _start(bench)
     assert bench.cloud.count("delete") == 0
     assert "node gone cannot be read, so its routes are kept" in caplog.text
@@ -198,7 +202,7 @@ def test_nothing_is_deleted_on_an_old_listing() -> None:
 def test_the_same_range_passes_on_only_when_its_holder_is_gone_for_good() -> None:
     bench = Bench(route("10.244.1.0/24", "old"))
     bench.add("old", "10.244.1.0/24")
-    del bench.lister.nodes["old"]
+    del bench.lister.objects["old"]
     bench.add("new", "10.244.1.0/24")
     with pytest.raises(RouteConflict, match="old"):
         _start(bench)
@@ -239,11 +243,12 @@ def test_changed_addresses_delete_before_they_create() -> None:
     bench.add("n1", "10.244.1.0/24", addresses=["10.0.0.2"], condition=CREATED)
     _start(bench)
     assert [call for call, _ in bench.cloud.calls] == ["list", "delete", "create"]
-    assert bench.rest.gets == []
+    assert bench.server.gets == []
 
 
 def _outdated() -> Bench:
-    """n1, whose addresses have changed since the last listing, long ago; its condition is not written yet."""
+    """n1, whose addresses have changed since the last listing, long ago; its condition is not
+    written yet."""
     old = route("10.244.1.0/24", "n1", enable_node_addresses=True, target_node_addresses=addresses("10.0.0.1"))
     bench = Bench(old)
     bench.add("n1", "10.244.1.0/24", addresses=["10.0.0.1"], condition=CREATED)
@@ -331,7 +336,7 @@ def test_two_nodes_with_one_range_are_a_conflict() -> None:
         _start(bench)
     assert bench.cloud.calls == [("list", "kubernetes")]
     assert bench.conditions() == [("second", *MISSING)]
-    assert bench.rest.gets == []
+    assert bench.server.gets == []
 
 
 def test_a_blackhole_on_a_nodes_range_is_that_nodes_work() -> None:
@@ -416,6 +421,141 @@ def test_a_failing_listings_back_off_is_not_broken_by_nodes() -> None:
     bench.clock.advance(0.05)
     assert bench.work() == ["n1"]
     assert bench.cloud.count("list") == 1
+
+
+@pytest.mark.row("R10")
+def test_beside_a_list_that_cannot_be_read_nothing_is_done() -> None:
+    bench = Bench()
+    bench.add("n1", "10.244.1.0/24")
+    unusable = InvalidAnswer("list_routes", ["item 0, the route 'x' to node 'n1', has ..."])
+    bench.cloud.fail["list"] = unusable
+    bench.queue.add("n1")
+    with pytest.raises(InvalidAnswer):
+        _start(bench)
+    assert bench.work() == ["n1"]
+    assert bench.cloud.count("create") == 0
+    assert bench.listing.refused == str(unusable)
+    bench.cloud.fail.clear()
+    _start(bench)
+    assert bench.cloud.count("create") == 1
+    assert bench.listing.refused == ""
+    bench.cloud.fail["list"] = CloudProviderError("away")  # the table that there is will do for creating
+    bench.clock.advance(300)
+    with pytest.raises(CloudProviderError):
+        bench.work()
+    assert bench.listing.refused == ""
+    bench.cloud.fail["list"] = unusable
+    bench.queue.add(LIST)
+    with pytest.raises(InvalidAnswer):
+        bench.work()
+    bench.add("n2", "10.244.2.0/24")
+    bench.queue.add("n2")
+    assert bench.work() == ["n2"]
+    assert bench.cloud.count("create") == 1
+    bench.cloud.fail["list"] = CloudProviderError("away")
+    bench.queue.add(LIST)
+    with pytest.raises(CloudProviderError):
+        bench.work()
+    assert bench.listing.refused == str(unusable)  # it is not known to be well again
+
+
+@pytest.mark.row("R11")
+def test_a_node_whose_machine_is_gone_has_no_route_until_it_is_back() -> None:
+    bench = Bench(route("10.244.1.0/24", blackhole=True))
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    bench.cloud.fail["create"] = InstanceNotFound("no machine n1")
+    for _ in range(5):
+        bench.queue.add(LIST)
+        with pytest.raises(InstanceNotFound):
+            bench.work()
+        bench.clock.advance(300)
+    assert bench.cloud.count("delete") == 1
+    assert bench.cloud.routes == []
+    assert bench.conditions()[0] == ("n1", *MISSING)
+    bench.cloud.fail.clear()
+    bench.queue.add("n1")
+    bench.work()
+    assert [made.target_node for made in bench.cloud.routes] == ["n1"]
+
+
+def _swallowed(bench: Bench) -> None:
+    """The machine is gone, and the cloud takes routes to it all the same: each is a blackhole at
+    once."""
+    bench.cloud.routes = [evolve(one, blackhole=True, target_node="") for one in bench.cloud.routes]
+
+
+@pytest.mark.row("R11")
+def test_a_blackhole_that_comes_back_is_left_ever_longer() -> None:
+    bench = Bench(route("10.244.1.0/24", blackhole=True))
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    for _ in range(48):  # four hours
+        bench.queue.add(LIST)
+        with suppress(RouteRefused):
+            bench.work()
+        bench.work()
+        _swallowed(bench)
+        bench.clock.advance(300)
+    assert bench.cloud.count("delete") == bench.cloud.count("create") == 6  # after 0, 10, 30, 70, 130, 190 minutes
+    assert ("n1", *MISSING) in bench.conditions()
+    assert "it was made anew and leads nowhere again" in bench.recorder.messages()[-1]
+
+
+@pytest.mark.row("R11")
+@pytest.mark.parametrize(("back", "again"), [("Ready since", True), ("recreated", True), ("not Ready", False)])
+def test_it_is_made_again_at_once_when_the_node_is_back(back: str, again: bool) -> None:
+    bench = Bench(route("10.244.1.0/24", blackhole=True))
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    _start(bench)
+    _swallowed(bench)
+    bench.clock.advance(300)
+    with pytest.raises(RouteRefused, match="after 300 s"):
+        bench.work()
+    before = bench.lister.objects["n1"]
+    if back == "recreated":
+        bench.add("n1", "10.244.1.0/24", uid="another", condition=MISSING)
+    else:
+        raw = raw_node("n1", "10.244.1.0/24", condition=MISSING, ready="True" if again else "Unknown")
+        raw["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-02T03:04:05Z"
+        bench.server.nodes["n1"] = raw
+        found = V1Node.from_dict(raw)
+        assert found is not None
+        bench.lister.objects["n1"] = found
+        before.status.conditions[0].status = "False"  # type: ignore[union-attr,index]  # as built above
+    RouteTriggers(bench.queue).on_update(before, bench.lister.objects["n1"])
+    assert len(bench.queue) == again
+    bench.queue.add("n1")
+    if again:
+        bench.work()
+    else:
+        with pytest.raises(RouteRefused):
+            bench.work()
+    assert bench.cloud.count("create") == 1 + again
+
+
+@pytest.mark.row("R11")
+def test_a_blackhole_whose_deletion_failed_is_tried_again_at_once() -> None:
+    bench = Bench(route("10.244.1.0/24", blackhole=True))
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    bench.cloud.fail["delete"] = CloudProviderError("later")
+    with pytest.raises(CloudProviderError):
+        _start(bench)
+    bench.cloud.fail.clear()
+    bench.queue.add("n1")
+    bench.work()
+    assert [made.target_node for made in bench.cloud.routes] == ["n1"]
+
+
+@pytest.mark.row("O7")
+def test_one_line_for_each_route_created_and_each_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "controllers.route")
+    bench = Bench(route("10.244.7.0/24", blackhole=True, name="dead"), route("10.244.8.0/24", "gone", owned=True))
+    bench.add("n1", "10.244.1.0/24")
+    _start(bench)
+    assert [record.message for record in caplog.records if record.levelname == "INFO"] == [
+        "created route: 10.244.1.0/24 to node n1",
+        "deleted route: 10.244.7.0/24 to nowhere (a blackhole), named 'dead'",
+        "deleted route: 10.244.8.0/24 to node gone, named 'kubernetes-10.244.8.0/24'",
+    ]
 
 
 def _syncs(bench: Bench) -> dict[tuple[str, str], float]:

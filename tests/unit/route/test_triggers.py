@@ -34,14 +34,11 @@ def test_new_and_deleted_nodes_do(bench: Bench) -> None:
         (node("n"), node("n", condition=MISSING), []),
         (node("n", condition=CREATED), node("n"), ["n"]),
         (node("n", condition=CREATED), node("n", condition=("True", "Kubelet")), ["n"]),
+        (node("n"), node("n", ready="Unknown"), []),
+        (node("n", ready="Unknown"), node("n"), ["n"]),
+        (node("n", ready=""), node("n"), []),
     ],
 )
 def test_updates_do_when_routes_may_depend_on_them(bench: Bench, old: object, new: object, expected: list[str]) -> None:
     RouteTriggers(bench.queue).on_update(old, new)  # type: ignore[arg-type]  # nodes
     assert bench.waiting() == expected
-
-
-def test_a_resync_does_not(bench: Bench) -> None:
-    same = node("n", "10.244.1.0/24")
-    RouteTriggers(bench.queue).on_update(same, same)
-    assert bench.waiting() == []

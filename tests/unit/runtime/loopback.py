@@ -15,11 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 from attrs import frozen
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from controllers.runtime.api import ClientSettings
 
 LIMIT = 10.0
 """Seconds of real time after which a test that waits for another thread fails."""
@@ -254,7 +257,8 @@ class Call:
         return self._outcome
 
     def wait_until_blocked(self) -> None:
-        """Wait until the thread sleeps in the kernel: it waits for the network, or for another thread."""
+        """Wait until the thread sleeps in the kernel: it waits for the network, or for another
+        thread."""
         stat = Path(f"/proc/self/task/{self._thread.native_id}/stat")
         seen = 0
         while seen < 20:
@@ -275,3 +279,9 @@ def wait_until(predicate: Callable[[], bool]) -> None:
     while not predicate():
         assert time.monotonic() < give_up, "it did not happen"
         threading.Event().wait(0.001)
+
+
+def settings_from(options: dict[str, Any]) -> ClientSettings:
+    """The ClientSettings among some options, which are taken out."""
+    names = set(attrs.fields_dict(ClientSettings)) & set(options)
+    return ClientSettings(**{name: options.pop(name) for name in names})

@@ -8,8 +8,9 @@ import urllib.parse
 
 import pytest
 
+from cloudprovider.internal.cleaning import LONGEST, LONGEST_STACK, Cleaner
 from controllers.runtime import cleaning
-from controllers.runtime.cleaning import LONGEST, LONGEST_STACK, Cleaner, conceal_config, one_line
+from controllers.runtime.cleaning import conceal_config, one_line
 
 SECRET = "s3cr3t/Välue+'\"x"
 PLAIN = Cleaner()
@@ -52,7 +53,8 @@ def test_a_text_is_cut_before_it_is_looked_at() -> None:
 @pytest.mark.row("X2")
 @pytest.mark.parametrize("at", range(0, 1200, 7))
 def test_a_cut_never_leaves_half_a_secret_to_be_seen(at: int) -> None:
-    """Wherever a secret lies about the bound, or about the end of what is looked at, too little of it is left."""
+    """Wherever a secret lies about the bound, or about the end of what is looked at, too little of
+    it is left."""
     secret = "Zq8Wn3Kd5Rt7Vb2Xh6"
     told = Cleaner([secret]).line("y" * at + secret + "y" * 4000, 100)
     assert len(told) <= 100

@@ -1,4 +1,5 @@
-"""Redaction: a table of the forms in which credentials are written, and one of what must stay readable."""
+"""Redaction: a table of the forms in which credentials are written, and one of what must stay
+readable."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from controllers.runtime.redaction import REDACTED, redact
+from cloudprovider.internal.redaction import REDACTED, redact
 
 SECRET = "hunter2x"
 JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6Ing.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJl"

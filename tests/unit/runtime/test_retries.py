@@ -6,15 +6,15 @@ import random
 
 import pytest
 
+from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.api import Forbidden, ServerError, Unreachable
 from controllers.runtime.api.reachability import OUTAGE, Reachability
 from controllers.runtime.cache.retries import Retries
 from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.clock import ClockEvent
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, WorkQueue
-from controllers.runtime.queue.outcomes import FailureHandling, Settler
-from controllers.runtime.queue.stranded import SPREAD
+from controllers.runtime.queue import WorkQueue
+from controllers.runtime.queue.outcomes import OUTAGE_SPREAD, FailureHandling, Requeuer
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import Call
 
@@ -83,7 +83,7 @@ class TestKeys:
         clock, metrics = FakeClock(), Metrics()
         server = Reachability(clock)
         queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics, backoff=Backoff(60.0, 60.0, 0.0))
-        settler = Settler(queue, FailureHandling(), metrics=metrics, clock=clock)
+        settler = Requeuer(queue, FailureHandling(), metrics=metrics, clock=clock)
         for key in ("lost", "refused", "mended"):
             queue.add(key)
         for _ in range(3):
@@ -102,7 +102,7 @@ class TestKeys:
         settler.run("mended", lambda: None)
         clock.advance(OUTAGE)
         server.answered(200)
-        clock.advance(SPREAD)
+        clock.advance(OUTAGE_SPREAD)
         assert queue.get(0) == "lost"
         assert queue.num_requeues("lost") == 0
         assert queue.get(0) is None, "what failed otherwise backs off as ever, and what succeeded does not run again"
@@ -112,7 +112,7 @@ class TestKeys:
         clock, metrics = FakeClock(), Metrics()
         server = Reachability(clock)
         queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=metrics, backoff=Backoff(60.0, 60.0, 0.0))
-        settler = Settler(queue, FailureHandling(), metrics=metrics, clock=clock)
+        settler = Requeuer(queue, FailureHandling(), metrics=metrics, clock=clock)
         for key in ("early", "late"):
             queue.add(key)
         assert [queue.get(0), queue.get(0)] == ["early", "late"]
@@ -121,5 +121,5 @@ class TestKeys:
         clock.advance(OUTAGE)
         server.answered(200)
         settler.settle("late", error)
-        clock.advance(SPREAD)
+        clock.advance(OUTAGE_SPREAD)
         assert {queue.get(0), queue.get(0)} == {"early", "late"}

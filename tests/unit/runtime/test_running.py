@@ -1,4 +1,5 @@
-"""A controller's life: nothing before the caches are filled, everything stopped at the end, whatever happened."""
+"""A controller's life: nothing before the caches are filled, everything stopped at the end,
+whatever happened."""
 
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ def test_work_that_does_not_end_is_said(caplog: pytest.LogCaptureFixture) -> Non
 
 
 class _Ended:
-    """Stands in for the event that ends a periodic action: keeps the waits, ends after some of them."""
+    """Stands in for the event that ends a periodic action: keeps the waits, ends after some of
+    them."""
 
     def __init__(self, rounds: int) -> None:
         self.waits: list[float] = []

@@ -1,4 +1,5 @@
-"""Puts the plugin's source on the path: it is a distribution of its own, installed by an integration test only."""
+"""Puts the plugin's source on the path: it is a distribution of its own, installed by an
+integration test only."""
 
 from __future__ import annotations
 

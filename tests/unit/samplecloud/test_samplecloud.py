@@ -43,11 +43,11 @@ from cloudprovider import (
     Route,
     Zone,
     call_scope,
-    registry,
 )
+from cloudprovider.checks.provider import ACCESSORS
 from cloudprovider.commands.asking import Started
-from cloudprovider.commands.nodeinfo import Patience, node_info
-from cloudprovider.providerchecks import ACCESSORS
+from cloudprovider.commands.nodeinfo import TimeLimit, node_info
+from cloudprovider.loading import registry
 from tests.unit.samplecloud.conftest import SOURCE
 
 ENTRIES: list[dict[str, Any]] = [
@@ -443,7 +443,7 @@ def test_the_machine_that_the_program_runs_on(tmp_path: Path) -> None:
     known = registry.Registry()
     known.register("samplecloud", new_provider)
     with Started("samplecloud", str(file), known) as started:
-        found = node_info(started, "another-host", Patience(5.0, 0.01))
+        found = node_info(started, "another-host", TimeLimit(5.0, 0.01))
     assert (found.node_name, found.source) == ("node-1", "local_instance")
     assert found.metadata == provider().instances_v2().instance_metadata(node("node-1"))
     with pytest.raises(InstanceNotFound):

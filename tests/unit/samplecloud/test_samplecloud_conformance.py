@@ -1,4 +1,5 @@
-"""The sample provider's own conformance file, as its author runs it; only that the provider is not installed here."""
+"""The sample provider's own conformance file, as its author runs it; only that the provider is not
+installed here."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from samplecloud_provider.provider import new_provider
 
-from cloudprovider import registry
+from cloudprovider.loading import registry
 from tests.unit.samplecloud.conftest import SOURCE
 
 sys.path.append(str(SOURCE / "tests"))

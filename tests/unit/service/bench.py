@@ -1,65 +1,39 @@
-"""The controller's parts over dicts, without threads or waits: a test delivers events, works off the queues and moves
-the clock."""
+"""The controller's parts over dicts, without threads or waits: a test delivers events, works off
+the queues and moves the clock."""
 
 from __future__ import annotations
 
-import copy
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, cast
 
-from attrs import define, field
 from kubernetes.client.models.v1_node import V1Node
 from kubernetes.client.models.v1_service import V1Service
 
+from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.api import ApiError
 from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, WorkQueue
-from controllers.runtime.queue.outcomes import FailureHandling, Settler
-from controllers.service.apiserver import CacheBehind, ServiceAPI
+from controllers.runtime.queue import WorkQueue
+from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
 from controllers.service.changes import Scope
-from controllers.service.cloudside import CloudSide
+from controllers.service.cloud import ServiceCloud
 from controllers.service.execute import Executor
-from controllers.service.identity import ClusterIdentity
+from controllers.service.kube import CacheBehind, KubeSystemUID, ServiceAPI
 from controllers.service.metrics import ServiceMetrics
 from controllers.service.nodesync import NodeSync, Window
 from controllers.service.pacing import Schedule
 from controllers.service.reconcile import ServiceReconciler
 from controllers.service.records import Records
 from controllers.service.targets import TargetSet, describe
-from controllers.service.triggers import REFRESH, NodeTriggers, ServiceTriggers
+from controllers.service.triggers import NodeTriggers, ServiceTriggers
 from tests.support.clock import FakeClock
-from tests.unit.service.objects import CLUSTER, Cloud, Server, raw_node, raw_service
-
-T = TypeVar("T")
-
-
-@define
-class Recorder:
-    events: list[tuple[str, str, str]] = field(factory=list)
-    about: list[Any] = field(factory=list)
-
-    def event(self, obj: Any, type: str, reason: str, message: str) -> None:
-        self.about.append(obj)
-        self.events.append((type, reason, message))
-
-    def reasons(self) -> list[str]:
-        return [reason for _, reason, _ in self.events]
-
-
-@define
-class Lister(Generic[T]):
-    objects: dict[str, T] = field(factory=dict)
-
-    def get(self, key: str) -> T | None:
-        return self.objects.get(key)
-
-    def list(self) -> list[T]:
-        return list(self.objects.values())
+from tests.support.controllers import Lister, Recorder, Server, clone
+from tests.unit.service.objects import CLUSTER, Cloud, raw_node, raw_service
 
 
 class Bench:
-    """The controller without threads. The server's changes reach its cache by `see`; `work` runs what waits."""
+    """The controller without threads. The server's changes reach its cache by `see`; `work` runs
+    what waits."""
 
     def __init__(
         self,
@@ -102,36 +76,33 @@ class Bench:
             self.records,
             self.targets,
             window=Window(settings["window"], settings["longest"]),
-            priority=REFRESH,
             latency=measures.nodesync_latency,
             clock=clock,
         )
         self.triggers = ServiceTriggers(self.queue, self.records)
         self.node_triggers = NodeTriggers(self.targets, self.sync)
         self.api = ServiceAPI(cast(Any, self.server), bool(settings["ready_only"]), clock)
-        side = CloudSide(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
-        self.known = ClusterIdentity(self._identity, clock)
+        side = ServiceCloud(cast(Any, self.cloud), self.records, cast(Any, self.recorder), CLUSTER, clock)
+        self.known = KubeSystemUID(self._identity, clock)
         schedule = Schedule(settings["drift_period"], settings["ensure_period"], lambda: 1.0)
-        current, recorder = self.targets.current, cast(Any, self.recorder)
         self.reconciler = ServiceReconciler(
             cast(Any, self.services),
             self.records,
-            current,
-            Executor(self.api, side, current, self.records, recorder, measures, schedule, clock),
+            Executor(self.api, side, self.targets.current, self.records, measures, schedule, clock),
             self.sync,
             lambda: Scope(CLUSTER, self.known.get(), self.cloud.revision()),
             schedule,
             clock,
         )
         expected = (CloudCallError, CacheBehind)
-        self._settler = Settler(self.queue, FailureHandling(expected=expected), metrics=self.metrics, clock=clock)
-        self._node_settler = Settler(self.node_queue, FailureHandling(), metrics=self.metrics, clock=clock)
+        self._requeuer = Requeuer(self.queue, FailureHandling(expected=expected), metrics=self.metrics, clock=clock)
+        self._node_requeuer = Requeuer(self.node_queue, FailureHandling(), metrics=self.metrics, clock=clock)
         self.server.log.clear()
         for name, raw in sorted(self.server.nodes.items()):
-            self.nodes.objects[name] = listed = NODES.parse(copy.deepcopy(raw))
+            self.nodes.objects[name] = listed = NODES.parse(clone(raw))
             self.node_triggers.on_add(listed, True)
         for key, raw in sorted(self.server.services.items()):
-            self.services.objects[key] = found = SERVICES.parse(copy.deepcopy(raw))
+            self.services.objects[key] = found = SERVICES.parse(clone(raw))
             self.triggers.on_add(found, True)
 
     def _identity(self) -> str | None:
@@ -141,23 +112,24 @@ class Bench:
         return answer
 
     def see(self, number: int | None = None) -> None:
-        """The cache takes the oldest `number` changes that it has not seen; all of them by default."""
+        """The cache takes the oldest `number` changes that it has not seen; all of them by
+        default."""
         for _ in range(len(self.server.log) if number is None else min(number, len(self.server.log))):
             plural, key, raw = self.server.log.popleft()
             if plural == "nodes":
-                _take(self.nodes, self.node_triggers, key, None if raw is None else NODES.parse(raw))
+                self.nodes.take(self.node_triggers, key, None if raw is None else NODES.parse(raw))
             else:
-                _take(self.services, self.triggers, key, None if raw is None else SERVICES.parse(raw))
+                self.services.take(self.triggers, key, None if raw is None else SERVICES.parse(raw))
 
     def work(self, most: int = 1000) -> list[str]:
         """Run what waits now, without any change seen meanwhile; returns the Services' keys."""
         ran: list[str] = []
         for _ in range(most):
             if (key := self.node_queue.get(timeout=0)) is not None:
-                self._node_settler.run(key, self.sync.sync, key)
+                self._node_requeuer.run(key, self.sync.sync, key)
             elif (key := self.queue.get(timeout=0)) is not None:
                 ran.append(key)
-                self._settler.run(key, self.reconciler.reconcile, key)
+                self._requeuer.run(key, self.reconciler.reconcile, key)
             else:
                 return ran
         return ran
@@ -185,9 +157,8 @@ class Bench:
         self.cloud.priorities.clear()
         self.cloud.given.clear()
         self.server.patches.clear()
-        self.server.lists.clear()
-        self.recorder.events.clear()
-        self.recorder.about.clear()
+        self.server.gets.clear()
+        self.recorder.clear()
 
     def waiting(self) -> list[str]:
         """The Services' keys that would run now, taken off the queue."""
@@ -200,21 +171,5 @@ class Bench:
     def wanted_nodes(self) -> list[str]:
         """What a load balancer is to have, by the server's nodes."""
         ready_only = bool(self.settings["ready_only"])
-        lister: Lister[V1Node] = Lister(
-            {name: NODES.parse(copy.deepcopy(raw)) for name, raw in self.server.nodes.items()}
-        )
+        lister: Lister[V1Node] = Lister({name: NODES.parse(clone(raw)) for name, raw in self.server.nodes.items()})
         return [*map(describe, TargetSet(cast(Any, lister), ready_only).current().nodes)]
-
-
-def _take(lister: Lister[Any], triggers: Any, key: str, new: Any) -> None:
-    old = lister.objects.get(key)
-    if new is None:
-        if old is not None:
-            del lister.objects[key]
-            triggers.on_delete(old)
-        return
-    lister.objects[key] = new
-    if old is None:
-        triggers.on_add(new, False)
-    else:
-        triggers.on_update(old, new)

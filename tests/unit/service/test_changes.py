@@ -1,4 +1,5 @@
-"""What a load balancer depends on, the note of what was applied, and the patches: rows S7, S8, S9, S12."""
+"""What a load balancer depends on, the note of what was applied, and the patches: rows S7, S8, S9,
+S12."""
 
 from __future__ import annotations
 
@@ -11,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 
+from cloudprovider.internal.patching import apply_patch
 from controllers.runtime.cache import SERVICES
 from controllers.runtime.write import Patch
 from controllers.service import changes
-from controllers.service.changes import APPLIED, Claim, Note, Scope
-from tests.unit.service.objects import FINALIZER, Raw, raw_service, service, strategic
+from controllers.service.changes import APPLIED, Note, Ownership, Scope
+from tests.support.controllers import Raw
+from tests.unit.service.objects import FINALIZER, raw_service, service
 
 SCOPE = Scope("prod", "cluster-1", "r1")
 NOTE = Note("uid-web", "0123456789abcdef", "fedcba9876543210")
@@ -70,7 +73,7 @@ def _fingerprint(scope: Scope = SCOPE, **fields: Any) -> str:
     ],
 )
 def test_a_load_balancer_is_for_services_that_want_ours_and_stay(fields: dict[str, Any], expected: bool) -> None:
-    assert changes.keeps(service(**fields)) is expected
+    assert changes.wants_load_balancer_from_us(service(**fields)) is expected
 
 
 OURS = {APPLIED: "v2 uid=uid-web spec=none nodes=none"}
@@ -84,32 +87,35 @@ PLAIN: dict[str, Any] = {"type": "ClusterIP", **HELD}
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, Claim.KEEP),
-        (HELD, Claim.KEEP),
-        ({**HELD, "deleted": True}, Claim.REMOVE),
-        ({"deleted": True, "finalizers": ["example.com/other"]}, Claim.NONE),
-        ({"type": "ClusterIP"}, Claim.NONE),
-        ({**PLAIN, "finalizers": [], "annotations": OURS}, Claim.NONE),
-        (PLAIN, Claim.ASK),
-        ({**PLAIN, "annotations": OURS}, Claim.REMOVE),
-        ({**PLAIN, "annotations": OTHERS}, Claim.ASK),
-        (CLASS, Claim.NONE),
-        ({**CLASS, "annotations": OURS}, Claim.REMOVE),
-        ({**CLASS, "annotations": OTHERS}, Claim.NONE),
-        ({**CLASS, "annotations": {APPLIED: "ours"}}, Claim.NONE),
-        ({**CLASS, "deleted": True}, Claim.ASK),
-        ({**CLASS, "deleted": True, "annotations": OURS}, Claim.REMOVE),
+        ({}, Ownership.KEEP),
+        (HELD, Ownership.KEEP),
+        ({**HELD, "deleted": True}, Ownership.REMOVE),
+        ({"deleted": True, "finalizers": ["example.com/other"]}, Ownership.NONE),
+        ({"type": "ClusterIP"}, Ownership.NONE),
+        ({**PLAIN, "finalizers": [], "annotations": OURS}, Ownership.NONE),
+        (PLAIN, Ownership.ASK),
+        ({**PLAIN, "annotations": OURS}, Ownership.REMOVE),
+        ({**PLAIN, "annotations": OTHERS}, Ownership.ASK),
+        (CLASS, Ownership.NONE),
+        ({**CLASS, "annotations": OURS}, Ownership.REMOVE),
+        ({**CLASS, "annotations": OTHERS}, Ownership.NONE),
+        ({**CLASS, "annotations": {APPLIED: "ours"}}, Ownership.NONE),
+        ({**CLASS, "deleted": True}, Ownership.NONE),
+        ({**CLASS, "deleted": True, "annotations": OTHERS}, Ownership.NONE),
+        ({**PLAIN, "deleted": True}, Ownership.ASK),
+        ({**CLASS, "deleted": True, "annotations": OURS}, Ownership.REMOVE),
     ],
 )
-def test_what_a_service_asks_of_us_by_what_it_shows(fields: dict[str, Any], expected: Claim) -> None:
-    assert changes.claim(service(**fields)) is expected
+def test_what_a_service_asks_of_us_by_what_it_shows(fields: dict[str, Any], expected: Ownership) -> None:
+    assert changes.ownership(service(**fields)) is expected
 
 
 # ---- the fingerprint
 
 
 def test_the_fingerprint_never_changes_its_form() -> None:
-    # It is remembered on users' Services: another value here means that an upgrade ensures every load balancer anew.
+    # It is remembered on users' Services: another value here means that an upgrade ensures every
+    # load balancer anew.
     assert _fingerprint(annotations={"example.com/size": "big"}, **FULL) == "07e53d39d0801394"
     assert _fingerprint() == "bccae94cd908e914"
 
@@ -286,7 +292,7 @@ def _status(ingress: list[dict[str, Any]]) -> V1LoadBalancerStatus:
 
 def _patched(raw: Raw, patch: Patch) -> Raw:
     assert not patch or patch.content_type == "application/strategic-merge-patch+json"
-    return strategic(copy.deepcopy(raw), patch.body)
+    return apply_patch(raw, patch.body, patch.content_type)
 
 
 def _annotations(raw: Raw) -> Mapping[str, str]:
@@ -312,7 +318,7 @@ def _ingress(raw: Raw) -> list[dict[str, Any]]:
 def test_before_building_the_finalizer_is_on_and_the_note_says_no_more_than_that_it_is_ours(
     raw: Raw, keep_note: bool
 ) -> None:
-    patch = changes.begun(SERVICES.parse(copy.deepcopy(raw)), keep_note=keep_note)
+    patch = changes.claim_patch(SERVICES.parse(copy.deepcopy(raw)), keep_note=keep_note)
     after = _patched(raw, patch)
     assert FINALIZER in after["metadata"]["finalizers"]
     assert _annotations(after).get(APPLIED) == (
@@ -321,13 +327,13 @@ def test_before_building_the_finalizer_is_on_and_the_note_says_no_more_than_that
     assert _foreign(after) == _foreign(raw)
     assert _ingress(after) == _ingress(raw)
     assert patch.subresource == ""
-    assert not changes.begun(SERVICES.parse(after), keep_note=keep_note)
+    assert not changes.claim_patch(SERVICES.parse(after), keep_note=keep_note)
 
 
 @given(raw_services, points, notes)
 def test_after_building_status_and_note_go_on_in_one_write(raw: Raw, ingress: Any, note: Note) -> None:
     status = _status(ingress)
-    patch = changes.applied(SERVICES.parse(copy.deepcopy(raw)), status, note)
+    patch = changes.status_patch(SERVICES.parse(copy.deepcopy(raw)), status, note)
     after = _patched(raw, patch)
     assert _annotations(after)[APPLIED] == str(note)
     assert [point.get("ip") or point["hostname"] for point in _ingress(after)] == [
@@ -336,19 +342,19 @@ def test_after_building_status_and_note_go_on_in_one_write(raw: Raw, ingress: An
     assert _foreign(after) == _foreign(raw)
     assert after["metadata"]["finalizers"] == raw["metadata"]["finalizers"]
     assert patch.subresource == "status"
-    assert not changes.applied(SERVICES.parse(after), status, note)
+    assert not changes.status_patch(SERVICES.parse(after), status, note)
 
 
 @given(raw_services, notes)
 def test_without_a_status_the_present_one_stays(raw: Raw, note: Note) -> None:
-    after = _patched(raw, changes.applied(SERVICES.parse(copy.deepcopy(raw)), None, note))
+    after = _patched(raw, changes.status_patch(SERVICES.parse(copy.deepcopy(raw)), None, note))
     assert _ingress(after) == _ingress(raw)
     assert _annotations(after)[APPLIED] == str(note)
 
 
 @given(raw_services, points)
 def test_without_a_note_the_present_one_stays(raw: Raw, ingress: Any) -> None:
-    after = _patched(raw, changes.applied(SERVICES.parse(copy.deepcopy(raw)), _status(ingress), None))
+    after = _patched(raw, changes.status_patch(SERVICES.parse(copy.deepcopy(raw)), _status(ingress), None))
     assert _annotations(after) == _annotations(raw)
     assert len(_ingress(after)) == len(ingress)
 
@@ -356,17 +362,17 @@ def test_without_a_note_the_present_one_stays(raw: Raw, ingress: Any) -> None:
 @pytest.mark.row("S7")
 def test_a_status_that_the_api_server_completed_is_not_written_again() -> None:
     shown = service(ingress=[POINT], annotations={APPLIED: str(NOTE)})
-    assert not changes.applied(shown, _status([{"ip": POINT["ip"]}]), NOTE)
+    assert not changes.status_patch(shown, _status([{"ip": POINT["ip"]}]), NOTE)
 
 
 @pytest.mark.row("S8")
 @given(raw_services)
 def test_after_deleting_status_note_and_finalizer_go_in_one_write(raw: Raw) -> None:
-    patch = changes.released(SERVICES.parse(copy.deepcopy(raw)))
+    patch = changes.release_patch(SERVICES.parse(copy.deepcopy(raw)))
     after = _patched(raw, patch)
     assert FINALIZER not in after["metadata"]["finalizers"]
     assert APPLIED not in _annotations(after)
     assert _ingress(after) == []
     assert _foreign(after) == _foreign(raw)
     assert patch.subresource == "status"
-    assert not changes.released(SERVICES.parse(after))
+    assert not changes.release_patch(SERVICES.parse(after))

@@ -1,7 +1,9 @@
-"""The table of states and steps in decide.py, line by line: no cloud, no API server, and a time that is a number."""
+"""The table of states and steps in decide.py, line by line: no cloud, no API server, and a time
+that is a number."""
 
 from __future__ import annotations
 
+import copy
 import math
 from itertools import product
 from typing import Any
@@ -10,12 +12,15 @@ import pytest
 from attrs import evolve, frozen
 from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 
+from cloudprovider.internal.backoff import Attempts
 from controllers.service import pacing
-from controllers.service.changes import APPLIED, Note, Scope, fingerprint, keeps
-from controllers.service.decide import Act, Case, Part, Sight, Step, decide
-from controllers.service.pacing import Pace, Schedule
+from controllers.service.changes import APPLIED, Note, Scope, fingerprint, wants_load_balancer_from_us
+from controllers.service.decide import Action, OwnedField, ServiceView, Step, decide
+from controllers.service.decide import ObservedLoadBalancer as Observed
+from controllers.service.pacing import Schedule
 from controllers.service.records import Record, State
 from controllers.service.targets import Targets, targets
+from tests.support.controllers import DELETED_AT
 from tests.unit.service.objects import FINALIZER, node, service
 
 NOW = 10_000.0
@@ -24,7 +29,8 @@ SCHEDULE = Schedule(1800.0, 43200.0, lambda: 1.0)
 SCOPE = Scope("prod", "cluster-1", "r1")
 TARGETS = targets([node("n1", "10.0.0.1")], False)
 POINT = {"ip": "192.0.2.1"}
-BUSY = Pace(count=pacing.CHANGES.free, last=NOW - 1.0, told=True)
+BUSY: dict[str, Any] = {"changes": Attempts(6, NOW - 1.0, pacing.CHANGES.base), "warned": True}
+RESTORED = Attempts(1, NOW - 15.0, pacing.RESTORED.base)
 """It was changed so often that the next change waits for 4 s more."""
 FORMER: dict[str, Any] = {"spec": "former", "tried": "former"}
 
@@ -35,6 +41,7 @@ def _status(ip: str = "192.0.2.1") -> V1LoadBalancerStatus:
     return status
 
 
+STATUS = _status()
 WANTED = fingerprint(service(), SCOPE)
 NOTE = {APPLIED: str(Note("uid-web", WANTED, TARGETS.digest))}
 AT_REST = service(finalizers=[FINALIZER], annotations=NOTE, ingress=[POINT], version="7")
@@ -52,6 +59,7 @@ def _record(state: State = State.WRITTEN, **fields: Any) -> Record:
         "tried": WANTED,
         "nodes": TARGETS.digest if certain and state is not State.RETARGETING else "",
         "status": _status(),
+        "built": AT_REST if certain and state is not State.ELSEWHERE else None,
         "due": LATER,
         "ensure_due": LATER + 900.0,
         "version": "7",
@@ -59,7 +67,7 @@ def _record(state: State = State.WRITTEN, **fields: Any) -> Record:
     return Record(service=AT_REST, uid="uid-web", state=state, **{**usual, **fields})
 
 
-UNTOLD = _record(**FORMER, pace=evolve(BUSY, told=False))
+SILENT = _record(**FORMER, **BUSY | {"warned": False})
 RECALLED = Record(
     service=AT_REST,
     uid="uid-web",
@@ -68,145 +76,267 @@ RECALLED = Record(
     tried=WANTED,
     nodes=TARGETS.digest,
     status=_status(),
+    built=AT_REST,
     due=NOW + 1800.0,
     ensure_due=NOW + 43200.0,
 )
 OTHER_NODES = service(
     finalizers=[FINALIZER], annotations={APPLIED: str(Note("uid-web", WANTED, "0" * 16))}, ingress=[POINT]
 )
-RECALLED_OTHER = evolve(RECALLED, service=OTHER_NODES, nodes="0" * 16)
+RECALLED_OTHER = evolve(RECALLED, service=OTHER_NODES, built=OTHER_NODES, nodes="0" * 16)
+LOOKING = evolve(Record.blank(AT_REST), looking=NOW)
+WITH_CLASS = service(loadBalancerClass="example.com/other", finalizers=[FINALIZER], version="7")
+STRIPPED = service(annotations=NOTE, ingress=[POINT], version="8")
+FAILING = _record(State.UNSURE, built=AT_REST, nodes="old")
+"""It was built once, and a change of it fails."""
 
 
-def _decide(case: Case, present: Targets = TARGETS, schedule: Schedule = SCHEDULE) -> Step:
-    return decide(evolve(case, scope=case.scope or SCOPE), present, schedule, NOW)
+def _decide(view: ServiceView, present: Targets = TARGETS, schedule: Schedule = SCHEDULE) -> Step:
+    return decide(evolve(view, scope=view.scope or SCOPE), present, schedule, NOW)
 
 
 @frozen
 class Row:
     name: str
-    case: Case
-    act: Act
+    view: ServiceView
+    action: Action
     expected: dict[str, Any]
     """Attributes of the step."""
 
 
+LOOK_FAILED = {Action.LOOK}
+LONG_AGO = NOW - pacing.LOOKING
+
+
+def _deleted(shown: Any) -> Any:
+    shown = copy.deepcopy(shown)
+    shown.metadata.deletion_timestamp = DELETED_AT
+    return shown
+
+
 def _row(
-    name: str, shown: Any, known: Record | None, act: Act, case: dict[str, Any] | None = None, **expected: Any
+    name: str, shown: Any, known: Record | None, act: Action, view: dict[str, Any] | None = None, **expected: Any
 ) -> Row:
-    return Row(name, Case(service=shown, record=known, **(case or {})), act, expected)
+    view = {**(view or {}), "tried": frozenset((view or {}).get("tried", ()))}
+    return Row(name, ServiceView(service=shown, record=known, **view), act, expected)
 
 
 ROWS = [
     # ---- a record of another Service
-    _row("vanished", None, _record(), Act.DELETE),
-    _row("vanished, half built", None, _record(State.UNSURE), Act.DELETE),
-    _row("vanished, of another controller", None, _record(State.ELSEWHERE), Act.DELETE),
-    _row("vanished, deleted", None, _record(State.GONE), Act.FORGET),
-    _row("vanished, let go", None, _record(State.RELEASED), Act.FORGET),
-    _row("made anew", service(uid="second"), _record(), Act.DELETE),
-    _row("made anew, deleted", service(uid="second"), _record(State.GONE), Act.FORGET),
-    _row("nothing there", None, None, Act.REST),
+    _row("vanished", None, _record(), Action.DELETE),
+    _row("vanished, half built", None, _record(State.UNSURE), Action.DELETE),
+    _row("vanished, of another controller", None, _record(State.ELSEWHERE), Action.DELETE),
+    _row("vanished, deleted", None, _record(State.GONE), Action.FORGET),
+    _row("vanished, let go", None, _record(State.RELEASED), Action.FORGET),
+    _row("made anew", service(uid="second"), _record(), Action.DELETE),
+    _row("made anew, deleted", service(uid="second"), _record(State.GONE), Action.FORGET),
+    _row("nothing there", None, None, Action.REST),
     # ---- not wanted
-    _row("deleted", DELETED, _record(), Act.DELETE, record=evolve(_record(), service=DELETED)),
-    _row("of another type", OTHER_TYPE, _record(), Act.DELETE),
-    _row("half deleted", DELETED, _record(State.UNSURE), Act.DELETE),
-    _row("deletion failed, nothing seen", DELETED, _record(State.UNSEEN), Act.DELETE),
-    _row("confirmed gone", DELETED, _record(State.GONE), Act.RELEASE),
-    _row("confirmed gone, cache behind", DELETED, _record(State.GONE, version="8"), Act.RELEASE),
-    _row("let go, cache behind", DELETED, _record(State.RELEASED, version="8"), Act.REST),
-    _row("let go, then held by another", NOT_OURS, _record(State.RELEASED, version="6"), Act.REST),
-    _row("let go, held, deleted", DELETED, _record(State.RELEASED, version="6"), Act.LOOK, sweep=False),
-    _row("our note, no record", OTHER_TYPE, None, Act.DELETE),
-    _row("no claim", service(type="ClusterIP"), None, Act.REST),
-    _row("perhaps ours", NOT_OURS, None, Act.LOOK, sweep=False),
-    _row("perhaps ours, and there", NOT_OURS, None, Act.DELETE, {"found": _status()}, record=Record.blank(NOT_OURS)),
-    _row("perhaps ours, none there", NOT_OURS, None, Act.LEAVE, {"found": Sight.NONE}),
-    _row("perhaps ours, cannot tell", NOT_OURS, None, Act.LEAVE, {"found": Sight.UNTOLD}),
-    _row("perhaps ours, elsewhere", NOT_OURS, None, Act.LEAVE, {"found": Sight.ELSEWHERE}),
+    _row("deleted", DELETED, _record(), Action.DELETE, record=evolve(_record(), service=DELETED)),
+    _row("of another type", OTHER_TYPE, _record(), Action.DELETE),
+    _row("half deleted", DELETED, _record(State.UNSURE), Action.DELETE),
+    _row("deletion failed, nothing seen", DELETED, _record(State.UNSEEN), Action.DELETE),
+    _row("confirmed gone", DELETED, _record(State.GONE), Action.RELEASE),
+    _row("confirmed gone, cache behind", DELETED, _record(State.GONE, version="8"), Action.RELEASE),
+    _row("let go, cache behind", DELETED, _record(State.RELEASED, version="8"), Action.REST),
+    _row("let go, then held by another", NOT_OURS, _record(State.RELEASED, version="6"), Action.REST),
+    _row("let go, held, deleted", DELETED, _record(State.RELEASED, version="6"), Action.LOOK, sweep=False),
+    _row("our note, no record", OTHER_TYPE, None, Action.DELETE),
+    _row("no claim", service(type="ClusterIP"), None, Action.REST),
+    _row("perhaps ours", NOT_OURS, None, Action.LOOK, sweep=False),
+    _row("perhaps ours, and there", NOT_OURS, None, Action.DELETE, {"found": _status()}, record=Record.blank(NOT_OURS)),
+    _row("perhaps ours, none there", NOT_OURS, None, Action.KEEP_FINALIZER, {"found": Observed.NONE}),
+    _row("perhaps ours, cannot tell", NOT_OURS, None, Action.KEEP_FINALIZER, {"found": Observed.UNKNOWN}),
+    _row("perhaps ours, elsewhere", NOT_OURS, None, Action.KEEP_FINALIZER, {"found": Observed.ELSEWHERE}),
     *(
         _row(f"let go, held, deleted, {found}", DELETED, _record(State.RELEASED, version="6"), act, {"found": found})
-        for found, act in [(Sight.NONE, Act.UNHOLD), (Sight.ELSEWHERE, Act.UNHOLD), (Sight.UNTOLD, Act.DELETE)]
+        for found, act in [
+            (Observed.NONE, Action.REMOVE_FINALIZER),
+            (Observed.ELSEWHERE, Action.REMOVE_FINALIZER),
+            (Observed.UNKNOWN, Action.DELETE),
+        ]
     ),
+    # ---- of another class: row S24
+    _row("another class", WITH_CLASS, None, Action.REST),
+    _row("another class, deleted", _deleted(WITH_CLASS), None, Action.REST),
+    _row("another class, deleted, there", _deleted(WITH_CLASS), None, Action.REST, {"found": _status()}),
+    _row("another class, deleted, let go", _deleted(WITH_CLASS), _record(State.RELEASED, version="6"), Action.REST),
+    _row("another class, deleted, never served", _deleted(WITH_CLASS), Record.blank(WITH_CLASS), Action.REST),
+    _row("another class, deleted, of ours", _deleted(WITH_CLASS), _record(), Action.DELETE),
     # ---- wanted, and to be built
-    _row("new", service(), None, Act.ENSURE, sweep=False, record=Record.blank(service())),
-    _row("new, wanted since before its event", service(), Record.blank(service()), Act.ENSURE, sweep=False),
-    _row("half built", service(), _record(State.UNSURE), Act.ENSURE, sweep=False),
-    _row("wanted again, half deleted", service(), _record(State.UNSEEN), Act.ENSURE),
-    _row("wanted again, deleted", AT_REST, _record(State.GONE), Act.ENSURE, record=Record.blank(AT_REST)),
-    _row("wanted again, let go", service(), _record(State.RELEASED), Act.ENSURE, record=Record.blank(service())),
-    _row("wanted again, cache behind", AT_REST, _record(State.RELEASED, version="8"), Act.REST, after=math.inf),
-    _row("changed", AT_REST, _record(**FORMER), Act.ENSURE, sweep=False),
-    _row("changed, of another controller", AT_REST, _record(State.ELSEWHERE, **FORMER), Act.ENSURE, sweep=False),
+    _row("new", service(), None, Action.ENSURE, sweep=False, record=Record.blank(service())),
+    _row("new, wanted since before its event", service(), Record.blank(service()), Action.ENSURE, sweep=False),
+    _row("half built", service(), _record(State.UNSURE), Action.ENSURE, sweep=False),
+    _row("wanted again, half deleted", service(), _record(State.UNSEEN), Action.ENSURE),
+    _row("wanted again, deleted", AT_REST, _record(State.GONE), Action.ENSURE, record=Record.blank(AT_REST)),
+    _row("wanted again, let go", service(), _record(State.RELEASED), Action.ENSURE, record=Record.blank(service())),
+    _row("wanted again, cache behind", AT_REST, _record(State.RELEASED, version="8"), Action.REST, after=math.inf),
+    _row("changed", AT_REST, _record(**FORMER), Action.ENSURE, sweep=False),
+    _row("changed, of another controller", AT_REST, _record(State.ELSEWHERE, **FORMER), Action.ENSURE, sweep=False),
     # ---- changed again and again
-    _row("changed too often", AT_REST, UNTOLD, Act.WARN, record=_record(**FORMER, pace=BUSY)),
-    _row("changed too often, told", AT_REST, _record(**FORMER, pace=BUSY), Act.REST, after=4.0),
-    _row("half built, too often", AT_REST, _record(State.UNSURE, tried="x", pace=BUSY), Act.REST, after=4.0),
-    _row("too often, other nodes", AT_REST, _record(**FORMER, pace=BUSY, nodes="old"), Act.UPDATE),
-    _row("too often, look is due", AT_REST, _record(**FORMER, pace=BUSY, due=NOW), Act.REST, after=0.0),
+    _row("changed too often", AT_REST, SILENT, Action.WARN, record=_record(**FORMER, **BUSY)),
+    _row("changed too often, told", AT_REST, _record(**FORMER, **BUSY), Action.REST, after=4.0),
+    _row("half built, too often", AT_REST, _record(State.UNSURE, tried="x", **BUSY), Action.REST, after=4.0),
+    _row("too often, other nodes", AT_REST, _record(**FORMER, **BUSY, nodes="old"), Action.UPDATE),
+    _row("too often, look is due", AT_REST, _record(**FORMER, **BUSY, due=NOW), Action.REST, after=4.0),
+    _row("too often, half built", AT_REST, evolve(FAILING, tried="x", **BUSY), Action.UPDATE),
     # ---- what a former process left
-    _row("a note that may hold", AT_REST, None, Act.LOOK, sweep=False),
-    _row("a note that holds", AT_REST, None, Act.REST, {"found": _status()}, after=1800.0, record=RECALLED),
-    _row("a note that holds, other nodes", OTHER_NODES, None, Act.UPDATE, {"found": _status()}, record=RECALLED_OTHER),
-    _row("a note, another address", AT_REST, None, Act.ENSURE, {"found": _status("192.0.2.9")}, sweep=False),
-    _row("a note, none there", AT_REST, None, Act.ENSURE, {"found": Sight.NONE}, sweep=False),
-    _row("a note, cannot tell", AT_REST, None, Act.ENSURE, {"found": Sight.UNTOLD}, sweep=False),
+    _row("a note that may hold", AT_REST, None, Action.LOOK, sweep=False),
+    _row("a note that holds", AT_REST, None, Action.REST, {"found": _status()}, after=1800.0, record=RECALLED),
+    _row(
+        "a note that holds, other nodes", OTHER_NODES, None, Action.UPDATE, {"found": _status()}, record=RECALLED_OTHER
+    ),
+    _row("a note, another address", AT_REST, None, Action.ENSURE, {"found": _status("192.0.2.9")}, sweep=False),
+    _row("a note, none there", AT_REST, None, Action.ENSURE, {"found": Observed.NONE}, sweep=False),
+    _row("a note, cannot tell", AT_REST, None, Action.ENSURE, {"found": Observed.UNKNOWN}, sweep=False),
+    _row("a note, looking", AT_REST, LOOKING, Action.LOOK, record=LOOKING),
+    _row("a note, looked in vain", AT_REST, LOOKING, Action.REST, {"tried": LOOK_FAILED}, record=LOOKING),
+    _row("a note, found at last", AT_REST, LOOKING, Action.REST, {"found": _status()}, record=RECALLED),
+    _row(
+        "a note, looked for long",
+        AT_REST,
+        evolve(LOOKING, looking=LONG_AGO),
+        Action.ENSURE,
+        record=Record.blank(AT_REST),
+    ),
+    _row("a note no more, looking", service(), LOOKING, Action.ENSURE, record=Record.blank(service())),
     # ---- targets
-    _row("other nodes", AT_REST, _record(nodes="old"), Act.UPDATE),
-    _row("update half done", AT_REST, _record(State.RETARGETING), Act.UPDATE),
-    _row("nodes are gathered", AT_REST, _record(nodes="old"), Act.REST, {"gathering": True}),
-    _row("no updates", AT_REST, _record(State.RETARGETING), Act.ENSURE, {"updates": False}, sweep=True, seen=None),
+    _row("other nodes", AT_REST, _record(nodes="old"), Action.UPDATE),
+    _row("update half done", AT_REST, _record(State.RETARGETING), Action.UPDATE),
+    _row("not written, other nodes", AT_REST, _record(State.CONFIRMED, nodes="old"), Action.WRITE),
+    _row("address not written, other nodes", AT_REST, _record(State.RETARGETING, new_status=True), Action.WRITE),
     _row(
-        "update failed, none there", AT_REST, _record(State.RETARGETING), Act.ENSURE, {"found": Sight.NONE}, sweep=False
+        "not written, in vain", AT_REST, _record(State.CONFIRMED, nodes="old"), Action.UPDATE, {"tried": {Action.WRITE}}
     ),
-    _row("elsewhere, other nodes", AT_REST, _record(State.ELSEWHERE, nodes="old"), Act.REST, after=900.0),
+    _row("other nodes, look is due", AT_REST, _record(nodes="old", due=NOW), Action.LOOK),
+    _row("other nodes, looked in vain", AT_REST, _record(nodes="old", due=NOW), Action.UPDATE, {"tried": LOOK_FAILED}),
+    _row(
+        "other nodes, repair is due", AT_REST, _record(nodes="old", ensure_due=NOW), Action.ENSURE, {"found": _status()}
+    ),
+    _row(
+        "update said later", AT_REST, _record(State.RETARGETING), Action.REST, {"tried": {Action.UPDATE}}, after=900.0
+    ),
+    _row("update failed", AT_REST, FAILING, Action.ENSURE, {"tried": {Action.UPDATE}}, sweep=False),
+    _row("a change fails", AT_REST, FAILING, Action.UPDATE, {"tried": {Action.ENSURE}}),
+    _row(
+        "a change fails, targets set",
+        AT_REST,
+        evolve(FAILING, nodes=TARGETS.digest),
+        Action.REST,
+        {"tried": {Action.ENSURE}},
+    ),
+    _row("a change fails, gathering", AT_REST, FAILING, Action.REST, {"tried": {Action.ENSURE}, "gathering": True}),
+    _row("a change fails, no address", AT_REST, evolve(FAILING, new_status=True), Action.WRITE),
+    _row("never built, no address", AT_REST, _record(State.UNSURE, new_status=True), Action.ENSURE),
+    _row(
+        "a change fails, stripped",
+        STRIPPED,
+        evolve(FAILING, nodes=TARGETS.digest),
+        Action.PUT_BACK,
+        {"tried": {Action.ENSURE}},
+    ),
+    _row("build fails", AT_REST, _record(State.UNSURE), Action.REST, {"tried": {Action.ENSURE}}, after=math.inf),
+    _row(
+        "missing, build fails",
+        AT_REST,
+        _record(nodes="old"),
+        Action.REST,
+        {"tried": {Action.ENSURE}, "found": Observed.NONE},
+    ),
+    _row("nodes are gathered", AT_REST, _record(nodes="old"), Action.REST, {"gathering": True}),
+    _row("no updates", AT_REST, _record(State.RETARGETING), Action.ENSURE, {"updates": False}, sweep=True, seen=None),
+    _row(
+        "update failed, none there",
+        AT_REST,
+        _record(State.RETARGETING),
+        Action.ENSURE,
+        {"found": Observed.NONE},
+        sweep=False,
+    ),
+    _row("elsewhere, other nodes", AT_REST, _record(State.ELSEWHERE, nodes="old"), Action.REST, after=900.0),
     # ---- looks and repairs
-    _row("look is due", AT_REST, _record(due=NOW), Act.LOOK, sweep=True),
-    _row("look is due, as expected", AT_REST, _record(due=NOW), Act.REST, {"found": _status()}, after=1800.0),
-    _row("look is due, cannot tell", AT_REST, _record(due=NOW), Act.REST, {"found": Sight.UNTOLD}, after=1800.0),
-    _row("look is due, none there", AT_REST, _record(due=NOW), Act.ENSURE, {"found": Sight.NONE}, sweep=False),
+    _row("look is due", AT_REST, _record(due=NOW), Action.LOOK, sweep=True),
+    _row("look is due, as expected", AT_REST, _record(due=NOW), Action.REST, {"found": _status()}, after=1800.0),
     _row(
-        "another address", AT_REST, _record(due=NOW), Act.ENSURE, {"found": _status("x")}, sweep=True, seen=_status("x")
+        "look is due, cannot tell",
+        AT_REST,
+        _record(due=NOW),
+        Action.REST,
+        {"found": Observed.UNKNOWN},
+        after=1800.0,
     ),
-    _row("another address, known", AT_REST, _record(due=NOW, seen=_status("x")), Act.REST, {"found": _status("x")}),
-    _row("repair is due", AT_REST, _record(ensure_due=NOW), Act.LOOK, sweep=True),
-    _row("repair is due, looked", AT_REST, _record(ensure_due=NOW), Act.ENSURE, {"found": _status()}, sweep=True),
     _row(
-        "repair is due, cannot tell", AT_REST, _record(ensure_due=NOW), Act.ENSURE, {"found": Sight.UNTOLD}, seen=None
+        "look is due, none there",
+        AT_REST,
+        _record(due=NOW),
+        Action.ENSURE,
+        {"found": Observed.NONE},
+        sweep=False,
     ),
-    _row("no address yet", AT_REST, _record(due=NOW, empty=1), Act.ENSURE, {"found": _status()}, sweep=True),
-    _row("no address for long", AT_REST, _record(due=NOW, empty=9), Act.REST, {"found": _status()}, after=1800.0),
-    _row("elsewhere, repair is due", AT_REST, _record(State.ELSEWHERE, ensure_due=NOW), Act.ENSURE, sweep=True),
+    _row(
+        "another address",
+        AT_REST,
+        _record(due=NOW),
+        Action.ENSURE,
+        {"found": _status("x")},
+        sweep=True,
+        seen=_status("x"),
+    ),
+    _row("another address, known", AT_REST, _record(due=NOW, seen=_status("x")), Action.REST, {"found": _status("x")}),
+    _row("repair is due", AT_REST, _record(ensure_due=NOW), Action.LOOK, sweep=True),
+    _row("repair is due, looked", AT_REST, _record(ensure_due=NOW), Action.ENSURE, {"found": _status()}, sweep=True),
+    _row(
+        "repair is due, cannot tell",
+        AT_REST,
+        _record(ensure_due=NOW),
+        Action.ENSURE,
+        {"found": Observed.UNKNOWN},
+        seen=None,
+    ),
+    _row("no address yet", AT_REST, _record(due=NOW, empty=1), Action.ENSURE, {"found": _status()}, sweep=True),
+    _row("look is due, in vain", AT_REST, _record(due=NOW), Action.REST, {"tried": LOOK_FAILED}, after=1800.0),
+    _row(
+        "repair is due, look in vain",
+        AT_REST,
+        _record(ensure_due=NOW),
+        Action.ENSURE,
+        {"tried": LOOK_FAILED},
+        sweep=True,
+    ),
+    _row("no address yet, look in vain", AT_REST, _record(due=NOW, empty=1), Action.ENSURE, {"tried": LOOK_FAILED}),
+    _row("no address for long", AT_REST, _record(due=NOW, empty=9), Action.REST, {"found": _status()}, after=1800.0),
+    _row("elsewhere, repair is due", AT_REST, _record(State.ELSEWHERE, ensure_due=NOW), Action.ENSURE, sweep=True),
     # ---- what is on the Service
-    _row("not written yet", AT_REST, _record(State.CONFIRMED), Act.WRITE),
-    _row("not written, cache behind", AT_REST, _record(State.CONFIRMED, version="8"), Act.REST),
-    _row("all is well", AT_REST, _record(), Act.REST, after=900.0),
+    _row("not written yet", AT_REST, _record(State.CONFIRMED), Action.WRITE),
+    _row("not written, cache behind", AT_REST, _record(State.CONFIRMED, version="8"), Action.REST),
+    _row("all is well", AT_REST, _record(), Action.REST, after=900.0),
     _row(
         "finalizer gone",
         service(annotations=NOTE, ingress=[POINT], version="8"),
         _record(),
-        Act.PUT_BACK,
-        missing=Part.FINALIZER,
+        Action.PUT_BACK,
+        missing=OwnedField.FINALIZER,
     ),
     _row(
         "address gone too",
         service(annotations=NOTE, version="8"),
         _record(),
-        Act.PUT_BACK,
-        missing=Part.FINALIZER | Part.ADDRESS,
+        Action.PUT_BACK,
+        missing=OwnedField.FINALIZER | OwnedField.ADDRESS,
     ),
     _row(
         "finalizer gone again",
         service(annotations=NOTE, ingress=[POINT], version="8"),
-        _record(held=Pace(count=1, last=NOW - 15.0)),
-        Act.REST,
+        _record(restores=RESTORED),
+        Action.REST,
         after=45.0,
     ),
-    _row("finalizer gone, cache behind", service(annotations=NOTE, version="6"), _record(), Act.REST),
+    _row("finalizer gone, cache behind", service(annotations=NOTE, version="6"), _record(), Action.REST),
     _row(
         "note gone",
         service(finalizers=[FINALIZER], ingress=[POINT], version="8"),
         _record(),
-        Act.REST,
+        Action.REST,
         record=_record(restore_at=NOW + pacing.LAZY),
         after=pacing.LAZY,
     ),
@@ -214,79 +344,84 @@ ROWS = [
         "note gone for a while",
         service(finalizers=[FINALIZER], ingress=[POINT], version="8"),
         _record(restore_at=NOW),
-        Act.PUT_BACK,
-        missing=Part.NOTE,
+        Action.PUT_BACK,
+        missing=OwnedField.NOTE,
     ),
-    _row("finalizer back", AT_REST, _record(held=Pace(count=1, last=NOW - 15.0)), Act.REST, after=900.0),
-    _row("note back after ours", AT_REST, _record(restore_at=math.inf), Act.REST, record=_record(restore_at=math.inf)),
-    _row("note back", AT_REST, _record(restore_at=NOW + 5.0), Act.REST, record=_record(), after=900.0),
+    _row("finalizer back", AT_REST, _record(restores=RESTORED), Action.REST, after=900.0),
+    _row(
+        "note back after ours", AT_REST, _record(restore_at=math.inf), Action.REST, record=_record(restore_at=math.inf)
+    ),
+    _row("note back", AT_REST, _record(restore_at=NOW + 5.0), Action.REST, record=_record(), after=900.0),
     _row(
         "note gone, put back once",
         service(finalizers=[FINALIZER], ingress=[POINT], version="8"),
         _record(restore_at=math.inf),
-        Act.REST,
+        Action.REST,
         after=900.0,
     ),
-    _row("of another controller, stripped", service(version="8"), _record(State.ELSEWHERE), Act.REST, after=900.0),
+    _row("of another controller, stripped", service(version="8"), _record(State.ELSEWHERE), Action.REST, after=900.0),
 ]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_table(row: Row) -> None:
-    step = _decide(row.case)
-    assert step.act is row.act
+    step = _decide(row.view)
+    assert step.action is row.action
     assert {name: getattr(step, name) for name in row.expected} == row.expected
 
 
 def test_every_step_is_in_the_table() -> None:
-    assert {row.act for row in ROWS} | {Act.IDENTIFY} == set(Act)
+    assert {row.action for row in ROWS} | {Action.IDENTIFY} == set(Action)
 
 
 def test_only_what_is_wanted_needs_the_clusters_identity() -> None:
     for row in ROWS:
-        step = decide(evolve(row.case, scope=None), TARGETS, SCHEDULE, NOW)
-        if step.act is Act.IDENTIFY:
-            assert row.case.service is not None
-            assert keeps(row.case.service)
+        step = decide(evolve(row.view, scope=None), TARGETS, SCHEDULE, NOW)
+        if step.action is Action.IDENTIFY:
+            assert row.view.service is not None
+            assert wants_load_balancer_from_us(row.view.service)
         else:
-            assert step.act is row.act
-    assert decide(Case(service=service(), record=None), TARGETS, SCHEDULE, NOW).act is Act.IDENTIFY
+            assert step.action is row.action
+    assert decide(ServiceView(service=service(), record=None), TARGETS, SCHEDULE, NOW).action is Action.IDENTIFY
 
 
-SIGHTS = (*Sight, _status(), _status("192.0.2.9"))
+SIGHTS = (*Observed, _status(), _status("192.0.2.9"))
 
 
 @pytest.mark.parametrize("shown", [None, service(), AT_REST, DELETED, OTHER_TYPE, NOT_OURS, service(uid="second")])
 def test_whatever_the_case_a_run_that_is_over_rests_and_the_first_look_is_the_last(shown: Any) -> None:
     for state, found, updates, due in product([None, *State], SIGHTS, [True, False], [NOW, LATER]):
-        case = Case(
+        view = ServiceView(
             service=shown, record=None if state is None else _record(state, due=due), found=found, updates=updates
         )
-        assert _decide(evolve(case, over=True)).act is Act.REST
-        step = _decide(case)
+        assert _decide(evolve(view, over=True)).action is Action.REST
+        step = _decide(view)
         assert step.after >= 0.0
-        if found is not Sight.NOT_LOOKED:
-            assert step.act is not Act.LOOK
+        if found is not Observed.NOT_LOOKED:
+            assert step.action is not Action.LOOK
         if not updates:
-            assert step.act is not Act.UPDATE
+            assert step.action is not Action.UPDATE
 
 
 @pytest.mark.row("S9")
 def test_nothing_is_built_for_a_service_that_is_deleted_or_wants_none() -> None:
     for shown, state, found in product([DELETED, OTHER_TYPE, NOT_OURS], [None, *State], SIGHTS):
-        case = Case(service=shown, record=None if state is None else _record(state), found=found)
-        assert _decide(case).act not in (Act.ENSURE, Act.UPDATE, Act.WRITE, Act.PUT_BACK)
+        view = ServiceView(service=shown, record=None if state is None else _record(state), found=found)
+        assert _decide(view).action not in (Action.ENSURE, Action.UPDATE, Action.WRITE, Action.PUT_BACK)
 
 
 @pytest.mark.row("S14")
 def test_without_our_note_only_a_record_or_the_cloud_has_anything_deleted_while_the_service_stays() -> None:
-    for state, found in product([None, State.RELEASED], [Sight.NONE, Sight.ELSEWHERE, Sight.UNTOLD]):
+    for state, found in product(
+        [None, State.RELEASED],
+        [Observed.NONE, Observed.ELSEWHERE, Observed.UNKNOWN],
+    ):
         record = None if state is None else _record(state, version="6")
-        step = _decide(Case(service=NOT_OURS, record=record, found=found))
-        assert step.act in (Act.REST, Act.LEAVE)
+        step = _decide(ServiceView(service=NOT_OURS, record=record, found=found))
+        assert step.action in (Action.REST, Action.KEEP_FINALIZER)
 
 
 def test_without_periods_nothing_comes_by_itself() -> None:
     schedule = Schedule(0.0, 0.0)
-    step = _decide(Case(service=AT_REST, record=None, found=_status()), schedule=schedule)
-    assert (step.act, step.after) == (Act.REST, math.inf)
+    step = _decide(ServiceView(service=AT_REST, record=None, found=_status()), schedule=schedule)
+    assert (step.action, step.after) == (Action.REST, math.inf)

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from controllers.runtime.api import Forbidden, ServerError, Unreachable
-from controllers.service.cloudside import TooEarly
-from controllers.service.identity import ClusterIdentity
+from controllers.service.cloud import TooEarly
+from controllers.service.kube import KubeSystemUID
 from tests.support.clock import FakeClock
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import raw_service
@@ -72,7 +72,7 @@ class Asked:
         self.clock = FakeClock()
         self.number = 0
         self.begun, self.answer = threading.Event(), threading.Event()
-        self.identity = ClusterIdentity(self._ask, self.clock)
+        self.identity = KubeSystemUID(self._ask, self.clock)
         self.pool = ThreadPoolExecutor(2)
         self.first = self.pool.submit(self.identity.get)
         assert self.begun.wait(10)
@@ -96,7 +96,8 @@ def asked() -> Iterator[Asked]:
 
 @pytest.mark.row("S21")
 def test_who_comes_while_one_asks_waits_a_moment_for_its_answer(asked: Asked) -> None:
-    """At a start all workers come at once: each second that they come back later is one without a load balancer."""
+    """At a start all workers come at once: each second that they come back later is one without a
+    load balancer."""
     asked.answer.set()
     assert asked.first.result(10) == asked.other.result(10) == "cluster-1"
     assert asked.number == 1

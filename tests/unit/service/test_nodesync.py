@@ -112,7 +112,8 @@ def test_fifty_nodes_that_join_together_cost_each_load_balancer_one_update() -> 
 
 @pytest.mark.row("S6")
 def test_while_nodes_never_stop_changing_load_balancers_get_what_was_gathered() -> None:
-    """Node after node for two minutes: each load balancer is served as often as the limit says, not never."""
+    """Node after node for two minutes: each load balancer is served as often as the limit says, not
+    never."""
     bench = Bench("n0", window=1.0, longest=5.0)
     for name in ("a", "b"):
         bench.serve(name)

@@ -15,7 +15,7 @@ from controllers.runtime.metrics import Metrics
 from controllers.service.metrics import ServiceMetrics
 from controllers.service.orphans import KUBE_SYSTEM, OrphanReport, orphans
 from controllers.service.records import Records
-from tests.unit.service.bench import Lister, Recorder
+from tests.support.controllers import Lister, Recorder
 from tests.unit.service.objects import CLUSTER, FINALIZER, Cloud, service
 
 pytestmark = pytest.mark.row("S10")
@@ -43,7 +43,7 @@ class Desk:
         return wait
 
     def told(self) -> list[str]:
-        messages = [message for _, _, message in self.recorder.events]
+        messages = self.recorder.messages()
         self.recorder.events.clear()
         return messages
 

@@ -1,4 +1,5 @@
-"""Whose finalizer is it? Row S14: the well-known name on a Service is no proof that a load balancer is ours.
+"""Whose finalizer is it? Row S14: the well-known name on a Service is no proof that a load balancer
+is ours.
 
 Proof is what this process did, our note for this very Service, or the cloud's word.
 """
@@ -12,8 +13,9 @@ import pytest
 
 from cloudprovider import CloudProviderError
 from controllers.service.changes import APPLIED
+from tests.support.controllers import Crash, Fault, Raw
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import FINALIZER, Crash, Fault, Raw, raw_service
+from tests.unit.service.objects import FINALIZER, raw_service
 
 KEY = "default/web"
 CLASS: dict[str, Any] = {"loadBalancerClass": "example.com/other"}
@@ -41,7 +43,8 @@ def _set_class(bench: Bench) -> None:
 
 
 def _take_over(bench: Bench) -> None:
-    """What the class's controller does with a Service: the well-known finalizer, and its own address."""
+    """What the class's controller does with a Service: the well-known finalizer, and its own
+    address."""
 
     def change(raw: Raw) -> None:
         finalizers = raw["metadata"]["finalizers"]
@@ -171,24 +174,59 @@ def test_of_another_type_and_never_ours_only_the_cloud_can_tell(bench: Bench, bu
         assert bench.server.patches == []
 
 
-@pytest.mark.row("S14")
-@pytest.mark.parametrize("built", [False, True])
-def test_one_with_a_class_that_is_being_deleted_is_treated_as_go_does(bench: Bench, built: bool) -> None:
-    if built:
+@pytest.mark.row("S14", "S24")
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("was_ours", [False, True])
+def test_one_with_a_class_that_is_being_deleted_keeps_its_controllers_finalizer(
+    bench: Bench, was_ours: bool, restarts: bool
+) -> None:
+    """That controller still deletes its load balancer, and the finalizer is what the Service waits
+    for."""
+    if was_ours:
         bench.serve()
-        bench.server.edit(KEY, lambda raw: raw["metadata"].update(annotations={}))
-        bench.server.edit(KEY, lambda raw: raw["spec"].update(CLASS))
-        bench.start()
+        _set_class(bench)
+        bench.settle()
     else:
-        bench.server.put(raw_service(finalizers=[FINALIZER, "example.com/other"], **CLASS))
+        bench.server.put(raw_service(**CLASS))
+    _take_over(bench)
+    bench.settle()
+    bench.forget()
+    bench.server.delete(KEY)
+    bench.settle()
+    if restarts:
+        bench.start()
+        bench.settle()
+    assert bench.cloud.calls == []
+    assert bench.server.patches == []
+    assert bench.recorder.events == []
+    assert _finalizers(bench) == [FINALIZER]
+
+
+@pytest.mark.row("S8", "S24")
+def test_our_note_has_one_with_a_class_cleaned_up_when_it_is_deleted(bench: Bench) -> None:
+    bench.serve()
+    bench.server.edit(KEY, lambda raw: raw["spec"].update(CLASS))
+    bench.server.delete(KEY)
+    bench.start()
+    bench.settle()
+    assert bench.cloud.methods() == ["delete"]
+    assert bench.cloud.balancers == {}
+    assert KEY not in bench.server.services
+
+
+@pytest.mark.row("S24")
+def test_one_that_got_a_class_before_we_came_to_it_keeps_its_controllers_finalizer(bench: Bench) -> None:
+    """We remember that it once asked for one of ours, which is no proof that there is one."""
+    bench.server.put(raw_service())
+    bench.see()
+    _set_class(bench)
+    _take_over(bench)
     bench.settle()
     bench.server.delete(KEY)
     bench.settle()
-    assert bench.cloud.methods() == (["get", "delete"] if built else ["get"])
-    assert bench.cloud.balancers == {}
-    if not built:
-        assert _finalizers(bench) == ["example.com/other"]
-        assert bench.recorder.events == [], "nothing was deleted"
+    assert bench.cloud.calls == []
+    assert bench.server.patches == []
+    assert _finalizers(bench) == [FINALIZER]
 
 
 @pytest.mark.row("S14")

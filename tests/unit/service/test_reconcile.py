@@ -1,4 +1,5 @@
-"""One unit of work for a Service: what the cloud is asked, what is written and told, and when it is asked again.
+"""One unit of work for a Service: what the cloud is asked, what is written and told, and when it is
+asked again.
 
 The order of things at random is in test_sequences.py; here are the single cases.
 """
@@ -18,8 +19,9 @@ from cloudprovider import (
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed
 from controllers.runtime.api import ServerError
 from controllers.runtime.cache import uid_of
+from tests.support.controllers import Fault, Raw
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import FINALIZER, Fault, Raw, excluded, raw_node, raw_service, service
+from tests.unit.service.objects import FINALIZER, excluded, raw_node, raw_service, service
 
 
 def _web(bench: Bench) -> Raw:
@@ -38,7 +40,7 @@ def test_a_new_service_takes_two_writes_and_one_call(bench: Bench) -> None:
     assert [path for path, _ in bench.server.patches] == ["web", "web/status"]
     assert bench.recorder.reasons() == ["EnsuringLoadBalancer", "EnsuredLoadBalancer"]
     assert FINALIZER in _web(bench)["metadata"]["finalizers"]
-    assert bench.server.lists == [], "nothing is asked of the API server that the cache proves"
+    assert bench.server.gets == [], "nothing is asked of the API server that the cache proves"
 
 
 @pytest.mark.row("S4")
@@ -65,7 +67,7 @@ def test_the_time_that_the_cloud_names_holds_against_events(bench: Bench, method
     bench.cloud.fail.clear()
     bench.settle(rounds=20, step=1.0)
     assert bench.cloud.count(method) == 2
-    warnings = [reason for kind, reason, _ in bench.recorder.events if kind == "Warning"]
+    warnings = bench.recorder.reasons(type="Warning")
     assert bool(warnings) == isinstance(error, Throttled), "a cloud that is still at work has not failed"
 
 
@@ -126,7 +128,7 @@ def test_targets_that_vanish_from_the_cache_alone_are_not_taken_out(bench: Bench
     bench.node_triggers.on_delete(lost)
     bench.settle()
     assert bench.cloud.calls == []
-    assert [path for path, _ in bench.server.lists]
+    assert [path for path, _ in bench.server.gets]
     bench.nodes.objects["n1"] = lost
     bench.node_triggers.on_add(lost, False)
     bench.settle(rounds=70)
@@ -146,21 +148,23 @@ def test_a_provider_without_updates_is_ensured_instead(bench: Bench) -> None:
     assert [balancer.nodes for balancer in bench.cloud.balancers.values()] == [bench.wanted_nodes()]
 
 
-def test_an_update_that_fails_is_told_and_tried_again_and_a_missing_one_is_built(bench: Bench) -> None:
+@pytest.mark.row("S22", "S25")
+def test_an_update_that_fails_is_told_and_followed_by_ensure_and_a_missing_one_is_built(bench: Bench) -> None:
     bench.serve()
     bench.cloud.faults.append(Fault(CloudProviderError("quota")))
     bench.server.put(raw_node("n2", "10.0.0.2"))
     bench.settle()
-    assert bench.cloud.methods() == ["update", "get", "update"]
-    assert "UpdateLoadBalancerFailed" in bench.recorder.reasons()
+    assert bench.cloud.methods() == ["update", "get", "ensure"]
+    assert bench.cloud.priorities == [PRIORITY_NORMAL] * 3
+    assert bench.recorder.reasons() == ["UpdateLoadBalancerFailed", "EnsuringLoadBalancer", "EnsuredLoadBalancer"]
     assert bench.metrics.value("service_controller_nodesync_error_total") == 1
     bench.forget()
     bench.cloud.balancers.clear()
     bench.server.put(raw_node("n3", "10.0.0.3"))
     bench.settle()
     assert bench.cloud.methods() == ["update", "get", "ensure"]
-    assert bench.cloud.priorities[0] == PRIORITY_NORMAL
-    assert "UpdateLoadBalancerFailed" not in bench.recorder.reasons()
+    assert bench.cloud.priorities == [PRIORITY_NORMAL, PRIORITY_NORMAL, PRIORITY_NEW], "it is built, not changed"
+    assert "UpdateLoadBalancerFailed" in bench.recorder.reasons()
 
 
 @pytest.mark.row("S4")
@@ -171,7 +175,7 @@ def test_a_time_named_for_one_attempt_does_not_hold_back_the_next_that_fails(ben
     bench.cloud.faults.append(Fault(RetryError("busy", 600.0)))
     bench.settle(rounds=3)
     bench.forget()
-    bench.cloud.fail[next_attempt] = CloudProviderError("bang")
+    bench.cloud.fail[next_attempt] = bench.cloud.fail["ensure"] = CloudProviderError("bang")
     if next_attempt == "delete":
         bench.server.delete("default/web")
     else:
@@ -182,7 +186,8 @@ def test_a_time_named_for_one_attempt_does_not_hold_back_the_next_that_fails(ben
 
 @pytest.mark.row("S3", "S6")
 def test_while_a_call_runs_no_event_starts_another_for_that_service(bench: Bench) -> None:
-    """A node that joins while a Service is built or deleted: measured with Go, that leaves an orphan."""
+    """A node that joins while a Service is built or deleted: measured with Go, that leaves an
+    orphan."""
     bench.serve("other")
     seen: list[tuple[str, list[str]]] = []
 
@@ -240,7 +245,7 @@ def test_another_controllers_service_is_left_to_it_and_asked_about_again_in_time
     bench.settle()
     assert bench.cloud.methods() == ["ensure"]
     assert _web(bench)["status"]["loadBalancer"] == {}
-    assert [reason for kind, reason, _ in bench.recorder.events if kind == "Warning"] == []
+    assert bench.recorder.reasons(type="Warning") == []
     bench.cloud.elsewhere.clear()
     bench.clock.advance(43200.0)
     bench.settle()
@@ -279,7 +284,7 @@ def test_a_service_that_the_api_server_still_has_is_never_cleaned_up_for_the_cac
     bench.triggers.on_delete(bench.services.objects.pop("default/web"))
     bench.settle(rounds=3)
     assert bench.cloud.calls == []
-    assert bench.server.lists, "it was asked"
+    assert bench.server.gets, "it was asked"
 
 
 def test_a_stopping_gateway_is_no_failure_of_the_service(bench: Bench) -> None:
@@ -304,12 +309,14 @@ def test_a_service_that_its_owner_must_change_is_told_once_and_not_tried_again_b
         bench.serve()
         bench.server.put(raw_node("n2", "10.0.0.2"))
     bench.recorder.events.clear()
-    bench.cloud.fail[method] = InvalidAnnotations("acme.example/internal: 'yes' cannot be used", "acme.example/x: ...")
+    bench.cloud.fail["ensure"] = bench.cloud.fail["update"] = InvalidAnnotations(
+        "acme.example/internal: 'yes' cannot be used", "acme.example/x: ..."
+    )
     bench.settle(rounds=30, step=10.0)
     assert bench.cloud.count(method) == 1
     bench.settle(rounds=15, step=300.0)
     assert bench.cloud.count(method) == 2, "again after an hour: the provider's configuration may have changed"
-    told, *_ = [message for kind, _, message in bench.recorder.events if kind == "Warning"]
+    told, *_ = bench.recorder.messages("Warning")
     assert told.endswith(": acme.example/internal: 'yes' cannot be used; acme.example/x: ...")
     bench.cloud.fail.clear()
     bench.server.edit("default/web", lambda raw: raw["metadata"].setdefault("annotations", {}).update(x="y"))

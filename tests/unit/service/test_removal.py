@@ -6,8 +6,9 @@ import pytest
 
 from cloudprovider import CloudProviderError, ImplementedElsewhere, NotImplementedByProvider, RetryError, Throttled
 from controllers.runtime.api import Forbidden
+from tests.support.controllers import Fault, Raw, Server
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import FINALIZER, Fault, Raw, Server, raw_node, raw_service
+from tests.unit.service.objects import FINALIZER, raw_node, raw_service
 
 KEY = "default/web"
 
@@ -21,7 +22,8 @@ def bench() -> Bench:
 
 @pytest.mark.row("S18")
 def test_a_deletion_that_fails_as_there_is_nothing_left_is_done(bench: Bench) -> None:
-    """Many a cloud's client raises where the load balancer is gone. One answer may be wrong, two count."""
+    """Many a cloud's client raises where the load balancer is gone. One answer may be wrong, two
+    count."""
     bench.cloud.balancers.clear()
     bench.cloud.fail["delete"] = CloudProviderError("404: no such load balancer")
     bench.server.delete(KEY)
@@ -41,8 +43,8 @@ def test_one_that_fails_while_it_is_there_is_tried_again_and_told_with_gos_reaso
     bench.settle(rounds=2)
     assert bench.cloud.methods() == ["delete", "get"] * 2
     assert bench.server.services[KEY]["metadata"]["finalizers"] == [FINALIZER]
-    assert ("Warning", "SyncLoadBalancerFailed") in [(kind, reason) for kind, reason, _ in bench.recorder.events]
-    assert "Error syncing load balancer: failed to delete load balancer: in use" in bench.recorder.events[1][2]
+    assert ("Warning", "SyncLoadBalancerFailed") in [(one.type, one.reason) for one in bench.recorder.events]
+    assert "Error syncing load balancer: failed to delete load balancer: in use" in bench.recorder.messages()[1]
     assert "DeleteLoadBalancerFailed" not in bench.recorder.reasons()
 
 
@@ -74,8 +76,8 @@ def test_a_look_that_tells_nothing_leaves_the_deletions_error(bench: Bench, look
     bench.settle(rounds=1)
     assert bench.cloud.methods() == ["delete", "get"]
     assert bench.server.services[KEY]["metadata"]["finalizers"] == [FINALIZER]
-    assert [text for _, _, text in bench.recorder.events if "quota" in text]
-    assert [text for _, _, text in bench.recorder.events if "down" in text] == []
+    assert [text for text in bench.recorder.messages() if "quota" in text]
+    assert [text for text in bench.recorder.messages() if "down" in text] == []
 
 
 def test_half_a_deletion_taken_back_is_built_anew(bench: Bench) -> None:
@@ -182,7 +184,7 @@ def _refuse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _warnings(bench: Bench) -> set[str]:
-    return {text for kind, _, text in bench.recorder.events if kind == "Warning"}
+    return set(bench.recorder.messages("Warning"))
 
 
 def test_a_wish_that_comes_back_before_the_cache_shows_our_release_is_built_with_the_finalizer_on(bench: Bench) -> None:

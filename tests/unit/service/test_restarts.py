@@ -9,8 +9,9 @@ from cloudprovider import CloudProviderError, RetryError, Throttled
 from controllers.cloudcalls import CallsClosed
 from controllers.runtime.api import ServerError
 from controllers.service.changes import APPLIED
+from tests.support.controllers import Fault, Raw
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import FINALIZER, Fault, Raw, raw_node
+from tests.unit.service.objects import FINALIZER, raw_node
 
 
 def _web(bench: Bench) -> Raw:

@@ -1,15 +1,18 @@
-"""Whatever happens to Services, nodes, cloud, API server and process, in whatever order: in the end the cloud has what
-the Services ask for, and nothing else. Rows S1-S4, S7-S9, S11 and S13, by random sequences.
+"""Whatever happens to Services, nodes, cloud, API server and process, in whatever order: in the end
+the cloud has what the Services ask for, and nothing else. Rows S1-S4, S7-S9, S11, S13, S22 and S23,
+by random sequences.
 
-The cloud's, the server's and the process's faults strike before and after a call had its effect. What must hold
-throughout is checked while calls are under way; what must hold in the end after the faults are over.
+The cloud's, the server's and the process's faults strike before and after a call had its effect.
+What must hold throughout is checked while calls are under way; what must hold in the end after the
+faults are over. One kind of call may fail for ever: what does not need it must hold in the end all
+the same.
 
-Each run draws sequences of its own. One that fails is shown with the line that runs it again (`reproduce_failure`).
+Each run draws sequences of its own. One that fails is shown with the line that runs it again
+(`reproduce_failure`).
 """
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kubernetes.client.models.v1_service import V1Service
 
-from cloudprovider import CloudProviderError, RetryError, Throttled
+from cloudprovider import CloudProviderError, ImplementedElsewhere, RetryError, Throttled
 from cloudprovider.helpers import load_balancer_status_equal
 from controllers.cloudcalls import CallFailed
 from controllers.runtime.api import Conflict, ServerError, Unreachable
@@ -28,18 +31,9 @@ from controllers.service import changes
 from controllers.service.changes import APPLIED, Note, Scope
 from controllers.service.records import State
 from controllers.service.targets import targets
+from tests.support.controllers import Crash, Fault, Raw, clone
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import (
-    CLUSTER,
-    FINALIZER,
-    Crash,
-    Fault,
-    Raw,
-    content_of,
-    excluded,
-    raw_node,
-    raw_service,
-)
+from tests.unit.service.objects import CLUSTER, FINALIZER, content_of, excluded, raw_node, raw_service
 
 NAMES = ("a", "b")
 KEYS = tuple(f"default/{name}" for name in NAMES)
@@ -59,9 +53,12 @@ class World:
         self.left: set[str] = set()
         """UIDs of load balancers that nobody can know of any more."""
         self.killed: set[str] = set()
-        """UIDs of those whose targets may be others than the note says: a process died over their update. To write the
-        note before every update too would double the writes; the next call that ensures everything repairs it."""
+        """UIDs of those whose targets may be others than the note says: a process died over it,
+        say. To write the note before every update too would double the writes; the next call that
+        ensures everything repairs it."""
         self.wrongs: list[str] = []
+        self.broken = ""
+        """What fails until it is mended: a method of the cloud, or "status", the write of it."""
         self.create("a", "LoadBalancer")
 
     def _check(self, method: str, service: V1Service) -> None:
@@ -69,7 +66,7 @@ class World:
         if self.bench.queue.oldest_running().key != key:
             self.wrongs.append(f"{method} of {key}, which is not its turn")
         if method in ("ensure", "update"):
-            if not changes.keeps(service):
+            if not changes.wants_load_balancer_from_us(service):
                 self.wrongs.append(f"{method} of {key}, which is being deleted or wants none")
             here = {other for other, balancer in self.bench.cloud.balancers.items() if balancer.key == key}
             if not here <= {uid} | self.left:
@@ -132,11 +129,45 @@ class World:
     def server_fault(self, error: BaseException, after: bool) -> None:
         self.bench.server.faults.append(Fault(error, after))
 
+    def break_down(self, what: str, error: Exception) -> None:
+        self.mend()
+        self.broken = what
+        if what == "status":
+            self.bench.server.refuses_status = True
+        else:
+            self.bench.cloud.fail[what] = error
+
+    def mend(self) -> None:
+        if isinstance(self.bench.cloud.fail.get("update"), ImplementedElsewhere):
+            self.killed |= self.bench.cloud.balancers.keys()  # another's targets, as it was said
+        self.broken = ""
+        self.bench.cloud.fail.clear()
+        self.bench.server.refuses_status = False
+
+    def is_left(self) -> bool:
+        """Whether nothing is due where an update fails: the cloud says "later", or that targets are
+        another's."""
+        return isinstance(self.bench.cloud.fail.get(self.broken), RetryError | Throttled | ImplementedElsewhere)
+
+    def unwritten(self, key: str, error: Exception) -> None:
+        """A load balancer is built while no status can be written, and before that is over updates
+        fail."""
+        self.set_type(key, "ClusterIP")
+        self.live(3)
+        self.break_down("update", error)
+        self.bench.server.refuses_status = True
+        self.set_type(key, "LoadBalancer")
+        self.live(1)
+        self.put_node("n8", "10.0.0.8")
+        self.live(3)
+        self.bench.server.refuses_status = False
+
     def elsewhere(self, key: str) -> None:
         self.bench.cloud.elsewhere.add(key)
 
     def half_done(self, key: str, there: Step, back: Step, error: BaseException, after: bool, looks: bool) -> None:
-        """Something is asked for, fails in the cloud, and is taken back before it is tried again."""
+        """Something is asked for, fails in the cloud, and is taken back before it is tried
+        again."""
         self.live(3)
         self.bench.cloud.faults.clear()
         self._do(there)
@@ -163,6 +194,11 @@ class World:
             if balancer.key == key:
                 balancer.nodes, balancer.content = ["spoilt"], {}
 
+    def drop_part(self, key: str) -> None:
+        for balancer in self.bench.cloud.balancers.values():
+            if balancer.key == key:
+                balancer.whole = False
+
     def see(self, number: int) -> None:
         self.bench.see(number)
 
@@ -188,7 +224,7 @@ class World:
     def restart(self) -> None:
         servers = self.bench.server.services.values()
         held = {raw["metadata"]["uid"] for raw in servers if FINALIZER in raw["metadata"]["finalizers"]}
-        wanted = {raw["metadata"]["uid"] for raw in servers if changes.keeps(parsed(raw))}
+        wanted = {raw["metadata"]["uid"] for raw in servers if changes.wants_load_balancer_from_us(parsed(raw))}
         self.left |= self.bench.cloud.balancers.keys() - held - wanted
         self.bench.start()
 
@@ -200,7 +236,7 @@ class World:
 
 
 def parsed(raw: Raw) -> V1Service:
-    return SERVICES.parse(copy.deepcopy(raw))
+    return SERVICES.parse(clone(raw))
 
 
 keys = st.sampled_from(KEYS)
@@ -270,12 +306,29 @@ def _half_done(key: str, there_and_back: tuple[Step, Step], error: BaseException
     return ("half_done", key, *there_and_back, error, after, looks)
 
 
-half_done = keys.flatmap(
-    lambda key: st.builds(
-        _half_done, st.just(key), st.one_of(*(pair(key) for pair in back_and_forth)), errors, when, st.booleans()
+# One strategy for each key, made once: `flatmap` would make and check new ones for every draw.
+half_done = st.one_of(
+    *(
+        st.builds(
+            _half_done, st.just(key), st.one_of(*(pair(key) for pair in back_and_forth)), errors, when, st.booleans()
+        )
+        for key in KEYS
     )
 )
 by_hand = (_step("drop_balancer", keys), _step("spoil_balancer", keys))
+failures: st.SearchStrategy[Exception] = st.sampled_from(
+    [CloudProviderError("quota"), CallFailed("bang"), RetryError("busy", 7.0), Throttled("slow down")]
+)
+by_breaking = (
+    _step(
+        "break_down",
+        st.sampled_from(["update", "update", "ensure", "get", "delete", "status"]),
+        failures,
+    ),
+    _step("mend"),
+    _step("drop_part", keys),
+    _step("unwritten", keys, failures | st.just(ImplementedElsewhere("targets are another's"))),
+)
 
 
 def _run(steps: list[Step], drift_period: float, seconds: float) -> World:
@@ -285,13 +338,14 @@ def _run(steps: list[Step], drift_period: float, seconds: float) -> World:
     if drift_period:
         world.bench.cloud.elsewhere.clear()
     world.settle(seconds)
-    _check_end(world)
+    (_check_end_of_broken if world.broken else _check_end)(world)
     return world
 
 
 def _is_doubtful(raw: Raw) -> bool:
-    """Somebody spoilt our note, and the process that knew better died: where the cloud has none either (which is
-    checked for all), the finalizer may be another controller's, and stays until the Service is deleted."""
+    """Somebody spoilt our note, and the process that knew better died: where the cloud has none
+    either (which is checked for all), the finalizer may be another controller's, and stays until
+    the Service is deleted."""
     metadata = raw["metadata"]
     spoilt = metadata["annotations"].get(APPLIED) == "nonsense"
     return spoilt and "deletionTimestamp" not in metadata
@@ -307,7 +361,7 @@ def _check_end(world: World) -> None:
     wanted = set()
     for key, raw in server.services.items():
         service = parsed(raw)
-        if not changes.keeps(service):
+        if not changes.wants_load_balancer_from_us(service):
             if not _is_doubtful(raw):
                 assert FINALIZER not in raw["metadata"]["finalizers"], key
                 assert changes.note_of(service) is None or "stripped" in raw["spec"], key
@@ -329,6 +383,40 @@ def _check_end(world: World) -> None:
         if (record := bench.records.get(key)) is not None and record.state is not State.RELEASED
     }
     assert known == wanted
+
+
+def _check_end_of_broken(world: World) -> None:
+    """What does not need the call that fails for ever is as it should be."""
+    assert world.wrongs == []
+    bench, broken = world.bench, world.broken
+    repaired = broken not in ("ensure", "delete")
+    updated = not (broken == "update" and world.is_left()) or bench.settings["ensure_period"]
+    for key, raw in bench.server.services.items():
+        service, record = parsed(raw), bench.records.get(key)
+        balancer = bench.cloud.balancers.get(uid_of(service))
+        if not changes.wants_load_balancer_from_us(service):
+            doubtful = _is_doubtful(raw) or (
+                broken == "get" and raw["metadata"]["annotations"].get(APPLIED) == "nonsense"
+            )
+            assert broken in ("delete", "status") or doubtful or FINALIZER not in raw["metadata"]["finalizers"], key
+            continue
+        if key in bench.cloud.elsewhere:
+            continue
+        assert record is not None, key
+        if broken == "delete" and (record.uid != uid_of(service) or "delete" in record.asked):
+            continue  # first the former one, or this one, goes
+        if repaired:
+            assert balancer is not None, key
+            assert balancer.content == content_of(service), key
+        elif record.built is None or balancer is None:
+            continue
+        assert FINALIZER in raw["metadata"]["finalizers"], key
+        known = uid_of(service) not in world.killed or (repaired and bench.settings["ensure_period"])
+        spoilt = not balancer.whole or balancer.nodes == ["spoilt"]  # which only ensure mends
+        if updated and known and (repaired or not spoilt):
+            assert balancer.nodes == bench.wanted_nodes(), key
+        if broken != "status":
+            assert load_balancer_status_equal(changes.status_of(service), balancer.status), key
 
 
 def _check_rest(world: World) -> None:
@@ -360,6 +448,20 @@ MANY = settings(
 @given(st.lists(st.one_of(*by_people, *by_chance, *by_us, *[half_done] * 4), min_size=5, max_size=60))
 def test_in_the_end_all_is_as_asked_without_looking_for_drift(steps: list[Step]) -> None:
     _check_rest(_run(steps, drift_period=0.0, seconds=1200.0))
+
+
+@pytest.mark.row("S22", "S23")
+@MANY
+@given(st.lists(st.one_of(*by_people, *by_us, *by_us, *by_breaking, *by_breaking), min_size=5, max_size=40))
+def test_what_fails_for_ever_keeps_nothing_else_away(steps: list[Step]) -> None:
+    _run(steps, drift_period=0.0, seconds=1200.0)
+
+
+@pytest.mark.row("S22", "S23")
+@MANY
+@given(st.lists(st.one_of(*by_people, *by_chance, *by_us, *by_hand, *by_breaking), min_size=5, max_size=40))
+def test_nor_does_it_beside_accidents_and_checks(steps: list[Step]) -> None:
+    _run(steps, drift_period=600.0, seconds=4000.0)
 
 
 @pytest.mark.row("S2")

@@ -11,8 +11,8 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.helpers import is_ready
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED
-from controllers.service.targets import NO_TARGETS, TargetSet, describe, is_target, targets
-from tests.unit.service.bench import Lister
+from controllers.service.targets import NO_TARGETS, TargetSet, describe, targets
+from tests.support.controllers import Lister
 from tests.unit.service.objects import node
 
 ips = st.lists(st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1"]), unique=True, max_size=4)
@@ -44,14 +44,13 @@ def _digest(*found: V1Node, ready_only: bool = False) -> str:
     ],
 )
 def test_which_nodes_are_targets(fields: dict[str, Any], expected: bool) -> None:
-    assert is_target(node(**fields)) is expected
     assert targets([node(**fields)], False).nodes == ((node(**fields),) if expected else ())
 
 
 def test_a_bare_node_is_one() -> None:
     bare = V1Node.from_dict({"metadata": {"name": "n1", "resourceVersion": "1"}})
     assert bare is not None
-    assert is_target(bare)
+    assert targets([bare], False).nodes == (bare,)
     assert not is_ready(bare)
     assert describe(bare) == "n1 -"
 
@@ -109,7 +108,8 @@ def test_no_targets_have_a_digest_that_a_note_can_hold() -> None:
 
 
 def test_the_digest_never_changes_its_form() -> None:
-    # It is remembered on users' Services: another value here means that an upgrade updates every load balancer.
+    # It is remembered on users' Services: another value here means that an upgrade updates every
+    # load balancer.
     assert _digest(node("b", "10.0.0.2", "fd00::2"), node("a", "10.0.0.1")) == "9fedd8450a82a0db"
 
 

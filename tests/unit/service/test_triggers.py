@@ -9,8 +9,9 @@ from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS
 from controllers.service.changes import APPLIED
+from controllers.service.nodesync import REFRESH
 from controllers.service.records import Record
-from controllers.service.triggers import CHANGED, DELETED, DRIFT, NEW, REFRESH, urgency
+from controllers.service.triggers import CHANGED, DELETED, DRIFT, NEW, urgency
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, node, service
 
@@ -58,7 +59,7 @@ def test_services_that_want_a_load_balancer_or_may_have_one(
 
 
 @pytest.mark.row("S14")
-@pytest.mark.parametrize("fields", [{**PLAIN, **OURS}, {**CLASSED, **OURS, "deleted": True}])
+@pytest.mark.parametrize("fields", [{**PLAIN, **OURS}, {**PLAIN, **OURS, "deleted": True}])
 def test_one_that_shows_no_proof_is_asked_about_while_it_is_there(bench: Bench, fields: dict[str, Any]) -> None:
     bench.triggers.on_add(service(**fields), True)
     assert bench.waiting() == [KEY]
@@ -104,13 +105,6 @@ def test_updates_do_when_something_relevant_changed(
 ) -> None:
     bench.triggers.on_update(old, new)
     assert bench.waiting() == expected
-
-
-@pytest.mark.row("S7")
-def test_a_resync_does_not(bench: Bench) -> None:
-    same = service()
-    bench.triggers.on_update(same, same)
-    assert bench.waiting() == []
 
 
 @pytest.mark.row("S5")
@@ -165,9 +159,7 @@ def test_so_do_removal_and_every_change_that_counts(bench: Bench) -> None:
     assert _gathering(bench)
 
 
-def test_but_no_other_change_nor_a_resync(bench: Bench) -> None:
-    same = node()
-    bench.node_triggers.on_update(same, same)
+def test_but_no_other_change(bench: Bench) -> None:
     bench.node_triggers.on_update(node(), node(ready="False", version="2"))
     bench.node_triggers.on_add(node(deleted=True), False)
     assert not _gathering(bench)

@@ -1,7 +1,8 @@
-"""Beside each field that we write on a Service stands a second writer for ten minutes: rows S14, S15 and S17.
+"""Beside each field that we write on a Service stands a second writer for ten minutes: rows S14,
+S15 and S17.
 
-Whatever it does, our writes and our calls to the cloud are bounded by a constant: a controller that answers every
-change of its own output fights for ever.
+Whatever it does, our writes and our calls to the cloud are bounded by a constant: a controller that
+answers every change of its own output fights for ever.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Callable
 import pytest
 
 from controllers.service.changes import APPLIED
+from tests.support.controllers import Raw
 from tests.unit.service.bench import Bench
-from tests.unit.service.objects import FINALIZER, Raw
+from tests.unit.service.objects import FINALIZER
 
 KEY = "default/web"
 MINUTES = 10
@@ -88,7 +90,7 @@ def test_two_writers_of_a_foreign_annotation_cost_a_few_calls_and_the_last_word_
     _duel(bench, flip, every=every)
     assert bench.cloud.count("ensure") <= 16
     assert len(bench.server.patches) <= 2 * bench.cloud.count("ensure")
-    warnings = [reason for kind, reason, _ in bench.recorder.events if kind == "Warning"]
+    warnings = bench.recorder.reasons(type="Warning")
     assert 1 <= len(warnings) <= 16
     assert set(warnings) == {"LoadBalancerChangesDelayed"}
     bench.settle(rounds=10, step=60.0)
@@ -104,7 +106,7 @@ def test_a_person_who_tries_a_few_values_waits_for_nothing(bench: Bench) -> None
         bench.server.edit(KEY, lambda raw, n=number: raw["metadata"]["annotations"].update(size=str(n)))  # type: ignore[misc]
         bench.settle(rounds=1)
         assert bench.cloud.count("ensure") == number + 1
-    assert [reason for kind, reason, _ in bench.recorder.events if kind == "Warning"] == []
+    assert bench.recorder.reasons(type="Warning") == []
 
 
 @pytest.mark.row("S14")
@@ -125,7 +127,8 @@ def test_a_second_writer_of_the_finalizer_on_what_we_let_go_costs_nothing(bench:
 
 @pytest.mark.row("S15")
 def test_a_status_that_an_agent_fills_in_stays_also_when_the_provider_answers_none(bench: Bench) -> None:
-    """As where an agent on the nodes announces the address, and the provider has nothing to tell."""
+    """As where an agent on the nodes announces the address, and the provider has nothing to
+    tell."""
     bench.cloud.unfinished = True
     bench.serve()
     bench.server.edit(KEY, _status([POINT]))

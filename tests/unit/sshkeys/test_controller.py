@@ -1,4 +1,5 @@
-"""Triggers, queue and reconciler over a file, on a moved clock: what costs a call, what is told, what is shown."""
+"""Triggers, queue and reconciler over a file, on a moved clock: what costs a call, what is told,
+what is shown."""
 
 from __future__ import annotations
 
@@ -12,9 +13,11 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import CloudProviderError, Interface, NotImplementedByProvider, SSHKeys
 from controllers.cloudcalls import CloudCalls
 from controllers.runtime.metrics import Metrics
-from controllers.sshkeys import SSHKeyController, SSHKeyOptions
-from controllers.sshkeys.changes import has_joined
+from controllers.sshkeys.controller import SSHKeyController
+from controllers.sshkeys.options import SSHKeyOptions
+from controllers.sshkeys.triggers import has_joined
 from tests.support.clock import FakeClock
+from tests.support.controllers import Recorder
 from tests.support.sshkeys import OTHER, PRIVATE, PUBLIC, SHOWN, fingerprint, leaks
 
 PREFIXES = ("acme://",)
@@ -50,14 +53,15 @@ class World:
 
     def __init__(self, path: Path, cloud: Interface | None = None, **options: Any) -> None:
         self.path, self.cloud, self.clock, self.metrics = path, cloud or Cloud(), FakeClock(), Metrics()
-        self.events: list[tuple[str, str, str]] = []
+        self.recorder = Recorder()
+        self.events = self.recorder.events
         self.calls = CloudCalls(self.cloud)
         given = SSHKeyOptions(**{"ssh_user": "ada", "ssh_keyfile": str(path), **options})
         me = cast(Any, self)
         self.controller = SSHKeyController(me, me, self.calls, options=given, metrics=self.metrics, clock=self.clock)
         self.triggers = self.controller._triggers
         self.queue = self.triggers._queue
-        self.controller._recorder.event = self._event  # type: ignore[method-assign]  # the one seam to the API server
+        self.controller._recorder.event = self.recorder.event  # type: ignore[method-assign]  # the one seam to the API server
 
     @property
     def installed(self) -> list[tuple[str, str]]:
@@ -71,13 +75,10 @@ class World:
     def informer(self, resource: Any) -> Any:
         return None
 
-    def _event(self, obj: Any, type: str, reason: str, message: str) -> None:
-        self.events.append((obj.name, reason, message))
-
     def work(self) -> None:
-        reconciler, settler = self.controller._reconciler, self.controller._worker._settler
+        reconciler, worker = self.controller._reconciler, cast(Any, self.controller._workers[0])
         while (key := self.queue.get(timeout=0)) is not None:
-            settler.run(key, reconciler.reconcile, key)
+            worker._requeuer.run(key, reconciler.reconcile, key)
 
     def pass_(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -181,8 +182,10 @@ def test_a_failure_is_told_and_tried_again(world: World, caplog: pytest.LogCaptu
     with caplog.at_level(logging.DEBUG):
         world.work()
         assert world.states() == {"waiting": 0, "installed": 0, "failing": 2}
-        assert {(name, reason) for name, reason, _ in world.events} == {("kube-system", "FailedToInstallSSHKey")}
-        assert f"ssh-ed25519 {SHOWN} of user ada may be missing on some instances: bad request" in world.events[0][2]
+        assert {(one.name, one.reason) for one in world.events} == {("kube-system", "FailedToInstallSSHKey")}
+        assert (
+            f"ssh-ed25519 {SHOWN} of user ada may be missing on some instances: bad request" in world.events[0].message
+        )
         world.cloud.error = None
         world.pass_(300)
     assert sorted(world.installed) == [("ada", PUBLIC), ("ada", OTHER)]
@@ -208,7 +211,7 @@ def test_a_file_that_becomes_useless_is_an_event_and_a_gauge(world: World, caplo
     with caplog.at_level(logging.DEBUG):
         for _ in range(4):
             world.controller.look()
-    [(name, reason, message)] = world.events
+    [(name, _, reason, message)] = world.events
     assert (name, reason) == ("kube-system", "InvalidSSHKeyFile")
     assert "it is a private key" in message
     assert leaks(message, caplog.text) == []

@@ -1,4 +1,5 @@
-"""The key file: what it may hold, what is refused without being shown, and when a change of it counts."""
+"""The key file: what it may hold, what is refused without being shown, and when a change of it
+counts."""
 
 from __future__ import annotations
 
@@ -7,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controllers.sshkeys.changes import LARGEST, KeyFileProblems, parse_keys
-from controllers.sshkeys.keyfile import KeyFile
+from controllers.sshkeys.keyfile import LARGEST, KeyFile, KeyFileProblems, parse_keys
 from tests.support.sshkeys import OTHER, PRIVATE, PUBLIC, SHOWN, fingerprint, leaks
 
 

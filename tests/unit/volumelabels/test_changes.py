@@ -1,4 +1,5 @@
-"""From a volume and the cloud's labels to a patch: what is missing is added, what is there is never changed."""
+"""From a volume and the cloud's labels to a patch: what is missing is added, what is there is never
+changed."""
 
 from __future__ import annotations
 

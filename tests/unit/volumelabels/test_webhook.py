@@ -1,4 +1,5 @@
-"""The webhook's answers: what the controller would write, as a patch; and what counts where the cloud fails."""
+"""The webhook's answers: what the controller would write, as a patch; and what counts where the
+cloud fails."""
 
 from __future__ import annotations
 
@@ -8,20 +9,21 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
-import jsonpatch
 import pytest
 from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
 from cloudprovider import CloudProviderError, DiskNotFound, Interface, NotImplementedByProvider, PVLabeler
-from controllers.admission import Answer
-from controllers.admission.review import parse
+from cloudprovider.internal.patching import json_patch
 from controllers.app import CATALOG, Context
 from controllers.app import parse as parse_flags
-from controllers.app.volumelabels import WEBHOOK
 from controllers.cloudcalls import CloudCalls
-from controllers.volumelabels import VolumeLabelHandler
+from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.volumelabels.changes import labelling
-from tests.unit.admission.support import review
+from controllers.volumelabels.registration import WEBHOOK
+from controllers.volumelabels.webhook import VolumeLabelHandler
+from controllers.webhooks import Answer
+from controllers.webhooks.review import parse
+from tests.unit.webhooks.support import review
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 CLOUD = {ZONE: "z-1", REGION: "r-1", "example.com/tier": "gold"}
@@ -88,7 +90,7 @@ def test_the_patch_makes_what_the_controller_would_have_written(created: dict[st
         assert (answer.allowed, answer.patch) == (True, ())
         assert "contradicts the cloud" in answer.warnings[0]
         return
-    made = jsonpatch.apply_patch(created, list(answer.patch))
+    made = json_patch(created, list(answer.patch))
     assert made["metadata"]["labels"] == (created["metadata"].get("labels") or {}) | CLOUD
     assert made["spec"]["nodeAffinity"] == found.patch.body["spec"]["nodeAffinity"]
     assert made["spec"]["capacity"] == created["spec"]["capacity"]
@@ -117,19 +119,19 @@ FAILURES = [
 ]
 
 
+@pytest.mark.parametrize("refuse", [False, True])
 @pytest.mark.parametrize(("answer", "text", "code"), FAILURES)
-def test_what_the_cloud_cannot_say_is_left_to_the_controller(answer: Any, text: str, code: int) -> None:
-    got = ask(answer, volume())
-    assert (got.allowed, got.patch) == (True, ())
-    assert text in got.warnings[0]
-    assert "persistent-volume-label-controller adds them later" in got.warnings[1]
-
-
-@pytest.mark.parametrize(("answer", "text", "code"), FAILURES)
-def test_or_the_volume_is_refused_where_the_operator_says_so(answer: Any, text: str, code: int) -> None:
-    got = ask(answer, volume(), refuse=True)
-    assert (got.allowed, got.code) == (False, code)
-    assert text in got.message
+def test_what_the_cloud_cannot_say_is_left_to_the_controller_or_refused(
+    answer: Any, text: str, code: int, refuse: bool
+) -> None:
+    got = ask(answer, volume(), refuse=refuse)
+    assert (got.allowed, got.patch) == (not refuse, ())
+    if refuse:
+        assert got.code == code
+        assert text in got.message
+    else:
+        assert text in got.warnings[0]
+        assert "persistent-volume-label-controller adds them later" in got.warnings[1]
 
 
 def test_an_object_that_is_no_volume_is_no_failure_of_the_webhook() -> None:
@@ -158,7 +160,7 @@ def test_a_webhook_that_leaves_work_to_a_controller_that_is_off_is_told(
 ) -> None:
     options = parse_flags(["--cloud-provider=x", *flags], CATALOG).options
     assert options is not None
-    context = SimpleNamespace(options=options, cloud=CloudCalls(Disks({})))
+    context = SimpleNamespace(options=options, cloud=CloudCalls(Disks({})), clock=SYSTEM_CLOCK)
     assert WEBHOOK.construct(cast(Context, context)) is not None
     assert ("stay without labels" in caplog.text) is warned
 
@@ -174,3 +176,41 @@ def test_many_reviews_are_answered_at_once() -> None:
         thread.join(20)
     assert [answer.patch for answer in answers] == [answers[0].patch] * 8
     assert disks.asked == 8
+
+
+@pytest.mark.row("X12")
+@pytest.mark.parametrize("refuse", [True, False])
+@pytest.mark.parametrize("answer", [DiskNotFound("no such disk"), CloudProviderError("ill"), CLOUD])
+def test_a_thousand_volumes_are_a_few_lines(answer: Any, refuse: bool, caplog: pytest.LogCaptureFixture) -> None:
+    one, _ = handler(answer, refuse=refuse)
+    for number in range(300):
+        request = parse(json.dumps(review(object=volume(), name=f"stranger-{number:x}")).encode())
+        one.handle(request)
+    lines = [line for line in caplog.messages if "persistentvolume" in line]
+    assert (0 if answer is CLOUD else 2) <= len(lines) <= (0 if answer is CLOUD else 10)
+    if lines:
+        assert "(attempt 256)" in lines[-1]
+        assert ("refused" if refuse else "admitted without labels") in lines[-1]
+        assert "stranger-ff" in lines[-1], "and of which it was the last"
+
+
+@pytest.mark.row("X9")
+def test_the_provider_gets_no_identity_and_no_managed_fields_and_the_patch_touches_neither() -> None:
+    seen: list[V1PersistentVolume] = []
+
+    class Looking(Disks):
+        def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
+            seen.append(pv)
+            return CLOUD
+
+    labeler = CloudCalls(Looking(CLOUD)).pv_labeler
+    assert labeler is not None
+    created = volume({"team": "blue"})
+    created["metadata"] |= {"uid": "u-of-a-node", "resourceVersion": "7", "managedFields": [{"manager": "m"}]}
+    got = VolumeLabelHandler(labeler).handle(parse(json.dumps(review(object=created)).encode()))
+    assert seen[0].metadata is not None
+    assert (seen[0].metadata.uid, seen[0].metadata.resource_version, seen[0].metadata.managed_fields) == (None,) * 3
+    assert seen[0].metadata.labels == {"team": "blue"}
+    assert {one["path"] for one in got.patch} <= {f"/metadata/labels/{name.replace('/', '~1')}" for name in CLOUD} | {
+        "/spec/nodeAffinity"
+    }

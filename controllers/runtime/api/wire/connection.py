@@ -1,8 +1,9 @@
 """One connection to the API server, and how it is made: TCP, a proxy, TLS (stages 1 and 6).
 
-`transport.py` makes connections and keeps the idle ones; requests and streams write to them and read from them. Every
-blocking step of a connection ends in time, and within milliseconds when another thread calls `interrupt`: looking up
-the name, connecting, the proxy's answer, the TLS handshake, reads and writes. `lifetime.py` sees to both.
+`transport.py` makes connections and keeps the idle ones; requests and streams write to them and
+read from them. Every blocking step of a connection ends in time, and within milliseconds when
+another thread calls `interrupt`: looking up the name, connecting, the proxy's answer, the TLS
+handshake, reads and writes. `lifetime.py` sees to both.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import socket
 import ssl
 from typing import Final
 
-from controllers.runtime.api.wire.dialing import dial
+from controllers.runtime.api.wire.dialing import deliver_within, dial
 from controllers.runtime.api.wire.endpoint import Endpoint
 from controllers.runtime.api.wire.http1 import ProtocolError, Reader
 from controllers.runtime.api.wire.lifetime import Interrupted, Lifetime
@@ -28,9 +29,11 @@ _WRITE_SIZE: Final = 1 << 20
 
 
 class Connection:
-    """One connection, used by one thread at a time; `interrupt` and `close` may come from any thread.
+    """One connection, used by one thread at a time; `interrupt` and `close` may come from any
+    thread.
 
-    `deadline` (clock seconds) is the end of every write and read when set, else `timeout` bounds each single one.
+    `deadline` (clock seconds) is the end of every write and read when set, else `timeout` bounds
+    each single one.
     """
 
     __slots__ = (
@@ -79,7 +82,8 @@ class Connection:
         return self._life.interrupted
 
     def open(self, endpoint: Endpoint, deadline: float) -> None:
-        """Connect within the deadline; raises OSError, ProtocolError (from a proxy) or Interrupted."""
+        """Connect within the deadline; raises OSError, ProtocolError (from a proxy) or
+        Interrupted."""
         proxy = endpoint.proxy
         self.deadline = deadline
         try:
@@ -97,8 +101,14 @@ class Connection:
                 raise Interrupted from error
             raise
 
-    def send(self, data: bytes) -> None:
-        """Write everything. An OSError means that the peer cannot have got the whole of it."""
+    def send(self, data: bytes, within: float | None = None) -> None:
+        """Write everything. An OSError means that the peer cannot have got the whole of it.
+
+        `within` (seconds): what the network has not taken by then the kernel drops, should this
+        process stand still, too. It holds for later writes until another is given.
+        """
+        if within is not None and self._sock is not None:
+            deliver_within(self._sock, within)
         until = self._life.begin()
         stream = self._ready()
         view: bytes | memoryview = data
@@ -114,7 +124,8 @@ class Connection:
             view = memoryview(view)[sent:]
 
     def recv(self, size: int) -> bytes:
-        """Read up to `size` bytes, b"" at the end; raises OSError (TimeoutError at the deadline) or Interrupted."""
+        """Read up to `size` bytes, b"" at the end; raises OSError (TimeoutError at the deadline) or
+        Interrupted."""
         until = self._life.begin()
         stream = self._ready()
         if self._tls is None or not self._tls.pending():
@@ -130,15 +141,18 @@ class Connection:
             return data
 
     def quiet(self) -> bool:
-        """Tell whether an idle connection is still usable: open, and the peer has sent nothing unasked."""
+        """Tell whether an idle connection is still usable: open, and the peer has sent nothing
+        unasked."""
         return self._stream is not None and not self._poll.poll(0)
 
     def interrupt(self) -> None:
-        """End whatever the using thread waits for, at once; it gets Interrupted or an OSError. Never blocks."""
+        """End whatever the using thread waits for, at once; it gets Interrupted or an OSError.
+        Never blocks."""
         self._life.interrupt()
 
     def close(self) -> None:
-        """Give the socket back; only the thread that uses the connection, or anyone when none does, may call this."""
+        """Give the socket back; only the thread that uses the connection, or anyone when none does,
+        may call this."""
         self._stream = None
         self._life.close()
 

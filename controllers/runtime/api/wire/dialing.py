@@ -2,8 +2,9 @@
 
 `connection.py` asks for a socket; all waiting is done by its `Lifetime`.
 
-As Go's dialer and RFC 8305 ("happy eyeballs"), an address that does not answer costs a fraction of a second, not the
-whole timeout: after `HEAD_START` the next one is tried beside it, the families by turns, and the first to connect wins.
+As Go's dialer and RFC 8305 ("happy eyeballs"), an address that does not answer costs a fraction of
+a second, not the whole timeout: after `HEAD_START` the next one is tried beside it, the families by
+turns, and the first to connect wins.
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ import errno
 import os
 import select
 import socket
-import threading
+import struct
 from itertools import chain, zip_longest
 from typing import Any, Final
 
+from cloudprovider.threads import NoThreadLeft, start
 from controllers.runtime.api.wire.lifetime import Lifetime
 
 KEEPALIVE_SECONDS: Final = 30
 """First TCP keep-alive probe and the interval of the next ones, as client-go's dialer."""
 
 HEAD_START: Final = 0.3
-"""Seconds that an address has for itself before the next one is tried beside it; the figure is Go's."""
+"""Seconds that an address has for itself before the next one is tried beside it; the figure is
+Go's."""
+
+_FORGET: Final = struct.pack("ii", 1, 0)
+_LONGEST_MS: Final = 3_600_000
 
 
 def dial(life: Lifetime, host: str, port: int) -> socket.socket:
-    """Connect to the first address of `host` that answers. Raises OSError (TimeoutError among them) or Interrupted."""
+    """Connect to the first address of `host` that answers. Raises OSError (TimeoutError among them)
+    or Interrupted."""
     addresses = by_turns(resolve(life, host, port))
     if not addresses:
         raise OSError(f"{host} has no address")
@@ -59,8 +66,28 @@ def dial(life: Lifetime, host: str, port: int) -> socket.socket:
     raise failure
 
 
+def forget_at_close(sock: socket.socket) -> None:
+    """Have the kernel drop what it has not delivered when this socket is closed, or its process has
+    ended.
+
+    It would go on sending it, for many minutes: a write that got stuck in a broken network would be
+    applied when that is mended, after another process's. Nothing is lost: who closes a connection
+    has read its answers, or gave them up.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _FORGET)
+
+
+def deliver_within(sock: socket.socket, seconds: float) -> None:
+    """Have the kernel give the connection up when what is written now is not acknowledged in
+    time."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        limit = max(1, min(int(seconds * 1000), _LONGEST_MS))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit)
+
+
 def by_turns(addresses: list[Any]) -> list[Any]:
-    """The addresses with their families by turns, beginning with the first one's; else in the resolver's order."""
+    """The addresses with their families by turns, beginning with the first one's; else in the
+    resolver's order."""
     if not addresses:
         return []
     first = [address for address in addresses if address[0] == addresses[0][0]]
@@ -79,11 +106,12 @@ def _start(life: Lifetime, address: Any) -> socket.socket | OSError:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        forget_at_close(sock)
         for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
             if hasattr(socket, option):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), KEEPALIVE_SECONDS)
-        # An interrupt is seen either by `keep`, right after this call, or, as the shutdown of a connecting socket
-        # wakes its poller, in the wait: there is no gap between the two.
+        # An interrupt is seen either by `keep`, right after this call, or, as the shutdown of a
+        # connecting socket wakes its poller, in the wait: there is no gap between the two.
         code = sock.connect_ex(target)
     except BaseException:
         sock.close()
@@ -96,7 +124,8 @@ def _start(life: Lifetime, address: Any) -> socket.socket | OSError:
 
 
 def resolve(life: Lifetime, host: str, port: int) -> list[Any]:
-    """Look the name up in a thread of its own: the resolver knows no deadline and cannot be interrupted."""
+    """Look the name up in a thread of its own: the resolver knows no deadline and cannot be
+    interrupted."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
@@ -112,8 +141,8 @@ def resolve(life: Lifetime, host: str, port: int) -> list[Any]:
         life.tell(lambda: found.append(answer))
 
     try:
-        threading.Thread(target=look_up, name=f"resolve-{host}", daemon=True).start()
-    except RuntimeError as error:
+        start(look_up, f"resolve-{host}")
+    except NoThreadLeft as error:
         raise OSError(errno.EAGAIN, f"cannot look up {host}: {error}") from error
     try:
         life.wait_for(lambda: bool(found), until)

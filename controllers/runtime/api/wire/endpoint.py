@@ -1,12 +1,20 @@
 """Where the API server is, and which proxy leads to it: pure values (stages 1 and 6).
 
-`kubeconfig.py` and `proxies.py` make them from options, files and the environment; `connection.py` connects to them.
+`kubeconfig.py` makes them from options, files and the environment; `connection.py` connects to
+them.
+
+The environment's HTTPS_PROXY, HTTP_PROXY and NO_PROXY are read as Go's
+golang.org/x/net/http/httpproxy does: the upper-case variable wins; ALL_PROXY is not read; localhost
+and loopback addresses are never proxied. The official client's own matching knows no `*.domain`, no
+port, and takes `.domain` for the domain itself, too.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from base64 import b64encode
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -14,12 +22,14 @@ from attrs import field, frozen
 
 _HOST: Final = re.compile(r"[0-9A-Za-z._~:%-]+")
 _BASE_PATH: Final = re.compile(r"(?:/[!-~]*)?")
+_PORT: Final = re.compile(r"(.*):([0-9]+)")
 _PROXY_PORTS: Final = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 
 
 @frozen
 class Proxy:
-    """A proxy. `scheme` is http, https (TLS to the proxy) or socks5; the proxy itself looks up the server's name."""
+    """A proxy. `scheme` is http, https (TLS to the proxy) or socks5; the proxy itself looks up the
+    server's name."""
 
     host: str
     port: int
@@ -29,7 +39,8 @@ class Proxy:
 
     @classmethod
     def parse(cls, url: str) -> Proxy:
-        """Read `[scheme://][user:password@]host[:port]`; raises ValueError, without the password, for anything else.
+        """Read `[scheme://][user:password@]host[:port]`; raises ValueError, without the password,
+        for anything else.
 
         Without a scheme it is http, as in Go. socks5h is the same as socks5, also as in Go.
         """
@@ -70,7 +81,8 @@ class Proxy:
 
 @frozen
 class Endpoint:
-    """Where the API server is. `base_path` is what precedes every path ("" or "/k8s/clusters/c1")."""
+    """Where the API server is. `base_path` is what precedes every path ("" or
+    "/k8s/clusters/c1")."""
 
     host: str
     port: int
@@ -81,9 +93,11 @@ class Endpoint:
 
     @classmethod
     def parse(cls, url: str, *, server_name: str | None = None, proxy: str | None = None) -> Endpoint:
-        """Read a server URL; `server_name` replaces the host in the TLS handshake. Raises ValueError.
+        """Read a server URL; `server_name` replaces the host in the TLS handshake. Raises
+        ValueError.
 
-        A host that ends in a dot is looked up as it is, and checked against the certificate without the dot, as in Go.
+        A host that ends in a dot is looked up as it is, and checked against the certificate without
+        the dot, as in Go.
         """
         parts: SplitResult = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
@@ -110,3 +124,68 @@ class Endpoint:
     @property
     def url(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.base_path}"
+
+
+def proxy_from_environment(endpoint: Endpoint, environ: Mapping[str, str]) -> str | None:
+    """The URL of the proxy that the environment wants for this server, None for a direct
+    connection."""
+
+    def read(name: str) -> str:
+        return environ.get(name) or environ.get(name.lower()) or ""
+
+    url = read("HTTPS_PROXY" if endpoint.tls else "HTTP_PROXY")
+    if not url or is_local(endpoint.host) or excluded(endpoint.host, endpoint.port, read("NO_PROXY")):
+        return None
+    return url
+
+
+def is_local(host: str) -> bool:
+    """Whether this names the machine itself."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def excluded(host: str, port: int, no_proxy: str) -> bool:
+    """Whether a NO_PROXY list names this host.
+
+    Entries: `*` (every host), an address, a range (10.0.0.0/8), `name` (it and all below it),
+    `.name` or `*.name` (all below it); each but the range may end in `:port`.
+    """
+    host = host.lower()
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        address = None
+    for entry in (entry.strip().lower() for entry in no_proxy.split(",")):
+        if entry == "*":
+            return True
+        if "/" in entry:
+            if address is not None and _in_range(address, entry):
+                return True
+            continue
+        name = entry.strip("[]")
+        wanted = ""
+        if (match := _PORT.fullmatch(entry)) and ("]" in entry or entry.count(":") == 1):
+            name, wanted = match[1].strip("[]"), match[2]
+        if name and (not wanted or wanted == str(port)) and _names(name, host, address):
+            return True
+    return False
+
+
+def _names(name: str, host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
+    if address is not None:
+        try:
+            return ipaddress.ip_address(name) == address
+        except ValueError:
+            return False
+    name = name.removeprefix("*") if name.startswith("*.") else name
+    return host.endswith(name) if name.startswith(".") else host == name or host.endswith(f".{name}")
+
+
+def _in_range(address: ipaddress.IPv4Address | ipaddress.IPv6Address, entry: str) -> bool:
+    try:
+        return address in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return False

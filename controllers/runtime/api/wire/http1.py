@@ -1,12 +1,13 @@
 """HTTP/1.1 answers, byte by byte: the lowest part of `transport.py` (stages 1 and 6).
 
-Bytes come from a connection's `recv`; statuses, headers and body pieces go to `transport.py` and `linestream.py`.
-Nothing here knows sockets, TLS or time, so it is tested with bytes cut at every place.
+Bytes come from a connection's `recv`; statuses, headers and body pieces go to `transport.py` and
+`linestream.py`. Nothing here knows sockets, TLS or time, so it is tested with bytes cut at every
+place.
 
-The standard library's http.client parses each answer's headers with the email package: 0.25 ms of CPU of the 0.33 ms
-that a small PATCH then costs. This reader needs 0.01 ms, and h11 ten times that (docs/reference/benchmarks.md). It
-refuses what it does not understand (`ProtocolError`) rather than guess where an answer ends, for a wrong guess would
-hand one request's answer to another.
+The standard library's http.client parses each answer's headers with the email package: 0.25 ms of
+CPU of the 0.33 ms that a small PATCH then costs. This reader needs 0.01 ms, and h11 ten times that
+(docs/reference/benchmarks.md). It refuses what it does not understand (`ProtocolError`) rather than
+guess where an answer ends, for a wrong guess would hand one request's answer to another.
 
 Follows RFC 9112.
 """
@@ -43,7 +44,8 @@ class NoAnswer(Truncated):
 class Reader:
     """The buffered bytes of one connection; for one thread at a time.
 
-    `recv(n)` returns up to n bytes, and b"" at the end of the connection; what it raises passes through.
+    `recv(n)` returns up to n bytes, and b"" at the end of the connection; what it raises passes
+    through.
     """
 
     __slots__ = ("_buffer", "_position", "_recv", "begun")
@@ -62,7 +64,8 @@ class Reader:
     def answer(self, method: str) -> Answer:
         """Read the status line and headers of the next answer, past any 1xx; raises ProtocolError.
 
-        `method` is the request's: an answer to HEAD has no body, one to CONNECT none when it is a success.
+        `method` is the request's: an answer to HEAD has no body, one to CONNECT none when it is a
+        success.
         """
         self.begun = False
         while True:
@@ -111,7 +114,8 @@ class Reader:
         return self._buffer[start : self._position]
 
     def line(self, limit: int) -> bytes:
-        """Return the bytes up to the next CRLF, which is consumed; raises Truncated, or ProtocolError past `limit`."""
+        """Return the bytes up to the next CRLF, which is consumed; raises Truncated, or
+        ProtocolError past `limit`."""
         while (end := self._buffer.find(b"\r\n", self._position)) < 0:
             rest = self._buffer[self._position :]
             if len(rest) > limit:
@@ -130,8 +134,8 @@ class Reader:
 class Answer:
     """One answer whose headers were read; the body is read through `piece` or `body`.
 
-    `headers` has lower-case names, repeated ones joined by ", ". `keep_alive` tells, once the body was read to its end,
-    whether the connection may carry another request.
+    `headers` has lower-case names, repeated ones joined by ", ". `keep_alive` tells, once the body
+    was read to its end, whether the connection may carry another request.
     """
 
     __slots__ = (
@@ -176,7 +180,8 @@ class Answer:
         self._ended = not (self._chunked or self._until_close or self._left)
 
     def piece(self) -> bytes:
-        """Return the next bytes of the body as soon as some are there, b"" at its clean end; raises ProtocolError."""
+        """Return the next bytes of the body as soon as some are there, b"" at its clean end; raises
+        ProtocolError."""
         if self._ended:
             return b""
         if self._chunked:

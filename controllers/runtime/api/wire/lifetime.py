@@ -1,10 +1,12 @@
-"""How long a connection may wait, and how another thread ends it: the one owner of a connection's deadlines.
+"""How long a connection may wait, and how another thread ends it: the one owner of a connection's
+deadlines.
 
-`connection.py`, `dialing.py` and `tunnel.py` wait nowhere else. Sockets never block: each wait is a `poll` for what is
-left of the time, read anew from the clock. So a deadline holds for all that happens before it, however the peer
-trickles, however TLS cuts its records, and a process that was stopped and continued goes on with what is left. The
-kernel's socket timeouts would be a little cheaper (about 5 of the 100 us of CPU of a PATCH over TLS), but they start
-anew with each byte and end with each signal.
+`connection.py`, `dialing.py` and `tunnel.py` wait nowhere else. Sockets never block: each wait is a
+`poll` for what is left of the time, read anew from the clock. So a deadline holds for all that
+happens before it, however the peer trickles, however TLS cuts its records, and a process that was
+stopped and continued goes on with what is left. The kernel's socket timeouts would be a little
+cheaper (about 5 of the 100 us of CPU of a PATCH over TLS), but they start anew with each byte and
+end with each signal.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class Interrupted(Exception):
 class Lifetime:
     """The time limits and open sockets of one connection; `interrupt` may come from any thread.
 
-    `deadline` (clock seconds) is the end of everything when set, else `timeout` bounds each single step.
+    `deadline` (clock seconds) is the end of everything when set, else `timeout` bounds each single
+    step.
     """
 
     __slots__ = ("_condition", "_sockets", "clock", "deadline", "interrupted", "timeout")
@@ -42,7 +45,8 @@ class Lifetime:
         self._sockets: list[socket.socket] = []
 
     def begin(self) -> float | None:
-        """Begin a step: return when it must be over (None: no limit); raises TimeoutError or Interrupted."""
+        """Begin a step: return when it must be over (None: no limit); raises TimeoutError or
+        Interrupted."""
         if self.interrupted:
             raise Interrupted
         until = self.deadline
@@ -65,7 +69,8 @@ class Lifetime:
         return left
 
     def wait(self, poll: select.poll, until: float | None, at_most: float | None = None) -> list[tuple[int, int]]:
-        """Wait until a socket of `poll` is ready; [] only when `at_most` seconds have passed before `until`.
+        """Wait until a socket of `poll` is ready; [] only when `at_most` seconds have passed before
+        `until`.
 
         Raises TimeoutError or Interrupted.
         """
@@ -81,7 +86,8 @@ class Lifetime:
                 return ready
 
     def wait_for(self, predicate: Callable[[], bool], until: float | None) -> None:
-        """Wait until `predicate` holds, which is looked at after each `tell`; raises TimeoutError or Interrupted."""
+        """Wait until `predicate` holds, which is looked at after each `tell`; raises TimeoutError
+        or Interrupted."""
         with self._condition:
             left = self.left(until)
             wait_for(self.clock, self._condition, lambda: self.interrupted or predicate(), left)
@@ -97,7 +103,8 @@ class Lifetime:
             self._condition.notify_all()
 
     def keep(self, sock: socket.socket, instead_of: socket.socket | None = None) -> None:
-        """From now on `interrupt` ends this socket, `close` closes it; raises Interrupted when it is too late."""
+        """From now on `interrupt` ends this socket, `close` closes it; raises Interrupted when it
+        is too late."""
         with self._condition:
             if instead_of is not None and instead_of in self._sockets:
                 self._sockets.remove(instead_of)
@@ -113,7 +120,8 @@ class Lifetime:
             sock.close()
 
     def interrupt(self) -> None:
-        """End whatever the using thread waits for, at once; it gets Interrupted or an OSError. Never blocks."""
+        """End whatever the using thread waits for, at once; it gets Interrupted or an OSError.
+        Never blocks."""
         with self._condition:
             self.interrupted = True
             self._condition.notify_all()

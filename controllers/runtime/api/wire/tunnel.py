@@ -1,9 +1,11 @@
-"""Through a proxy to the API server: HTTP's CONNECT, SOCKS5, and TLS inside of the TLS to a proxy (stages 1 and 6).
+"""Through a proxy to the API server: HTTP's CONNECT, SOCKS5, and TLS inside of the TLS to a proxy
+(stages 1 and 6).
 
-`connection.py` calls these on a connection that has reached the proxy; the bytes pass by its `send` and `recv`, so its
-deadline holds.
+`connection.py` calls these on a connection that has reached the proxy; the bytes pass by its `send`
+and `recv`, so its deadline holds.
 
-CONNECT follows RFC 9110 and SOCKS5 RFC 1928 and 1929; names are looked up by the proxy, as Go has it.
+CONNECT follows RFC 9110 and SOCKS5 RFC 1928 and 1929; names are looked up by the proxy, as Go has
+it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class _Wire(Protocol):
 
 
 def open_tunnel(wire: _Wire, endpoint: Endpoint, proxy: Proxy) -> None:
-    """Have the proxy connect to the API server; raises ProtocolError when it refuses, and what the wire raises."""
+    """Have the proxy connect to the API server; raises ProtocolError when it refuses, and what the
+    wire raises."""
     if proxy.scheme == "socks5":
         _socks5(wire, endpoint, proxy)
     else:
@@ -78,7 +81,7 @@ def _socks5(wire: _Wire, endpoint: Endpoint, proxy: Proxy) -> None:
     size = _exactly(wire, 1, where)[0] if kind == 3 else {1: 4, 4: 16}.get(kind)
     if size is None:
         raise ProtocolError(f"{where} answered with an unknown type of address, {kind}")
-    _exactly(wire, size + 2, where)  # from where the proxy connects, which nobody needs
+    _exactly(wire, size + 2, where)  # from where the proxy connects, which is not needed
 
 
 def _socks_address(host: str) -> bytes:
@@ -106,9 +109,9 @@ def _exactly(wire: _Wire, size: int, where: str) -> bytes:
 class TLSInTLS:
     """TLS to the API server inside of the TLS to a proxy; like a non-blocking SSLSocket.
 
-    The ssl module wraps sockets only, so the inner layer works on buffers, and the outer one carries their contents.
-    Each method raises SSLWantReadError or SSLWantWriteError when it would block; it is then called again, with the same
-    arguments.
+    The ssl module wraps sockets only, so the inner layer works on buffers, and the outer one
+    carries their contents. Each method raises SSLWantReadError or SSLWantWriteError when it would
+    block; it is then called again, with the same arguments.
     """
 
     def __init__(self, context: ssl.SSLContext, outer: ssl.SSLSocket, server_name: str) -> None:

@@ -24,6 +24,11 @@ labels:
   {{- include "ccm.selector" . | nindent 2 }}
 {{- end }}
 
+{{- /* Half of the pods, rounded up: what kube-controller-manager does with a DaemonSet's 50%, but not with a Deployment's. */ -}}
+{{- define "ccm.maxunavailable" -}}
+{{- .Values.maxUnavailable | default (eq .Values.kind "DaemonSet" | ternary "50%" (max 1 (div (add1 .Values.replicas) 2))) }}
+{{- end }}
+
 {{- define "ccm.serviceaccount" -}}
 {{- if .Values.serviceAccount.create }}
 {{- .Values.serviceAccount.name | default (include "ccm.fullname" .) }}

@@ -1,4 +1,5 @@
-"""A provider's configuration: one value from file, environment and files of secrets, or every problem at once."""
+"""A provider's configuration: one value from file, environment and files of secrets, or every
+problem at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A configuration is loaded again when its files change: replaced, turned links, half-written ones, broken ones."""
+"""A configuration is loaded again when its files change: replaced, turned links, half-written ones,
+broken ones."""
 
 from __future__ import annotations
 

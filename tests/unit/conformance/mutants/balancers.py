@@ -19,7 +19,6 @@ from cloudprovider.helpers import provider_id_of
 from cloudprovider.testing.fake.errors import BadRequest
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
 from cloudprovider.testing.fake.records import LoadBalancerRecord, LoadBalancerState
-from cloudprovider.testing.fake.store import Transaction
 from tests.unit.conformance.mutants.bench import breaks
 from tests.unit.conformance.mutants.nodes import RACE, is_outage
 
@@ -109,7 +108,8 @@ class NamedByLabel(FakeOwningLoadBalancers):
 
 @breaks("L5")
 class NamedByName(FakeOwningLoadBalancers):
-    """The name is made from the cluster's, the namespace's and the Service's names, without the UID."""
+    """The name is made from the cluster's, the namespace's and the Service's names, without the
+    UID."""
 
     def _name(self, cluster_name: str, service: V1Service) -> str:
         assert service.metadata is not None
@@ -132,10 +132,8 @@ def _is_new(base: LoadBalancerRecord) -> bool:
 
 
 class _Completes(FakeOwningLoadBalancers):
-    def _complete(
-        self, tx: Transaction, base: LoadBalancerRecord, service: V1Service, nodes: Sequence[V1Node]
-    ) -> LoadBalancerRecord:
-        return self.spoilt(base, super()._complete(tx, base, service, nodes))
+    def _complete(self, base: LoadBalancerRecord, service: V1Service, nodes: Sequence[V1Node]) -> LoadBalancerRecord:
+        return self.spoilt(base, super()._complete(base, service, nodes))
 
     def spoilt(self, base: LoadBalancerRecord, wanted: LoadBalancerRecord) -> LoadBalancerRecord:
         """What is built instead."""
@@ -285,10 +283,10 @@ class BeginsAnew(FakeOwningLoadBalancers):
     found_half_built = False
 
     def _base(
-        self, tx: Transaction, name: str, cluster_name: str, service: V1Service, present: LoadBalancerRecord | None
+        self, name: str, cluster_name: str, service: V1Service, present: LoadBalancerRecord | None
     ) -> LoadBalancerRecord:
         self.found_half_built = present is not None and present.state is LoadBalancerState.HALF_BUILT
-        return super()._base(tx, name, cluster_name, service, present)
+        return super()._base(name, cluster_name, service, present)
 
     def ensure_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> Status:
         built = super().ensure_load_balancer(cluster_name, service, nodes)
@@ -348,7 +346,8 @@ class SwallowsErrors(FakeOwningLoadBalancers):
 
 @breaks("L27")
 class DeletesByServiceName(FakeOwningLoadBalancers):
-    """Deletion removes every load balancer that was made for a Service of that name, whichever cluster's."""
+    """Deletion removes every load balancer that was made for a Service of that name, whichever
+    cluster's."""
 
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         super().ensure_load_balancer_deleted(cluster_name, service)

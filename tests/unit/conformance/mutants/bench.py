@@ -17,7 +17,7 @@ from cloudprovider.testing.conformance import SCENARIOS, Feature, Scenario, Tria
 from cloudprovider.testing.conformance.features import CAPABILITIES, EXTENDING, feature_names
 from cloudprovider.testing.conformance.registry import missing
 from cloudprovider.testing.conformance.trial import Bench
-from cloudprovider.testing.fake import FakeCloud, parse_config
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from tests.unit.conformance.fakelab import LOCAL, SECRET, ConsoleLab
 
 __all__ = ["ALL", "MUTANTS", "Mutant", "breaks", "failures"]
@@ -29,7 +29,8 @@ C = TypeVar("C", bound=type[Any])
 
 @frozen
 class Mutant:
-    """One broken cloud: `part` takes the place of the fake cloud's part that it is a subclass of."""
+    """One broken cloud: `part` takes the place of the fake cloud's part that it is a subclass
+    of."""
 
     scenario: str
     part: type[Any]
@@ -69,7 +70,8 @@ def breaks(
     declared: Feature | None = None,
     without: Iterable[str] = (),
 ) -> Callable[[C], C]:
-    """Register a mutant: the scenario that it fails, and the features that its cloud has and declares."""
+    """Register a mutant: the scenario that it fails, and the features that its cloud has and
+    declares."""
 
     def register(part: C) -> C:
         MUTANTS.append(Mutant(scenario, part, declared if declared is not None else features, features, tuple(without)))
@@ -112,8 +114,12 @@ def _run(mutant: Mutant, scenario: Scenario, cloud: FakeCloud) -> str:
 
 def _config(features: Feature) -> Any:
     known = [feature for feature in (*CAPABILITIES, *EXTENDING) if feature in features]
-    return parse_config(
-        {"capabilities": [name for feature in known for name in feature_names(feature)], "machine": LOCAL}
+    return FakeConfig.model_validate(
+        {
+            "capabilities": [name for feature in known for name in feature_names(feature)],
+            "machine": LOCAL,
+            "routes": {"strict_targets": True},
+        }
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -30,9 +30,8 @@ from cloudprovider.testing.fake.instances import (
     FakeInstancesV2,
     FakeKeyedInstancesV2,
 )
-from cloudprovider.testing.fake.records import INSTANCES, SSH_KEYS
-from cloudprovider.testing.fake.store import Transaction
-from cloudprovider.testing.fake.zones import FakeZones
+from cloudprovider.testing.fake.others import FakeZones
+from cloudprovider.testing.fake.records import SSHKey
 from tests.unit.conformance.mutants.bench import ALL, breaks
 
 ONE = ALL & ~Feature.INSTANCES_BATCH
@@ -215,7 +214,8 @@ class KnownRuns(FakeInstancesBatch):
 
 @breaks("B5", MANY)
 class BatchByNameAlone(FakeInstancesBatch):
-    """Metadata is looked up by the nodes' names, also where they have provider IDs of this cloud."""
+    """Metadata is looked up by the nodes' names, also where they have provider IDs of this
+    cloud."""
 
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Metadata:
         ours = "fake://"
@@ -418,15 +418,16 @@ class _Keys(FakeKeyedInstancesV2):
 
     def known(self, user: str, key_data: bytes) -> bool:
         """Whether any machine, or none where there is none, was given the key."""
-        return self._work(lambda tx: tx.get(SSH_KEYS, _record_key(user, key_data)) is not None)
+        return _record_key(user, key_data) in self.keys
 
-    def _work(self, work: Callable[[Transaction], R]) -> R:
-        with self._gate._store.write() as tx:
-            return work(tx)
+    @property
+    def keys(self) -> dict[tuple[str, str], SSHKey]:
+        """What is installed."""
+        return self._gate.world.ssh_keys
 
 
-def _record_key(user: str, key_data: bytes) -> str:
-    return f"{user} {key_data.decode(errors='replace')}"
+def _record_key(user: str, key_data: bytes) -> tuple[str, str]:
+    return user, key_data.decode(errors="replace")
 
 
 @breaks("K1", ONE)
@@ -434,11 +435,8 @@ class KeyIsThere(_Keys):
     """A key that every machine has already is an error."""
 
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
-        def complete(tx: Transaction) -> bool:
-            found = tx.get(SSH_KEYS, _record_key(user, key_data))
-            return found is not None and len(found.machines) == len(tx.scan(INSTANCES))
-
-        if self._work(complete):
+        found = self.keys.get(_record_key(user, key_data))
+        if found is not None and len(found.machines) == len(self._gate.world.instances):
             raise CloudProviderError("the key is there already")
         super().add_ssh_key_to_all_instances(user, key_data)
 
@@ -449,14 +447,8 @@ class FirstMachineOnly(_Keys):
 
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
         super().add_ssh_key_to_all_instances(user, key_data)
-
-        def forget(tx: Transaction) -> None:
-            key = _record_key(user, key_data)
-            found = tx.get(SSH_KEYS, key)
-            assert found is not None
-            tx.put(SSH_KEYS, key, evolve(found, machines=found.machines[:1]))
-
-        self._work(forget)
+        found = self.keys[_record_key(user, key_data)]
+        self.keys[_record_key(user, key_data)] = evolve(found, machines=found.machines[:1])
 
 
 @breaks("K3", ONE)
@@ -465,13 +457,9 @@ class OneKeyForEachUser(_Keys):
 
     def add_ssh_key_to_all_instances(self, user: str, key_data: bytes) -> None:
         super().add_ssh_key_to_all_instances(user, key_data)
-
-        def replace(tx: Transaction) -> None:
-            for key in tx.scan(SSH_KEYS):
-                if key.user == user and key.line.encode() != key_data:
-                    tx.delete(SSH_KEYS, f"{key.user} {key.line}")
-
-        self._work(replace)
+        for key in list(self.keys):
+            if key[0] == user and key[1].encode() != key_data:
+                del self.keys[key]
 
 
 @breaks("K4", ONE)

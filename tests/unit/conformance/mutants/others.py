@@ -1,4 +1,5 @@
-"""Mutants of R, V, C, M and G: routes, volumes, clusters, the program's own machine, and the provider as a whole."""
+"""Mutants of R, V, C, M and G: routes, volumes, clusters, the program's own machine, and the
+provider as a whole."""
 
 from __future__ import annotations
 
@@ -24,11 +25,9 @@ from cloudprovider import (
 )
 from cloudprovider.testing.conformance import Feature
 from cloudprovider.testing.fake import FakeCloud
-from cloudprovider.testing.fake.clusters import FakeClusters
 from cloudprovider.testing.fake.loadbalancers import FakeOwningLoadBalancers
-from cloudprovider.testing.fake.local import FakeLocalInstance
+from cloudprovider.testing.fake.others import FakeClusters, FakeLocalInstance, FakePVLabeler
 from cloudprovider.testing.fake.routes import FakeRoutes
-from cloudprovider.testing.fake.volumes import FakePVLabeler
 from cloudprovider.wellknown import LABEL_TOPOLOGY_ZONE
 from tests.unit.conformance.fakelab import SECRET
 from tests.unit.conformance.mutants.bench import ALL, breaks
@@ -217,6 +216,17 @@ class DeletesByTarget(FakeRoutes):
         super().delete_route(cluster_name, route)
 
 
+@breaks("R16")
+class RoutesToNowhere(FakeRoutes):
+    """The route to a node without a machine is made, and is a blackhole."""
+
+    def create_route(self, cluster_name: str, name_hint: str, route: Route) -> None:
+        try:
+            super().create_route(cluster_name, name_hint, route)
+        except InstanceNotFound:
+            super().create_route(cluster_name, name_hint, evolve(route, blackhole=True))
+
+
 # ---- PVLabeler
 
 Labels = Mapping[str, str]
@@ -323,7 +333,8 @@ class ListsWithoutLimit(FakeClusters):
 
 @breaks("M1")
 class ForbiddenLabel(FakeLocalInstance):
-    """A label of Kubernetes itself is among the additional ones: a kubelet does not start with it."""
+    """A label of Kubernetes itself is among the additional ones: a kubelet does not start with
+    it."""
 
     def local_metadata(self) -> InstanceMetadata:
         return evolve(super().local_metadata(), additional_labels={"node-role.kubernetes.io/worker": ""})
@@ -331,7 +342,8 @@ class ForbiddenLabel(FakeLocalInstance):
 
 @breaks("M2")
 class NamedByTheFirstPart(FakeLocalInstance):
-    """The node's name is made of the host name, where the cloud knows the machine by another one."""
+    """The node's name is made of the host name, where the cloud knows the machine by another
+    one."""
 
     def local_node_name(self, hostname: str) -> str:
         return super().local_node_name(hostname).partition("-")[0]
@@ -482,3 +494,14 @@ class ThreadsWithoutEnd(FakeCloud):
     def initialize(self, client_builder: ClientBuilder, stop: StopSignal) -> None:
         super().initialize(client_builder, stop)
         threading.Thread(target=time.sleep, args=(1.0,), name="refresh-token").start()
+
+
+@breaks("G12")
+class OneListForAll(_Remembers):
+    """Every listing is the same list, which the caller may have changed."""
+
+    def list_routes(self, cluster_name: str) -> Sequence[Route]:
+        kept: list[Any] = self.__dict__.setdefault("_listed", [])
+        strange = [one for one in kept if not isinstance(one, Route)]
+        kept[:] = [*super().list_routes(cluster_name), *strange]
+        return kept

@@ -9,7 +9,7 @@ from kubernetes.client.models.v1_node import V1Node
 from cloudprovider import Call, CloudProviderError, InstanceNotFound, call_scope
 from cloudprovider.helpers import provider_id_of
 from cloudprovider.testing.conformance.trial import name_of
-from cloudprovider.testing.fake.podcidrs import FakePodCIDRs
+from cloudprovider.testing.fake.instances import FakePodCIDRs
 from tests.unit.conformance.mutants.bench import breaks
 from tests.unit.conformance.mutants.nodes import is_outage
 

@@ -34,7 +34,7 @@ from controllers.runtime.api.credentials import Fixed, TokenFile
 from controllers.runtime.api.kubeconfig import Access
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
-from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Call, Peer, Server, answer_none
+from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Call, Peer, Server, answer_none, settings_from
 
 
 class Answers:
@@ -53,7 +53,7 @@ class Answers:
 def builder_for(server: Server, **options: Any) -> ClientBuilder:
     source = options.pop("source", Fixed("Bearer t"))
     headers = options.pop("headers", ())
-    return ClientBuilder(Access(Configuration(host=server.url), source, headers), **options)
+    return ClientBuilder(Access(Configuration(host=server.url), source, headers), settings_from(options), **options)
 
 
 def write(rest: RestClient) -> int:
@@ -608,7 +608,8 @@ class TestIdentity:
     @pytest.mark.row("S21")
     @pytest.mark.parametrize("status", [403, 404, 200])
     def test_a_proxys_word_is_no_answer(self, status: int) -> None:
-        """A load balancer before the API server, say, that refuses, finds nothing, or shows a page of its own."""
+        """A load balancer before the API server, say, that refuses, finds nothing, or shows a page
+        of its own."""
         with Answers((status, {})).server as server, builder_for(server) as clients, pytest.raises(ApiError):
             clients.cluster_identity()
 

@@ -1,4 +1,5 @@
-"""Options lead to the right server with the right credentials, or to a message that names the culprit and the fix."""
+"""Options lead to the right server with the right credentials, or to a message that names the
+culprit and the fix."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import base64
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,13 @@ import yaml
 from kubernetes.client import CoreV1Api
 from kubernetes.client.configuration import Configuration
 
-from controllers.runtime.api import ClientBuilder, ClientConfigError, kubeconfig
+from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings, kubeconfig
 from controllers.runtime.api.credentials import AuthProvider, Fixed, TokenFile
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.kubeconfig import load
 from tests.unit.runtime.loopback import Authority, Server
 
 NO_ENV: dict[str, str] = {}
-Config = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
@@ -32,60 +32,67 @@ def no_proxy_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
+class Config(dict[str, Any]):
+    """A kubeconfig with one cluster and one user."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "main",
+                "contexts": [
+                    {"name": "main", "context": {"cluster": "c1", "user": "u1"}},
+                    {"name": "spare", "context": {}},
+                ],
+                "clusters": [{"name": "c1", "cluster": {"server": "https://10.0.0.1:6443"}}],
+                "users": [{"name": "u1", "user": {"token": "secret-token"}}],
+            }
+        )
+        self._path = folder / "config"
+
+    @property
+    def cluster(self) -> dict[str, Any]:
+        found: dict[str, Any] = self["clusters"][0]["cluster"]
+        return found
+
+    @property
+    def user(self) -> dict[str, Any]:
+        found: dict[str, Any] = self["users"][0]["user"]
+        return found
+
+    def write(self, text: str | None = None) -> str:
+        self._path.write_text(yaml.safe_dump(dict(self)) if text is None else text)
+        return str(self._path)
+
+    def load(self, master: str | None = None, environ: Mapping[str, str] = NO_ENV) -> kubeconfig.Access:
+        return load(self.write(), master, environ)
+
+
 @pytest.fixture
-def config() -> Config:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "main",
-        "contexts": [{"name": "main", "context": {"cluster": "c1", "user": "u1"}}, {"name": "spare", "context": {}}],
-        "clusters": [{"name": "c1", "cluster": {"server": "https://10.0.0.1:6443"}}],
-        "users": [{"name": "u1", "user": {"token": "secret-token"}}],
-    }
-
-
-Write = Callable[[Config | str], str]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def to_file(content: Config | str) -> str:
-        path = tmp_path / "config"
-        path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
-        return str(path)
-
-    return to_file
-
-
-def cluster(config: Config) -> Config:
-    found: Config = config["clusters"][0]["cluster"]
-    return found
-
-
-def user(config: Config) -> Config:
-    found: Config = config["users"][0]["user"]
-    return found
+def config(tmp_path: Path) -> Config:
+    return Config(tmp_path)
 
 
 class TestKubeConfig:
-    def test_server_and_token(self, config: Config, write: Write) -> None:
-        access = load(write(config), None, NO_ENV)
+    def test_server_and_token(self, config: Config) -> None:
+        access = config.load()
         assert access.endpoint().url == "https://10.0.0.1:6443"
         assert isinstance(access.source, Fixed)
         assert access.source.fetch().authorization == "Bearer secret-token"
         assert "secret-token" not in repr(access.source.fetch())
 
-    def test_master_overrides_the_server(self, config: Config, write: Write) -> None:
-        access = load(write(config), "https://other.test:8443", NO_ENV)
+    def test_master_overrides_the_server(self, config: Config) -> None:
+        access = config.load("https://other.test:8443")
         assert access.endpoint().url == "https://other.test:8443"
         assert access.source.fetch().authorization == "Bearer secret-token"
 
-    def test_tls_settings(self, config: Config, write: Write, tmp_path: Path) -> None:
+    def test_tls_settings(self, config: Config, tmp_path: Path) -> None:
         authority = Authority(tmp_path)
         authority.issue("client")
-        cluster(config).update({"certificate-authority": "ca.crt", "tls-server-name": "kubernetes"})
-        user(config).update({"client-certificate": "client.crt", "client-key": "client.key"})
-        access = load(write(config), None, NO_ENV)
+        config.cluster.update({"certificate-authority": "ca.crt", "tls-server-name": "kubernetes"})
+        config.user.update({"client-certificate": "client.crt", "client-key": "client.key"})
+        access = config.load()
         settings = access.tls()
         assert settings.ca_file == str(tmp_path / "ca.crt")  # relative to the kubeconfig, not to the working directory
         assert settings.cert_file == str(tmp_path / "client.crt")
@@ -94,42 +101,42 @@ class TestKubeConfig:
         assert access.endpoint().server_name == "kubernetes"
         settings.context()
 
-    def test_inline_data(self, config: Config, write: Write, tmp_path: Path) -> None:
+    def test_inline_data(self, config: Config, tmp_path: Path) -> None:
         authority = Authority(tmp_path)
         cert, key = authority.issue("client")
 
         def encoded(path: Path) -> str:
             return base64.b64encode(path.read_bytes()).decode()
 
-        cluster(config)["certificate-authority-data"] = encoded(authority.file)
-        user(config).update({"client-certificate-data": encoded(cert), "client-key-data": encoded(key)})
-        settings = load(write(config), None, NO_ENV).tls()
+        config.cluster["certificate-authority-data"] = encoded(authority.file)
+        config.user.update({"client-certificate-data": encoded(cert), "client-key-data": encoded(key)})
+        settings = config.load().tls()
         settings.context()
         assert Path(settings.ca_file).read_bytes() == authority.pem
 
-    def test_insecure(self, config: Config, write: Write) -> None:
-        cluster(config)["insecure-skip-tls-verify"] = True
-        assert not load(write(config), None, NO_ENV).tls().verify
+    def test_insecure(self, config: Config) -> None:
+        config.cluster["insecure-skip-tls-verify"] = True
+        assert not config.load().tls().verify
 
-    def test_basic_auth(self, config: Config, write: Write) -> None:
+    def test_basic_auth(self, config: Config) -> None:
         config["users"][0]["user"] = {"username": "jane", "password": "pw"}
-        assert load(write(config), None, NO_ENV).source.fetch().authorization == "Basic amFuZTpwdw=="
+        assert config.load().source.fetch().authorization == "Basic amFuZTpwdw=="
 
-    def test_without_a_user(self, config: Config, write: Write) -> None:
+    def test_without_a_user(self, config: Config) -> None:
         config["contexts"][0]["context"].pop("user")
-        assert load(write(config), None, NO_ENV).source.fetch().authorization == ""
+        assert config.load().source.fetch().authorization == ""
 
-    def test_a_token_file_is_read_again(self, config: Config, write: Write, tmp_path: Path) -> None:
+    def test_a_token_file_is_read_again(self, config: Config, tmp_path: Path) -> None:
         """The official loader reads it once, and keeps the newline in the header."""
         (tmp_path / "token").write_text("one\n")
         config["users"][0]["user"] = {"tokenFile": "token"}
-        source = load(write(config), None, NO_ENV).source
+        source = config.load().source
         assert isinstance(source, TokenFile)
         assert source.fetch().authorization == "Bearer one"
         (tmp_path / "token").write_text("two\n")
         assert source.fetch().authorization == "Bearer two"
 
-    def test_an_exec_plugin(self, config: Config, write: Write, tmp_path: Path) -> None:
+    def test_an_exec_plugin(self, config: Config, tmp_path: Path) -> None:
         plugin = tmp_path / "plugin"
         document = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
         answer = json.dumps({**document, "status": {"token": "$T$1"}}).replace('"', '\\"')
@@ -143,23 +150,23 @@ class TestKubeConfig:
             "interactiveMode": "Never",
         }
         config["users"][0]["user"] = {"exec": settings}
-        access = load(write(config), None, NO_ENV)
+        access = config.load()
         assert isinstance(access.source, ExecPlugin)
         assert access.makes_certificates
         assert access.source.fetch().authorization == "Bearer tok-arg"
 
-    def test_an_auth_provider(self, config: Config, write: Write) -> None:
+    def test_an_auth_provider(self, config: Config) -> None:
         payload = base64.urlsafe_b64encode(b'{"exp":99999999999}').decode().rstrip("=")
         provider = {"name": "oidc", "config": {"id-token": f"e30.{payload}.sig"}}
         config["users"][0]["user"] = {"auth-provider": provider}
-        source = load(write(config), None, NO_ENV).source
+        source = config.load().source
         assert isinstance(source, AuthProvider)
         assert source.fetch().authorization == f"Bearer e30.{payload}.sig"
 
-    def test_impersonation(self, config: Config, write: Write) -> None:
+    def test_impersonation(self, config: Config) -> None:
         """The official loader ignores it, and so would act with more rights than were given."""
-        user(config).update({"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"k": ["v"]}})
-        assert load(write(config), None, NO_ENV).headers == (
+        config.user.update({"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"k": ["v"]}})
+        assert config.load().headers == (
             ("Impersonate-User", "jane"),
             ("Impersonate-Uid", "7"),
             ("Impersonate-Group", "a"),
@@ -167,16 +174,16 @@ class TestKubeConfig:
             ("Impersonate-Extra-k", "v"),
         )
 
-    def test_the_process_default_stays_untouched(self, config: Config, write: Write) -> None:
-        load(write(config), None, NO_ENV)
+    def test_the_process_default_stays_untouched(self, config: Config) -> None:
+        config.load()
         assert Configuration._default is None
 
 
 class TestProxies:
-    def test_of_the_kubeconfig(self, config: Config, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_of_the_kubeconfig(self, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NO_PROXY", "10.0.0.1")
-        cluster(config)["proxy-url"] = "http://proxy.test:3128"
-        access = load(write(config), None, NO_ENV)
+        config.cluster["proxy-url"] = "http://proxy.test:3128"
+        access = config.load()
         proxy = access.endpoint().proxy
         assert proxy is not None
         assert (proxy.host, proxy.port) == ("proxy.test", 3128)
@@ -191,17 +198,17 @@ class TestProxies:
             ("https://[::1]:6443", "", False),
         ],
     )
-    def test_of_the_environment(self, server: str, exceptions: str, used: bool, config: Config, write: Write) -> None:
-        cluster(config)["server"] = server
-        access = load(write(config), None, {"HTTPS_PROXY": "proxy.test:3128", "NO_PROXY": exceptions})
+    def test_of_the_environment(self, server: str, exceptions: str, used: bool, config: Config) -> None:
+        config.cluster["server"] = server
+        access = config.load(environ={"HTTPS_PROXY": "proxy.test:3128", "NO_PROXY": exceptions})
         assert (access.endpoint().proxy is not None) is used
         assert access.configuration.proxy == ("http://proxy.test:3128" if used else None)
 
-    def test_one_that_cannot_be_used_is_named(self, config: Config, write: Write) -> None:
+    def test_one_that_cannot_be_used_is_named(self, config: Config) -> None:
         with pytest.raises(
             ClientConfigError, match=r"HTTPS_PROXY or HTTP_PROXY: unsupported proxy ftp://proxy\.test"
         ) as caught:
-            load(write(config), None, {"HTTPS_PROXY": "ftp://me:secret@proxy.test"})
+            config.load(environ={"HTTPS_PROXY": "ftp://me:secret@proxy.test"})
         assert "secret" not in str(caught.value)
 
 
@@ -209,17 +216,17 @@ class TestProxies:
 class TestAsClientGo:
     """Where the former reading differed from client-go's."""
 
-    def test_a_token_file_wins_over_a_token(self, config: Config, write: Write, tmp_path: Path) -> None:
-        user(config)["tokenFile"] = "token"
+    def test_a_token_file_wins_over_a_token(self, config: Config, tmp_path: Path) -> None:
+        config.user["tokenFile"] = "token"
         (tmp_path / "token").write_text("from-the-file")
-        source = load(write(config), None, NO_ENV).source
+        source = config.load().source
         assert source.fetch().authorization == "Bearer from-the-file"
         (tmp_path / "token").unlink()
         assert source.fetch().authorization == "Bearer secret-token"
 
-    def test_a_token_serves_where_the_file_is_missing_from_the_start(self, config: Config, write: Write) -> None:
-        user(config)["tokenFile"] = "token"
-        assert load(write(config), None, NO_ENV).source.fetch().authorization == "Bearer secret-token"
+    def test_a_token_serves_where_the_file_is_missing_from_the_start(self, config: Config) -> None:
+        config.user["tokenFile"] = "token"
+        assert config.load().source.fetch().authorization == "Bearer secret-token"
 
     @pytest.mark.parametrize(
         ("key", "header"),
@@ -230,9 +237,9 @@ class TestAsClientGo:
             ("with\r\nbreak", "with%0D%0Abreak"),
         ],
     )
-    def test_keys_of_extra_are_escaped(self, key: str, header: str, config: Config, write: Write) -> None:
-        user(config).update({"as": "jane", "as-user-extra": {key: ["v"]}})
-        assert load(write(config), None, NO_ENV).headers[1] == (f"Impersonate-Extra-{header}", "v")
+    def test_keys_of_extra_are_escaped(self, key: str, header: str, config: Config) -> None:
+        config.user.update({"as": "jane", "as-user-extra": {key: ["v"]}})
+        assert config.load().headers[1] == (f"Impersonate-Extra-{header}", "v")
 
     @pytest.mark.parametrize(
         ("settings", "url"),
@@ -242,32 +249,32 @@ class TestAsClientGo:
             ({"certificate-authority-data": "Y2E="}, "https://10.0.0.1:6443"),
         ],
     )
-    def test_a_server_without_a_scheme(self, settings: Config, url: str, config: Config, write: Write) -> None:
-        cluster(config).update({"server": "10.0.0.1:6443", **settings})
-        access = load(write(config), None, NO_ENV)
+    def test_a_server_without_a_scheme(self, settings: dict[str, Any], url: str, config: Config) -> None:
+        config.cluster.update({"server": "10.0.0.1:6443", **settings})
+        access = config.load()
         assert (access.endpoint().url, access.configuration.host) == (url, url)
 
-    def test_a_server_without_a_scheme_beside_a_client_certificate(self, config: Config, write: Write) -> None:
-        cluster(config)["server"] = "localhost:6443"
-        user(config).update({"client-certificate-data": "Yw==", "client-key-data": "aw=="})
-        assert load(write(config), None, NO_ENV).endpoint().url == "https://localhost:6443"
+    def test_a_server_without_a_scheme_beside_a_client_certificate(self, config: Config) -> None:
+        config.cluster["server"] = "localhost:6443"
+        config.user.update({"client-certificate-data": "Yw==", "client-key-data": "aw=="})
+        assert config.load().endpoint().url == "https://localhost:6443"
 
-    def test_a_master_without_a_scheme(self, config: Config, write: Write) -> None:
+    def test_a_master_without_a_scheme(self, config: Config) -> None:
         assert load(None, "10.0.0.1:8080", NO_ENV).endpoint().url == "http://10.0.0.1:8080"
-        cluster(config)["certificate-authority-data"] = "Y2E="
-        assert load(write(config), "10.0.0.9:6443", NO_ENV).endpoint().url == "https://10.0.0.9:6443"
+        config.cluster["certificate-authority-data"] = "Y2E="
+        assert config.load("10.0.0.9:6443").endpoint().url == "https://10.0.0.9:6443"
 
     @pytest.mark.parametrize("proxy", ["https://proxy.test:3128", "socks5://proxy.test:1080", "socks5h://proxy.test"])
-    def test_https_and_socks_proxies(self, proxy: str, config: Config, write: Write) -> None:
-        cluster(config)["proxy-url"] = proxy
-        found = load(write(config), None, NO_ENV).endpoint().proxy
+    def test_https_and_socks_proxies(self, proxy: str, config: Config) -> None:
+        config.cluster["proxy-url"] = proxy
+        found = config.load().endpoint().proxy
         assert found is not None
         assert (found.host, found.scheme) == ("proxy.test", proxy.partition("://")[0].removesuffix("h"))
-        ours = load(write(config), None, {"HTTPS_PROXY": "socks5://elsewhere.test"}).endpoint().proxy
+        ours = config.load(environ={"HTTPS_PROXY": "socks5://elsewhere.test"}).endpoint().proxy
         assert ours == found
 
     def test_without_a_folder_for_temporary_files(
-        self, config: Config, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A read-only root file system is good practice, and inline data needs no writable one."""
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
@@ -277,11 +284,11 @@ class TestAsClientGo:
         def encoded(path: Path) -> str:
             return base64.b64encode(path.read_bytes()).decode()
 
-        cluster(config)["certificate-authority-data"] = encoded(authority.file)
-        user(config).update({"client-certificate-data": encoded(cert), "client-key-data": encoded(key)})
-        ClientBuilder(load(write(config), None, NO_ENV)).close()
+        config.cluster["certificate-authority-data"] = encoded(authority.file)
+        config.user.update({"client-certificate-data": encoded(cert), "client-key-data": encoded(key)})
+        ClientBuilder(config.load()).close()
         config["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "true"}}
-        ClientBuilder(load(write(config), None, NO_ENV)).close()
+        ClientBuilder(config.load()).close()
 
 
 class TestWarnings:
@@ -293,41 +300,37 @@ class TestWarnings:
         load(path, None, NO_ENV)
         return [record.getMessage() for record in caplog.records]
 
-    def test_nothing_is_said_without_a_reason(
-        self, config: Config, write: Write, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        assert self._told(caplog, write(config)) == []
+    def test_nothing_is_said_without_a_reason(self, config: Config, caplog: pytest.LogCaptureFixture) -> None:
+        assert self._told(caplog, config.write()) == []
 
     @pytest.mark.row("X8")
-    def test_verification_is_off(self, config: Config, write: Write, caplog: pytest.LogCaptureFixture) -> None:
-        cluster(config)["insecure-skip-tls-verify"] = True
-        (warning,) = self._told(caplog, write(config))
+    def test_verification_is_off(self, config: Config, caplog: pytest.LogCaptureFixture) -> None:
+        config.cluster["insecure-skip-tls-verify"] = True
+        (warning,) = self._told(caplog, config.write())
         assert "TLS verification is off for https://10.0.0.1:6443" in warning
 
     @pytest.mark.row("X8")
     @pytest.mark.parametrize("secret", [{"token": "secret"}, {"username": "me", "password": "secret"}])
     def test_a_secret_over_plain_http(
-        self, secret: Config, config: Config, write: Write, caplog: pytest.LogCaptureFixture
+        self, secret: dict[str, Any], config: Config, caplog: pytest.LogCaptureFixture
     ) -> None:
         config["users"][0]["user"] = secret
-        cluster(config)["server"] = "http://10.0.0.1:8080"
-        (warning,) = self._told(caplog, write(config))
+        config.cluster["server"] = "http://10.0.0.1:8080"
+        (warning,) = self._told(caplog, config.write())
         assert "goes to http://10.0.0.1:8080 over plain HTTP" in warning
         assert "secret" not in warning
 
     @pytest.mark.parametrize(("server", "secret"), [("http://127.0.0.1:1", {"token": "t"}), ("http://10.0.0.1", {})])
     def test_not_on_this_machine_nor_without_a_secret(
-        self, server: str, secret: Config, config: Config, write: Write, caplog: pytest.LogCaptureFixture
+        self, server: str, secret: dict[str, Any], config: Config, caplog: pytest.LogCaptureFixture
     ) -> None:
         config["users"][0]["user"] = secret
-        cluster(config)["server"] = server
-        assert self._told(caplog, write(config)) == []
+        config.cluster["server"] = server
+        assert self._told(caplog, config.write()) == []
 
     @pytest.mark.row("X8")
-    def test_a_kubeconfig_that_everybody_can_read(
-        self, config: Config, write: Write, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        path = write(config)
+    def test_a_kubeconfig_that_everybody_can_read(self, config: Config, caplog: pytest.LogCaptureFixture) -> None:
+        path = config.write()
         os.chmod(path, 0o644)
         load(path, None, NO_ENV)
         (warning,) = [record.getMessage() for record in caplog.records]
@@ -335,22 +338,21 @@ class TestWarnings:
 
 
 @pytest.mark.row("X8")
-def test_inline_keys_touch_no_disk(
-    config: Config, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process that is killed leaves none behind: there never is a file, whatever folder may be written to."""
+def test_inline_keys_touch_no_disk(config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed leaves none behind: there never is a file, whatever folder may be
+    written to."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     authority = Authority(tmp_path)
     cert, key = authority.issue("client")
     with Server(tls=authority.server_context(ask_client=True)) as server:
-        cluster(config).update({"certificate-authority": "ca.crt", "server": server.url})
+        config.cluster.update({"certificate-authority": "ca.crt", "server": server.url})
         config["users"][0]["user"] = {
             "client-certificate-data": base64.b64encode(cert.read_bytes()).decode(),
             "client-key-data": base64.b64encode(key.read_bytes()).decode(),
         }
-        with ClientBuilder(load(write(config), None, NO_ENV)) as clients:
+        with ClientBuilder(config.load()) as clients:
             clients.rest("x").get("/")
             CoreV1Api(clients.client("vendor")).list_namespace()
             assert list(folder.iterdir()) == []
@@ -417,9 +419,9 @@ class TestNothingGiven:
         assert access.endpoint().url == "http://10.0.0.1:8080"
         assert access.source.fetch().authorization == ""
 
-    def test_a_bad_master(self, config: Config, write: Write) -> None:
+    def test_a_bad_master(self, config: Config) -> None:
         with pytest.raises(ClientConfigError, match=r"--master: not a server URL: 'ftp://10\.0\.0\.1'"):
-            load(write(config), "ftp://10.0.0.1", NO_ENV)
+            config.load("ftp://10.0.0.1")
 
 
 def _set(path: str, value: object) -> Callable[[Config], None]:
@@ -427,7 +429,7 @@ def _set(path: str, value: object) -> Callable[[Config], None]:
 
     def edit(config: Config) -> None:
         where, _, key = path.rpartition(".")
-        places = {"": config, "cluster": cluster(config), "user": user(config)}
+        places = {"": config, "cluster": config.cluster, "user": config.user}
         places["context"] = config["contexts"][0]["context"]
         if value is None:
             places[where].pop(key)
@@ -478,19 +480,19 @@ def _only_token_file(path: str) -> Callable[[Config], None]:
         (_set("user.as", "jané"), r"only ASCII text"),
     ],
 )
-def test_what_is_wrong_is_named(edit: Callable[[Config], None], message: str, config: Config, write: Write) -> None:
+def test_what_is_wrong_is_named(edit: Callable[[Config], None], message: str, config: Config) -> None:
     edit(config)
-    path = write(config)
+    path = config.write()
     with pytest.raises(ClientConfigError, match=message) as caught:
         load(path, None, NO_ENV)
     assert path in str(caught.value)
     assert "secret-token" not in str(caught.value)
 
 
-def test_a_ca_beside_insecure_contradicts_itself(config: Config, write: Write, tmp_path: Path) -> None:
-    cluster(config).update({"certificate-authority": str(Authority(tmp_path).file), "insecure-skip-tls-verify": True})
+def test_a_ca_beside_insecure_contradicts_itself(config: Config, tmp_path: Path) -> None:
+    config.cluster.update({"certificate-authority": str(Authority(tmp_path).file), "insecure-skip-tls-verify": True})
     with pytest.raises(ClientConfigError, match="both insecure-skip-tls-verify and a certificate authority"):
-        load(write(config), None, NO_ENV)
+        config.load()
 
 
 @pytest.mark.parametrize(
@@ -501,9 +503,9 @@ def test_a_ca_beside_insecure_contradicts_itself(config: Config, write: Write, t
         ("a: 'secret-token\nb: [", r"is not valid YAML at line \d"),
     ],
 )
-def test_a_file_that_is_no_kubeconfig(content: str, message: str, write: Write) -> None:
+def test_a_file_that_is_no_kubeconfig(content: str, message: str, config: Config) -> None:
     with pytest.raises(ClientConfigError, match=message) as caught:
-        load(write(content), None, NO_ENV)
+        load(config.write(content), None, NO_ENV)
     assert "secret-token" not in str(caught.value)
 
 
@@ -518,24 +520,24 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         load(str(binary), None, NO_ENV)
 
 
-def test_unusable_tls_files_are_told_at_once(config: Config, write: Write, tmp_path: Path) -> None:
+def test_unusable_tls_files_are_told_at_once(config: Config, tmp_path: Path) -> None:
     (tmp_path / "bad.crt").write_text("no certificate")
-    cluster(config)["certificate-authority"] = "bad.crt"
+    config.cluster["certificate-authority"] = "bad.crt"
     with pytest.raises(ClientConfigError, match=r"TLS files cannot be used: .*bad\.crt"):
-        ClientBuilder.from_options(kubeconfig=write(config))
+        ClientBuilder.from_options(kubeconfig=config.write())
 
 
-def test_from_options_to_an_answer(config: Config, write: Write, tmp_path: Path) -> None:
+def test_from_options_to_an_answer(config: Config, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     with Server(tls=authority.server_context()) as server:
-        cluster(config).update({"certificate-authority": "ca.crt", "server": server.url})
-        with ClientBuilder.from_options(kubeconfig=write(config), program="ccm") as clients:
+        config.cluster.update({"certificate-authority": "ca.crt", "server": server.url})
+        with ClientBuilder.from_options(kubeconfig=config.write(), settings=ClientSettings(program="ccm")) as clients:
             assert clients.server == server.url
             clients.rest("x").get("/api/v1/nodes")
             assert server.requests[0].headers["authorization"] == "Bearer secret-token"
 
 
-def test_a_plugins_certificate_is_presented(config: Config, write: Write, tmp_path: Path) -> None:
+def test_a_plugins_certificate_is_presented(config: Config, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     cert, key = authority.issue("plugin-client")
     status = {"clientCertificateData": cert.read_text(), "clientKeyData": key.read_text()}
@@ -546,8 +548,8 @@ def test_a_plugins_certificate_is_presented(config: Config, write: Write, tmp_pa
     plugin.chmod(0o755)
     config["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
     with Server(tls=authority.server_context(ask_client=True)) as server:
-        cluster(config).update({"certificate-authority": "ca.crt", "server": server.url})
-        clients = ClientBuilder.from_options(kubeconfig=write(config))
+        config.cluster.update({"certificate-authority": "ca.crt", "server": server.url})
+        clients = ClientBuilder.from_options(kubeconfig=config.write())
         clients.rest("x").get("/")
         assert "authorization" not in server.requests[0].headers
         assert Path(str(clients.config("x").cert_file)).read_text() == cert.read_text()  # for vendors' own clients

@@ -1,12 +1,15 @@
-"""A credential plugin that hangs is ended with its children, and run again; nothing of it outlives us."""
+"""A credential plugin that hangs is ended with its children, and run again; nothing of it outlives
+us."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +25,8 @@ VERSION = "client.authentication.k8s.io/v1"
 
 
 def hanging(tmp_path: Path, *, limit: float, first_only: bool = False) -> ExecPlugin:
-    """A plugin that starts a child, notes both process ids, and hangs; `first_only`: the second run answers."""
+    """A plugin that starts a child, notes both process ids, and hangs; `first_only`: the second run
+    answers."""
     answer = json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": {"token": "t"}})
     (tmp_path / "answer").write_text(answer)
     program = tmp_path / "plugin"
@@ -44,6 +48,40 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def plugin_of(tmp_path: Path, script: str) -> ExecPlugin:
+    answer = json.dumps({"apiVersion": VERSION, "kind": "ExecCredential", "status": {"token": "t"}})
+    program = tmp_path / "plugin"
+    program.write_text(f"#!/bin/sh\n{script}\necho '{answer}'\n")
+    program.chmod(0o755)
+    return ExecPlugin({"command": str(program), "apiVersion": VERSION}, str(tmp_path), {})
+
+
+@pytest.mark.parametrize("to", ["1", "2"])
+def test_a_plugin_that_prints_without_end_is_ended(tmp_path: Path, to: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(CredentialsUnavailable, match="printed more than 1048576 bytes, and was ended"):
+        plugin_of(tmp_path, f"exec cat /dev/zero >&{to}").fetch()
+    assert time.monotonic() - began < 20  # not by its time limit
+
+
+def test_what_it_says_on_the_way_does_not_fill_a_pipe(tmp_path: Path) -> None:
+    assert plugin_of(tmp_path, "head -c 500000 /dev/zero >&2").fetch().authorization == "Bearer t"
+
+
+def test_the_children_that_it_leaves_are_no_zombies_of_the_containers_first_process(tmp_path: Path) -> None:
+    prctl = ctypes.CDLL(None).prctl
+    assert prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER: orphans become ours, as those of PID 1 do
+    try:
+        plugin = plugin_of(tmp_path, f"sleep 0.2 >&- 2>&- & echo $! > {tmp_path}/left")
+        plugin.fetch()
+        left = int((tmp_path / "left").read_text())
+        wait_until(lambda: not is_alive(left))
+        plugin.fetch()  # looks again
+        assert not Path(f"/proc/{left}").exists()
+    finally:
+        assert prctl(36, 0, 0, 0, 0) == 0
 
 
 @pytest.mark.row("X3")
@@ -81,7 +119,7 @@ class TestHanging:
         settings = {"command": str(tmp_path / "plugin"), "apiVersion": VERSION}
         code = f"""
 import os, threading, time
-from controllers.app.process import exit_at_once
+from controllers.cli.process import exit_at_once
 from controllers.runtime.api.execplugin import ExecPlugin
 threading.Thread(target=ExecPlugin({settings!r}, {str(tmp_path)!r}, {{}}, limit=600).fetch, daemon=True).start()
 while not os.path.exists({str(tmp_path / "pids")!r}):

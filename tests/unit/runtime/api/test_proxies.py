@@ -1,4 +1,5 @@
-"""Which proxy the environment wants, as Go decides it; and that each kind of proxy leads to the server."""
+"""Which proxy the environment wants, as Go decides it; and that each kind of proxy leads to the
+server."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ import pytest
 from kubernetes.client import CoreV1Api
 from kubernetes.client.configuration import Configuration
 
-from controllers.runtime.api import ClientBuilder, Unreachable
+from controllers.runtime.api import ClientBuilder, ClientSettings, Unreachable
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
-from controllers.runtime.api.proxies import excluded, from_environment
+from controllers.runtime.api.wire import excluded, proxy_from_environment
 from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Authority, Peer, Server, shut_down
 
@@ -35,7 +36,7 @@ API = Endpoint.parse("https://api.internal.example:6443")
     ],
 )
 def test_the_variables(environ: dict[str, str], proxy: str | None) -> None:
-    assert from_environment(API, environ) == proxy
+    assert proxy_from_environment(API, environ) == proxy
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,8 @@ def connect_proxy(port: int) -> Callable[[Peer], None]:
 
 
 def socks_proxy(port: int, log: list[object], *, password: bool = False, refusal: int = 0) -> Callable[[Peer], None]:
-    """A SOCKS5 server that notes what it is asked for, and connects to the port whatever that is."""
+    """A SOCKS5 server that notes what it is asked for, and connects to the port whatever that
+    is."""
 
     def exactly(sock: socket.socket, size: int) -> bytes:
         data = b""
@@ -251,7 +253,8 @@ class TestThroughProxies:
     def test_an_address_that_does_not_answer_costs_a_moment(
         self, authority: Authority, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Two addresses, the first one black-holed: formerly each connection cost half of the timeout."""
+        """Two addresses, the first one black-holed: formerly each connection cost half of the
+        timeout."""
         hole = socket.create_server(("127.0.0.2", 0), backlog=0)
         port = hole.getsockname()[1]
         fillers = []
@@ -271,7 +274,9 @@ class TestThroughProxies:
                 return [(*kind, ("127.0.0.2", port)), (*kind, ("127.0.0.1", server.port))]
 
             monkeypatch.setattr(socket, "getaddrinfo", two)
-            with ClientBuilder(Access(Configuration(host="http://api.example.test"), Fixed()), timeout=600) as clients:
+            with ClientBuilder(
+                Access(Configuration(host="http://api.example.test"), Fixed()), ClientSettings(timeout=600)
+            ) as clients:
                 outcome: list[object] = []
                 thread = threading.Thread(target=lambda: outcome.append(clients.rest("x").get("/a")), daemon=True)
                 thread.start()

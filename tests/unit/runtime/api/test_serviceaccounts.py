@@ -1,4 +1,5 @@
-"""Tokens of service accounts: requested, renewed in time, told when they cannot be had; and who speaks as whom."""
+"""Tokens of service accounts: requested, renewed in time, told when they cannot be had; and who
+speaks as whom."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 from kubernetes.client import CoreV1Api
 from kubernetes.client.configuration import Configuration
 
-from controllers.runtime.api import ClientBuilder, CredentialsUnavailable, RestClient, Unauthorized
+from controllers.runtime.api import ClientBuilder, ClientSettings, CredentialsUnavailable, RestClient, Unauthorized
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
 from controllers.runtime.api.serviceaccounts import TokenSource
@@ -70,7 +71,9 @@ class Accounts:
         for name in ("ssl_ca_cert", "cert_file", "key_file"):
             setattr(access.configuration, name, options.pop(name, None))
         more: dict[str, Any] = {} if clock is None else {"clock": clock}
-        return ClientBuilder(access, service_accounts="kube-system", metrics=Metrics(), **more, **options)
+        return ClientBuilder(
+            access, ClientSettings(service_accounts="kube-system"), metrics=Metrics(), **more, **options
+        )
 
 
 def source(clients: ClientBuilder, clock: FakeClock, chance: float = 0.0) -> TokenSource:

@@ -1,4 +1,5 @@
-"""Connections: reused by as many threads as there are, replaced when dead, ended by another thread at once."""
+"""Connections: reused by as many threads as there are, replaced when dead, ended by another thread
+at once."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,8 @@ from tests.unit.runtime.loopback import (
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 PATCH = b"PATCH / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
 PROMPT = 0.5
-"""Seconds in which an interruption must have been noticed: it takes milliseconds, on a machine that is not busy."""
+"""Seconds in which an interruption must have been noticed: it takes milliseconds, on a machine that
+is not busy."""
 
 
 def transport_to(url: str, tls: TLSSettings | None = None, **options: object) -> Transport:
@@ -53,11 +56,9 @@ def authority(tmp_path: Path) -> Authority:
 
 class TestPool:
     def test_one_thread_uses_one_connection(self) -> None:
-        with Server() as server:
-            transport = transport_to(server.url)
+        with Server() as server, closing(transport_to(server.url)) as transport:
             assert [send(transport) for _ in range(5)] == [200] * 5
             assert (server.connections, transport.connections()) == (1, (1, 1))
-            transport.close()
 
     def test_as_many_connections_as_threads_and_none_closed_for_surplus(self) -> None:
         count = 24
@@ -68,14 +69,12 @@ class TestPool:
                 barrier.wait(LIMIT)  # answered only once all are under way
                 peer.answer()
 
-        with Server(together) as server:
-            transport = transport_to(server.url)
+        with Server(together) as server, closing(transport_to(server.url)) as transport:
             for _ in range(3):
                 calls = [Call(lambda: send(transport)) for _ in range(count)]
                 assert [call.outcome() for call in calls] == [200] * count
             assert server.connections == count
             assert transport.connections() == (count, count)
-            transport.close()
 
     def test_idle_connections_are_bounded(self) -> None:
         barrier = threading.Barrier(4)
@@ -85,17 +84,14 @@ class TestPool:
                 barrier.wait(LIMIT)
                 peer.answer()
 
-        with Server(together) as server:
-            transport = transport_to(server.url, max_idle=2)
+        with Server(together) as server, closing(transport_to(server.url, max_idle=2)) as transport:
             calls = [Call(lambda: send(transport)) for _ in range(4)]
             assert [call.outcome() for call in calls] == [200] * 4
             assert transport.connections() == (2, 2)
-            transport.close()
 
     def test_a_connection_idle_for_too_long_is_not_reused(self) -> None:
         clock = FakeClock()
-        with Server() as server:
-            transport = transport_to(server.url, waits=Waits(clock))
+        with Server() as server, closing(transport_to(server.url, waits=Waits(clock))) as transport:
             send(transport)
             clock.advance(IDLE_SECONDS - 1)
             send(transport)
@@ -104,37 +100,34 @@ class TestPool:
             send(transport)
             assert server.connections == 2
             assert transport.connections() == (1, 1)
-            transport.close()
 
     def test_connection_close_is_obeyed(self) -> None:
         def once(peer: Peer) -> None:
             peer.request()
             peer.answer(Connection="close")
 
-        with Server(once) as server:
-            transport = transport_to(server.url)
+        with Server(once) as server, closing(transport_to(server.url)) as transport:
             assert [send(transport), send(transport)] == [200, 200]
             assert transport.connections() == (0, 0)
-            transport.close()
 
     def test_bytes_behind_an_answer_are_not_taken_for_the_next_one(self) -> None:
         def talkative(peer: Peer) -> None:
             while peer.request():
                 peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 500 Late\r\nContent-Length: 0\r\n\r\n")
 
-        with Server(talkative) as server:
-            transport = transport_to(server.url)
+        with Server(talkative) as server, closing(transport_to(server.url)) as transport:
             assert [send(transport), send(transport)] == [200, 200]
             assert server.connections == 2
-            transport.close()
 
 
 class TestDeadConnections:
-    """A connection that died while idle costs the caller nothing where repeating is safe, and an error where not."""
+    """A connection that died while idle costs the caller nothing where repeating is safe, and an
+    error where not."""
 
     @staticmethod
     def _dying(*, reset: bool, after_request: bool) -> Server:
-        """The first connection answers once, then dies: at once, or when the next request has come."""
+        """The first connection answers once, then dies: at once, or when the next request has
+        come."""
         first = threading.Event()
 
         def handler(peer: Peer) -> None:
@@ -162,44 +155,39 @@ class TestDeadConnections:
     )
     def test_seen_before_the_request_is_sent(self, method: str, data: bytes, reset: bool) -> None:
         """However short the connection was idle: here no time passes at all."""
-        with self._dying(reset=reset, after_request=False) as server:
-            transport = transport_to(server.url, waits=Waits(FakeClock()))
+        with (
+            self._dying(reset=reset, after_request=False) as server,
+            closing(transport_to(server.url, waits=Waits(FakeClock()))) as transport,
+        ):
             assert send(transport) == 200
             idle = transport._idle[0]
             wait_until(lambda: not idle.quiet())  # the server's end has arrived
             assert send(transport, method, data) == 200
             assert server.connections == 2
-            transport.close()
 
     @pytest.mark.parametrize("reset", [False, True])
     def test_a_read_is_repeated_once_on_a_fresh_connection(self, reset: bool) -> None:
-        with self._dying(reset=reset, after_request=True) as server:
-            transport = transport_to(server.url)
+        with self._dying(reset=reset, after_request=True) as server, closing(transport_to(server.url)) as transport:
             assert [send(transport), send(transport)] == [200, 200]
             assert len(server.requests) == 3
-            transport.close()
 
     def test_a_write_that_may_have_been_applied_is_not_repeated(self) -> None:
-        with self._dying(reset=True, after_request=True) as server:
-            transport = transport_to(server.url)
+        with self._dying(reset=True, after_request=True) as server, closing(transport_to(server.url)) as transport:
             send(transport)
             with pytest.raises(Unreachable) as caught:
                 send(transport, "PATCH", PATCH)
             assert caught.value.sent
             assert len(server.requests) == 2
             assert transport.connections() == (0, 0)
-            transport.close()
 
     def test_a_fresh_connection_that_dies_is_an_error_even_for_a_read(self) -> None:
         def rude(peer: Peer) -> None:
             peer.request()
 
-        with Server(rude) as server:
-            transport = transport_to(server.url)
+        with Server(rude) as server, closing(transport_to(server.url)) as transport:
             with pytest.raises(Unreachable, match="connection closed"):
                 send(transport)
             assert server.connections == 1
-            transport.close()
 
     def test_a_read_whose_answer_had_begun_is_not_repeated(self) -> None:
         def half(peer: Peer) -> None:
@@ -208,13 +196,11 @@ class TestDeadConnections:
             peer.request()
             peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
 
-        with Server(half) as server:
-            transport = transport_to(server.url)
+        with Server(half) as server, closing(transport_to(server.url)) as transport:
             send(transport)
             with pytest.raises(Unreachable, match="7 bytes of the body missing"):
                 send(transport)
             assert server.connections == 1
-            transport.close()
 
     def test_nothing_was_sent_when_nobody_listens(self) -> None:
         with Server() as server:
@@ -230,12 +216,13 @@ class TestDeadConnections:
 class TestTime:
     @pytest.mark.parametrize("tls", [False, True])
     def test_a_silent_server_costs_the_timeout(self, tls: bool, authority: Authority) -> None:
-        with Server(answer_none, tls=authority.server_context() if tls else None) as server:
-            transport = transport_to(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)
+        with (
+            Server(answer_none, tls=authority.server_context() if tls else None) as server,
+            closing(transport_to(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)) as transport,
+        ):
             with pytest.raises(Unreachable, match="timed out") as caught:
-                send(transport, seconds=0.05)
+                send(transport, seconds=0.5)
             assert caught.value.sent
-            transport.close()
 
     @pytest.mark.parametrize("tls", [False, True])
     def test_a_server_that_does_not_read_costs_the_timeout(self, tls: bool, authority: Authority) -> None:
@@ -244,13 +231,14 @@ class TestTime:
         def read_nothing(peer: Peer) -> None:
             done.wait(10)
 
-        with Server(read_nothing, tls=authority.server_context() if tls else None) as server:
-            transport = transport_to(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)
+        with (
+            Server(read_nothing, tls=authority.server_context() if tls else None) as server,
+            closing(transport_to(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)) as transport,
+        ):
             with pytest.raises(Unreachable, match="timed out") as caught:
                 transport.exchange("POST", "/", b"x" * 50_000_000, transport.clock.monotonic() + 0.2)
             assert not caught.value.sent
             done.set()
-            transport.close()
 
     @pytest.mark.parametrize("tls", [False, True])
     def test_each_request_has_a_time_of_its_own(self, tls: bool, authority: Authority) -> None:
@@ -261,12 +249,13 @@ class TestTime:
                 if next(answered):
                     peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-        with Server(answer_once, tls=authority.server_context() if tls else None) as server:
-            transport = transport_to(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)
+        with (
+            Server(answer_once, tls=authority.server_context() if tls else None) as server,
+            closing(transport_to(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)) as transport,
+        ):
             send(transport, seconds=60)
             with pytest.raises(Unreachable, match="timed out"):
                 send(transport, seconds=0.05)
-            transport.close()
 
     def test_a_dripping_server_does_not_stretch_it(self) -> None:
         """Each byte comes well within the timeout, which bounds the whole all the same."""
@@ -279,25 +268,25 @@ class TestTime:
                 peer.send(b"x")
 
         clock = FakeClock()
-        with Server(drip) as server:
-            transport = transport_to(server.url, waits=Waits(clock))
-            with pytest.raises(Unreachable, match="timed out"):
-                send(transport, seconds=30)
-            transport.close()
+        with (
+            Server(drip) as server,
+            closing(transport_to(server.url, waits=Waits(clock))) as transport,
+            pytest.raises(Unreachable, match="timed out"),
+        ):
+            send(transport, seconds=30)
 
     def test_a_deadline_that_has_passed_sends_nothing(self) -> None:
-        with Server() as server:
-            transport = transport_to(server.url)
+        with Server() as server, closing(transport_to(server.url)) as transport:
             send(transport)
             with pytest.raises(Unreachable, match="timed out"):
                 send(transport, seconds=-1)
             assert len(server.requests) == 1
-            transport.close()
 
 
 @pytest.fixture
 def full_backlog() -> Iterator[str]:
-    """The URL of a listener that accepts nothing, so that connecting to it neither succeeds nor fails."""
+    """The URL of a listener that accepts nothing, so that connecting to it neither succeeds nor
+    fails."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=0)
     fillers = []
     for _ in range(8):
@@ -311,7 +300,8 @@ def full_backlog() -> Iterator[str]:
 
 
 class TestInterruption:
-    """`close` from another thread ends every blocking step at once (a watch, a drain, a lost lease must not wait)."""
+    """`close` from another thread ends every blocking step at once (a watch, a drain, a lost lease
+    must not wait)."""
 
     @staticmethod
     def _assert_closes_promptly(transport: Transport, is_blocked: threading.Event | None = None) -> None:
@@ -438,11 +428,9 @@ class TestNames:
         transport.close()
 
     def test_ipv6(self) -> None:
-        with Server(host="::1") as server:
-            transport = transport_to(server.url)
+        with Server(host="::1") as server, closing(transport_to(server.url)) as transport:
             assert send(transport) == 200
             assert transport.endpoint.authority == f"[::1]:{server.port}"
-            transport.close()
 
     @pytest.mark.parametrize(
         ("url", "host", "port", "authority", "base"),
@@ -468,12 +456,13 @@ class TestNames:
 class TestTLS:
     def test_the_server_is_verified(self, authority: Authority, tmp_path: Path) -> None:
         other = Authority(tmp_path, "other")
-        with Server(tls=authority.server_context()) as server:
-            transport = transport_to(server.url, TLSSettings(ca_file=str(other.file)))
+        with (
+            Server(tls=authority.server_context()) as server,
+            closing(transport_to(server.url, TLSSettings(ca_file=str(other.file)))) as transport,
+        ):
             with pytest.raises(Unreachable, match=r"TLS: .*certificate") as caught:
                 send(transport)
             assert not caught.value.sent
-            transport.close()
 
     def test_the_name_is_verified_and_can_be_given(self, authority: Authority) -> None:
         settings = TLSSettings(ca_file=str(authority.file))
@@ -487,10 +476,11 @@ class TestTLS:
             named.close()
 
     def test_verification_can_be_turned_off(self, authority: Authority) -> None:
-        with Server(tls=authority.server_context("other.test")) as server:
-            transport = transport_to(server.url, TLSSettings(verify=False))
+        with (
+            Server(tls=authority.server_context("other.test")) as server,
+            closing(transport_to(server.url, TLSSettings(verify=False))) as transport,
+        ):
             assert send(transport) == 200
-            transport.close()
 
     def test_a_rotated_ca_is_loaded(self, authority: Authority, tmp_path: Path) -> None:
         clock = FakeClock()

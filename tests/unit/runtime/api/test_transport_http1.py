@@ -1,4 +1,5 @@
-"""Answers are read the same wherever the network cuts them, and nothing malformed passes for an answer."""
+"""Answers are read the same wherever the network cuts them, and nothing malformed passes for an
+answer."""
 
 from __future__ import annotations
 

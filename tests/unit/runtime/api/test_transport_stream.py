@@ -1,4 +1,5 @@
-"""Streams give whole lines, tell a clean end from a broken one, and end at once when they are closed."""
+"""Streams give whole lines, tell a clean end from a broken one, and end at once when they are
+closed."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from hypothesis import strategies as st
 
 from controllers.runtime.api import ClientClosed, Gone, RestClient, TooManyRequests, Unreachable, linestream
 from controllers.runtime.api.credentials import Credentials, Fixed
+from controllers.runtime.api.identity import Identity, RequestMetrics
 from controllers.runtime.api.linestream import LineStream
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
-from controllers.runtime.api.requestmetrics import RequestMetrics
 from controllers.runtime.api.tls import TLSFiles, TLSSettings
 from controllers.runtime.api.transport import Transport
 from controllers.runtime.api.wire.endpoint import Endpoint
@@ -38,11 +39,13 @@ def client_of(
     transport = Transport(Endpoint.parse(url), TLSFiles(tls) if tls else None)
     rest = RestClient(
         transport,
-        Credentials(Fixed("Bearer t"), transport.waits),
-        name="shared-informers",
-        user_agent="test/1 shared-informers",
-        metrics=RequestMetrics(metrics, "api"),
-        limiter=limiter,
+        Identity(
+            name="shared-informers",
+            user_agent="test/1 shared-informers",
+            credentials=Credentials(Fixed("Bearer t"), transport.waits),
+            metrics=RequestMetrics(metrics, "api"),
+            limiter=limiter,
+        ),
     )
     return rest, transport, metrics
 

@@ -1,4 +1,5 @@
-"""An API server in a script, for the tests of lists, watches and informers: no network, and time passes by itself."""
+"""An API server in a script, for the tests of lists, watches and informers: no network, and time
+passes by itself."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ def page(version: int, *items: Raw, token: str = "", kind: str = "NodeList") -> 
 
 
 class SkippingClock:
-    """A Clock on which every wait is over at once, its time having passed; `waits` keeps how long each was."""
+    """A Clock on which every wait is over at once, its time having passed; `waits` keeps how long
+    each was."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -84,7 +86,8 @@ Part = bytes | Exception | Callable[[], None]
 
 
 class ScriptedLines:
-    """The lines of one watch: an error as the first part means that the server refused to open it."""
+    """The lines of one watch: an error as the first part means that the server refused to open
+    it."""
 
     def __init__(self, parts: list[Part], refused: Exception | None = None) -> None:
         self._parts = parts
@@ -111,8 +114,9 @@ class ScriptedLines:
 class ScriptedRest:
     """Answers one request after another from a script, and keeps what was asked.
 
-    Each step answers one request: bytes are a list's body, an Exception is raised in its place (for a list), a
-    ScriptedLines is a watch. A request of the other kind than the script has next fails the test.
+    Each step answers one request: bytes are a list's body, an Exception is raised in its place (for
+    a list), a ScriptedLines is a watch. A request of the other kind than the script has next fails
+    the test.
     """
 
     def __init__(self, *steps: bytes | Exception | ScriptedLines) -> None:

@@ -1,4 +1,5 @@
-"""The cache: lists and events in, changes out, whatever order, damage and repetition they come in."""
+"""The cache: lists and events in, changes out, whatever order, damage and repetition they come
+in."""
 
 from __future__ import annotations
 
@@ -264,7 +265,8 @@ class History:
 
 
 class Follower:
-    """Checks, as a handler would see it, that the changes of each object make sense one after another."""
+    """Checks, as a handler would see it, that the changes of each object make sense one after
+    another."""
 
     def __init__(self) -> None:
         self.seen: dict[str, V1Node] = {}

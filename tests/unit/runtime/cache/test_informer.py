@@ -1,4 +1,5 @@
-"""Informers with real threads over a server in memory: what handlers see, when, and how everything ends."""
+"""Informers with real threads over a server in memory: what handlers see, when, and how everything
+ends."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from controllers.runtime.api import Unreachable
 from controllers.runtime.cache import NODES, SERVICES, InformerFactory, Registration, handlers, version_of
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.resources import Raw
+from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watchtypes import Lines, WatchOptions
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
@@ -137,7 +139,7 @@ class World:
         self.server = server
         self.clock = FakeClock()
         self.metrics = Metrics()
-        self.informer = Informer(server, NODES, metrics=self.metrics, clock=self.clock, resync_period=0)
+        self.informer = Informer(server, NODES, metrics=self.metrics, clock=self.clock)
 
     def handle(self, recorder: Recorder, **more: Any) -> Registration[V1Node]:
         return self.informer.add_handler(recorder.add, recorder.update, recorder.delete, **more)
@@ -460,39 +462,18 @@ class TestBacklog:
         assert slow.wait(6)[-1] == ("update", "a", "1", "10")
 
 
-class TestResync:
-    def test_every_period_each_object_is_its_own_update(self, worlds: Make) -> None:
-        world, seen, never = worlds(raw_node("a", 1), raw_node("b", 2)), Recorder(), Recorder()
-        world.handle(never)
-        registration = world.handle(seen, resync_period=60)
-        world.informer.start()
-        world.server.feed()
-        until(registration.has_synced)
-        never.wait(2)
-        for round_ in range(1, 4):
-            world.clock.wait_for_timeout(60)
-            world.clock.advance(60)
-            assert seen.wait(2 + 2 * round_)[-2:] == [("update", "a", "1", "1"), ("update", "b", "2", "2")]
-        assert all(old is new for old, new in seen.objects[2:])
-        assert len(never.calls) == 2
-
-    def test_it_keeps_its_place_among_the_changes(self, worlds: Make) -> None:
-        world, seen = worlds(raw_node("a", 1)), Recorder()
-        world.handle(seen, resync_period=60)
+class TestNoResync:
+    @pytest.mark.row("O10")
+    def test_nobody_is_called_again_about_what_has_not_changed_however_long_it_lasts(self, worlds: Make) -> None:
+        world, seen = worlds(raw_node("a", 1), raw_node("b", 2)), Recorder()
+        registration = world.handle(seen)
         world.informer.start()
         feed = world.server.feed()
-        seen.wait(1)
-        world.clock.wait_for_timeout(60)
+        until(registration.has_synced)
+        for _ in range(4):
+            world.clock.advance(12 * 3600)
         feed.put(event("MODIFIED", raw_node("a", 6)))
-        seen.wait(2)
-        world.clock.wait_for_timeout(60)
-        world.clock.advance(60)
-        assert seen.wait(3)[1:] == [("update", "a", "1", "6"), ("update", "a", "6", "6")]
-
-    def test_nothing_is_resynced_before_the_first_state(self, worlds: Make) -> None:
-        world, seen = worlds(raw_node("a", 1)), Recorder()
-        world.handle(seen, resync_period=60)
-        assert world.clock.next_deadline() is None
+        assert seen.wait(3)[2:] == [("update", "a", "1", "6")]
 
 
 class TestStop:
@@ -522,17 +503,17 @@ class TestStop:
         assert not world.informer.has_synced()
 
     def test_while_parsing_a_list(self, worlds: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-        world = worlds(*[raw_node(f"n{i}", i + 1) for i in range(100)])
-        read, parsed, on = world.informer._cache.read, [], threading.Event()
+        read, parsed, on = Cache.read, [], threading.Event()
 
-        def slowly(raw: Any) -> Any:
+        def slowly(cache: Cache[Any], raw: Any, *, anew: bool = False) -> Any:
             parsed.append(raw)
             if len(parsed) == 3:
                 on.set()
-                world.informer._source._stop.wait()
-            return read(raw)
+                world.informer._source._loop.stopping.wait()
+            return read(cache, raw, anew=anew)
 
-        monkeypatch.setattr(world.informer._source, "_read", slowly)
+        monkeypatch.setattr(Cache, "read", slowly)
+        world = worlds(*[raw_node(f"n{i}", i + 1) for i in range(100)])
         world.informer.start()
         assert on.wait(WAIT)
         self.stopped(world)
@@ -558,13 +539,6 @@ class TestStop:
         world = worlds()
         world.informer.start()
         world.server.feed().put(Unreachable("reset"))
-        world.clock.wait_for_waiters(1, timed=True)
-        self.stopped(world)
-
-    def test_with_a_resync_ahead(self, worlds: Make) -> None:
-        world = worlds()
-        world.handle(Recorder(), resync_period=60)
-        world.informer.start()
         world.clock.wait_for_waiters(1, timed=True)
         self.stopped(world)
 
@@ -650,7 +624,7 @@ class TestHealth:
             patched.setattr(world.informer._cache, "apply", fail)
             world.server.body = page(20, raw_node("a", 12))
             feed.put(event("MODIFIED", raw_node("a", 12)))
-            world.clock.wait_for_waiters(2, timed=False)
+            world.clock.wait_for_waiters(1, timed=True)
             until(lambda: "informer failed" in caplog.text)
         world.clock.wait_for_waiters(1, timed=True)
         world.clock.advance(1)
@@ -695,7 +669,8 @@ def test_where_no_thread_is_to_be_had_a_later_start_succeeds(worlds: Make) -> No
 
 @pytest.mark.row("K7")
 def test_a_handler_without_a_thread_is_not_registered(worlds: Make) -> None:
-    """Else its events would gather for ever, and its later twin would wait for a delivery that never comes."""
+    """Else its events would gather for ever, and its later twin would wait for a delivery that
+    never comes."""
     world = worlds(raw_node("a", 3))
     world.informer.start()
     until(world.informer.has_synced)

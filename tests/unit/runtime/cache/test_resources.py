@@ -1,4 +1,5 @@
-"""Kinds: their paths, how raw objects become typed ones, what is dropped on the way, and what they weigh."""
+"""Kinds: their paths, how raw objects become typed ones, what is dropped on the way, and what they
+weigh."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from controllers.runtime.cache import watch_waiting
-from controllers.runtime.metrics import Metrics
+from controllers.runtime.metrics import Metrics, watch_waiting
 from tests.support.clock import FakeClock
 
 

@@ -1,4 +1,5 @@
-"""Bytes of lists and watches: complete ones are read as json reads them, and a part never passes for the whole."""
+"""Bytes of lists and watches: complete ones are read as json reads them, and a part never passes
+for the whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A Lease at an API server in memory, as the real one treats it, with faults; and candidates for it under one clock."""
+"""A Lease at an API server in memory, as the real one treats it, with faults; and candidates for it
+under one clock."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 
 
 class LeaseServer:
-    """`lease` is what stands; `fault`, set by a test, is called with each request's method and may raise.
+    """`lease` is what stands; `fault`, set by a test, is called with each request's method and may
+    raise.
 
     `lose_answers` counts down writes that are applied, and whose answer never comes.
     """
@@ -143,13 +145,14 @@ class Candidate:
     def __init__(self, server: LeaseServer, clock: FakeClock, identity: str) -> None:
         self.told: list[str] = []
         self.lost: list[str] = []
+        self.lost_hook: Callable[[], object] = lambda: None
         self.began = 0
         self.metrics = Metrics()
         self.elector = Elector(
             server,
             LeaseSettings(name="ccm", identity=identity),
             on_leading=self._leads,
-            on_lost=self.lost.append,
+            on_lost=self._loses,
             tell=self.told.append,
             metrics=self.metrics,
             clock=clock,
@@ -167,3 +170,7 @@ class Candidate:
 
     def _leads(self) -> None:
         self.began += 1
+
+    def _loses(self, reason: str) -> None:
+        self.lost.append(reason)
+        self.lost_hook()

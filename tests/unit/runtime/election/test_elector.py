@@ -1,4 +1,5 @@
-"""One candidate for a Lease: every way in which leading begins, goes on, ends, with each step taken by the test."""
+"""One candidate for a Lease: every way in which leading begins, goes on, ends, with each step taken
+by the test."""
 
 from __future__ import annotations
 
@@ -125,7 +126,7 @@ class TestAcquiring:
         assert server.spec["leaseTransitions"] == 4
 
     def test_when_another_is_faster_it_stands_by(self, server: LeaseServer, me: Candidate, clock: FakeClock) -> None:
-        held_by(server, "")
+        held_by(server, "", 1)
         server.fault = lambda method: held_by(server, "other") if method == "PUT" else None
         assert me.step() == 0.0  # a conflict: look again at once
         server.fault = failing()
@@ -134,7 +135,7 @@ class TestAcquiring:
         assert me.told == []
 
     def test_a_lease_that_changes_all_the_time_is_not_stormed(self, server: LeaseServer, me: Candidate) -> None:
-        held_by(server, "")
+        held_by(server, "", 1)
         server.fault = lambda method: server.put(server.spec) if method == "PUT" else None
         assert [me.step() for _ in range(4)] == [0.0, 0.0, pytest.approx(POLL), pytest.approx(POLL)]
 
@@ -442,7 +443,8 @@ class TestLeading:
 
 @pytest.mark.row("M2")
 def test_two_candidates_are_never_both_open(server: LeaseServer, clock: FakeClock) -> None:
-    """The first one cannot reach the server from some moment on; the second one polls all the time."""
+    """The first one cannot reach the server from some moment on; the second one polls all the
+    time."""
     server.may_watch = False
     one, two = Candidate(server, clock, "one"), Candidate(server, clock, "two")
     one.step()

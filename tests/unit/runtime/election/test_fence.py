@@ -1,4 +1,5 @@
-"""The fence: open for as long as the lease is certain, by a clock that counts the time asleep, and never again."""
+"""The fence: open for as long as the lease is certain, by a clock that counts the time asleep, and
+never again."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_a_record_expires_by_when_we_saw_it_change_and_by_its_own_duration() -> 
     assert seen.free_at() == 140.0
     seen.see(lease("other", leaseDurationSeconds=40, renewTime="1999-01-01T00:00:00.000000Z"), 135.0)
     assert seen.free_at() == 175.0
-    seen.see(lease("other", leaseDurationSeconds=None), 136.0)
+    seen.see(lease("third", leaseDurationSeconds=None), 136.0)
     assert seen.free_at() == 151.0  # our own duration
 
 
@@ -102,7 +102,43 @@ def test_a_deleted_lease_stays_promised() -> None:
     seen.see(None, 101.0)
     assert (seen.lease, seen.free_at()) == (None, 115.0)
     seen.see(lease(""), 102.0)
+    assert seen.free_at() == 115.0
+    seen.see(released(lease("other"), SETTINGS, NOW), 103.0)
     assert seen.free_at() == -math.inf
+
+
+@pytest.mark.row("M2")
+@pytest.mark.parametrize(
+    "by_hand",
+    [
+        {"holderIdentity": ""},
+        {"holderIdentity": None},
+        {"leaseDurationSeconds": 1},
+        {"holderIdentity": "", "leaseDurationSeconds": 1},
+        {"holderIdentity": "", "renewTime": None},
+        {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": None, "renewTime": None},
+    ],
+)
+def test_no_hand_shortens_what_a_holder_was_promised(by_hand: dict[str, Any]) -> None:
+    """It goes on writing until its next renewal, which puts right what was changed."""
+    held = {"acquireTime": STAMP, "renewTime": "2023-11-14T22:13:24.250000Z"}
+    seen = Observation(SETTINGS)
+    seen.see(lease("other", **held), 100.0)
+    seen.see(lease("other", **held | by_hand), 104.0)
+    assert seen.free_at() == 115.0
+    seen.see(lease("other", **held | {"renewTime": "2023-11-14T22:13:26.250000Z"}), 106.0)
+    assert seen.free_at() == 121.0
+    seen.see(released(lease("other"), SETTINGS, NOW), 107.0)
+    assert seen.free_at() == -math.inf
+
+
+def test_a_first_look_at_a_lease_without_a_holder() -> None:
+    seen = Observation(SETTINGS)
+    seen.see({"spec": {}}, 100.0)
+    assert seen.free_at() == -math.inf  # made beforehand, so that nobody needs the right to create it
+    emptied = Observation(SETTINGS)
+    emptied.see(lease("", renewTime=STAMP, acquireTime="2020-01-01T00:00:00.000000Z"), 100.0)
+    assert emptied.free_at() == 115.0  # its holder may be at work
 
 
 def test_durations_are_checked_as_in_go_and_all_at_once() -> None:

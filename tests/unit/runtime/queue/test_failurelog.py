@@ -98,6 +98,28 @@ def test_what_is_not_told_is_there_for_those_who_debug(bench: Bench, caplog: pyt
     assert len(bench.told(logging.DEBUG)) == 6
 
 
+@pytest.mark.row("K16")
+def test_one_that_fails_for_ever_keeps_no_names_of_those_that_recovered(bench: Bench) -> None:
+    """Nodes come and go, and one of them never gets well: names are kept for a while, counts for
+    good."""
+    bench.fail("node-for-ever")
+    bench.fail("node-too")
+    for number in range(20_000):
+        bench.fail(f"node-{number}")
+        bench.failures.succeeded(f"node-{number}")
+    [kind] = bench.failures._kinds.values()
+    assert len(kind.ever) <= 1002
+    bench.clock.advance(5.0)
+    for _ in range(2):
+        bench.told()
+        bench.fail("node-for-ever")
+        bench.fail("node-too")
+        bench.clock.advance(5.0)
+    bench.failures.succeeded("node-for-ever")
+    bench.failures.succeeded("node-too")
+    assert bench.told()[-1] == "Nodes: over after 15 s: OSError, 20006 failures of 20002 nodes; the last one succeeded"
+
+
 def test_the_stack_comes_with_the_line(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.fail("a", error=KeyError("x"), stack=True)
     assert caplog.records[0].exc_info

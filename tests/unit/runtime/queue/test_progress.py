@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controllers.cloudcalls.jobs import Inbox
+from controllers.cloudcalls.call import Inbox
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Worker, WorkQueue
-from controllers.runtime.queue.progress import Progress
+from controllers.runtime.queue.threads import Progress
 from controllers.runtime.queue.worker import STALL_AFTER
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import Call
@@ -26,7 +26,7 @@ def test_a_wait_for_the_cloud_is_no_stall_and_what_follows_it_is() -> None:
         with answered.condition:  # and here the code of the controller hangs
             clock.wait(answered.condition, 1000.0)
 
-    worker = Worker(queue, reconcile, threads=1, metrics=metrics, clock=clock)
+    worker = Worker(queue, reconcile, threads=1, metrics=metrics)
     worker.start()
     queue.add("default/web")
     clock.wait_for_timeout(300.0)

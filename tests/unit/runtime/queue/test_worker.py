@@ -7,8 +7,9 @@ from queue import SimpleQueue
 
 import pytest
 
+from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, Parked, Result, ShutDown, Worker, WorkQueue
+from controllers.runtime.queue import Parked, Result, ShutDown, Worker, WorkQueue
 from controllers.runtime.queue.threads import LoopThreads
 from tests.support.clock import FakeClock
 
@@ -37,9 +38,7 @@ class Bench:
         return None
 
     def worker(self, reconcile: Callable[[str], Result | None] | None = None, threads: int = 2) -> Worker[str]:
-        worker = Worker(
-            self.queue, reconcile or self.reconcile, threads=threads, metrics=self.metrics, clock=self.clock
-        )
+        worker = Worker(self.queue, reconcile or self.reconcile, threads=threads, metrics=self.metrics)
         self.workers.append(worker)
         return worker
 
@@ -318,12 +317,12 @@ class TestHealth:
         worker = bench.worker(threads=2)
         assert worker.health() == ("Nodes", True, "not started")
         worker.start()
-        assert worker.oldest_running() == (0.0, None)
+        assert bench.queue.oldest_running() == (0.0, None)
         bench.queue.add("node-7")
         bench.next_begun()
         bench.clock.advance(180.0)
         assert worker.health()[1] is True
-        assert worker.oldest_running() == (180.0, "node-7")
+        assert bench.queue.oldest_running() == (180.0, "node-7")
         bench.clock.advance(1.0)
         name, healthy, detail = worker.health()
         assert (name, healthy) == ("Nodes", False)
@@ -351,7 +350,6 @@ class TestHealth:
         bench.clock.advance(1_000.0)
         worker.start()
         assert worker.health()[1] is True
-        assert worker.last_progress() == bench.clock.monotonic()
 
     def test_a_long_queue_that_moves_is_well(self, bench: Bench) -> None:
         gates = [bench.hold(f"key-{number}") for number in range(5)]
@@ -370,26 +368,9 @@ class TestHealth:
         worker.start()
         bench.clock.advance(86_400)
         assert worker.health()[1] is True
-        assert worker.last_progress() == bench.clock.monotonic()
         bench.queue.add_after("a", 10_000)
         bench.clock.advance(5_000)
         assert worker.health()[1] is True
-        assert worker.last_progress() == bench.clock.monotonic()
-
-    def test_last_progress_is_the_last_key_settled_while_there_is_work(self, bench: Bench) -> None:
-        gate = bench.hold("slow")
-        worker = bench.worker(threads=2)
-        worker.start()
-        bench.queue.add("slow")
-        bench.next_begun()
-        bench.clock.advance(5.0)
-        bench.queue.add("quick")
-        bench.next_begun()
-        bench.clock.wait_for_waiters(1)  # its thread waits for the next key
-        settled = bench.clock.monotonic()
-        bench.clock.advance(7.0)
-        assert worker.last_progress() == settled
-        gate.set()
 
     def test_parked_keys_are_told_and_are_no_stall(self, bench: Bench) -> None:
         call: Future[None] = Future()

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from cloudprovider.errors import Throttled
+from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import (
-    Backoff,
+    AskAgain,
     Batching,
     BatchWorker,
     FailureHandling,
@@ -20,8 +21,7 @@ from controllers.runtime.queue import (
     ShutDown,
     WorkQueue,
 )
-from controllers.runtime.queue.fetchbuffer import Batch, FetchBuffer
-from controllers.runtime.queue.worker import STALL_AFTER, NotAnswered
+from controllers.runtime.queue.worker import STALL_AFTER, Batch, FetchBuffer, NotAnswered
 from tests.support.clock import FakeClock
 
 LIMIT = 10.0  # seconds of real time until a test gives up
@@ -67,7 +67,6 @@ class Bench:
             threads=threads,
             failures=FailureHandling(on_error=lambda key, error: self.reported.put((key, error))),
             metrics=self.metrics,
-            clock=self.clock,
         )
         self.worker.start()
         return self.worker
@@ -155,6 +154,24 @@ def test_an_exception_is_an_answer(bench: Bench) -> None:
     assert 7.0 <= (bench.clock.next_deadline() or 0.0) <= 7.7
 
 
+@pytest.mark.row("N27")
+def test_a_key_whose_answer_is_about_another_object_is_asked_about_again_at_once(bench: Bench) -> None:
+    asked: list[Sequence[str]] = []
+
+    def fetch(keys: Sequence[str], deliver: Deliver) -> None:
+        bench.batches.put(tuple(keys))
+        asked.append(keys)
+        deliver("a", "fresh" if len(asked) > 1 else AskAgain("it was made again"))
+
+    bench.add("a")
+    bench.start(fetch)
+    assert taken(bench.batches, 2) == [("a",), ("a",)], "without a back-off: the clock stands still"
+    assert [answer for _, answer in taken(bench.answers, 2)][1] == "fresh"
+    assert bench.queue.wait_drained()
+    assert bench.reported.empty(), "nothing failed"
+    assert bench.metrics.value("controller_reconcile_errors_total", name="Nodes") == 0
+
+
 @pytest.mark.row("N5")
 def test_an_overdue_answer_parks_its_key_alone(bench: Bench) -> None:
     call: Future[None] = Future()
@@ -164,10 +181,10 @@ def test_an_overdue_answer_parks_its_key_alone(bench: Bench) -> None:
             deliver(key, Parked(call) if key == "hung" and not call.done() else "fine")
 
     bench.add("a", "hung", "b")
-    worker = bench.start(fetch)
+    bench.start(fetch)
     assert bench.queue.wait_drained()
     assert bench.queue.parked() == ["hung"]
-    assert worker.oldest_running().key is None
+    assert bench.queue.oldest_running().key is None
     taken(bench.answers, 3)
     call.set_result(None)
     bench.clock.wait_for_timeout(1.0)
@@ -266,7 +283,8 @@ class TestBadManners:
         assert bench.strays("late") == 1
         assert bench.answers.empty()
         bench.clock.advance(1.0)
-        # The key's next fetch is on its way: an answer to the old one must not count for the new one.
+        # The key's next fetch is on its way: an answer to the old one must not count for the new
+        # one.
         kept.get(timeout=LIMIT)
         assert isinstance(bench.reported.get(timeout=LIMIT)[1], NotAnswered)
 

@@ -10,11 +10,12 @@ import pytest
 
 import controllers
 from cloudprovider.errors import InstanceNotFound, RetryError, Throttled
+from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.api import TooManyRequests
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import DONE, Backoff, Parked, Result, TerminalError, WorkQueue
-from controllers.runtime.queue.outcomes import Aborted, FailureHandling, Settler
+from controllers.runtime.queue import DONE, Parked, Result, TerminalError, WorkQueue
+from controllers.runtime.queue.outcomes import Aborted, FailureHandling, Requeuer
 from tests.support.clock import FakeClock
 
 
@@ -29,7 +30,7 @@ class Bench:
             "Nodes", clock=self.clock, metrics=self.metrics, backoff=Backoff(1.0, 60.0, 0.0)
         )
         self.reported: list[tuple[str, Exception]] = []
-        self.settler = Settler(
+        self.settler = Requeuer(
             self.queue,
             FailureHandling(on_error=lambda key, error: self.reported.append((key, error))),
             metrics=self.metrics,
@@ -249,7 +250,7 @@ class TestParked:
         def report(key: str, error: Exception) -> None:
             raise SystemExit("a recorder that ends threads")
 
-        settler = Settler(bench.queue, FailureHandling(on_error=report), metrics=bench.metrics, clock=bench.clock)
+        settler = Requeuer(bench.queue, FailureHandling(on_error=report), metrics=bench.metrics, clock=bench.clock)
         call: Future[None] = Future()
         with pytest.raises(SystemExit):
             settler.settle("a", Parked(call))
@@ -277,7 +278,7 @@ class TestNothingIsLost:
         def report(key: str, error: Exception) -> None:
             raise RuntimeError("the recorder is broken")
 
-        settler = Settler(bench.queue, FailureHandling(on_error=report), metrics=bench.metrics, clock=bench.clock)
+        settler = Requeuer(bench.queue, FailureHandling(on_error=report), metrics=bench.metrics, clock=bench.clock)
         settler.settle("a", KeyError("x"))
         assert bench.queue.num_requeues("a") == 1
         assert bench.next_run() == 1.0
@@ -290,7 +291,7 @@ class TestNothingIsLost:
             bench.queue.add(key)
             seen.append(bench.queue.get(0))
 
-        settler = Settler(bench.queue, FailureHandling(on_error=report), metrics=bench.metrics, clock=bench.clock)
+        settler = Requeuer(bench.queue, FailureHandling(on_error=report), metrics=bench.metrics, clock=bench.clock)
         settler.settle("a", KeyError("x"))
         assert seen == [None]
         assert bench.next_run() == 0.0
@@ -351,7 +352,7 @@ class TestLog:
     def test_the_delay_told_is_the_true_one(self, caplog: pytest.LogCaptureFixture) -> None:
         clock = FakeClock()
         queue: WorkQueue[str] = WorkQueue("Nodes", clock=clock, metrics=Metrics(), floor=1.0)
-        settler = Settler(queue, FailureHandling(), metrics=Metrics(), clock=clock)
+        settler = Requeuer(queue, FailureHandling(), metrics=Metrics(), clock=clock)
         queue.add("a")
         queue.get(0)
         settler.settle("a", InstanceNotFound("no instance"))
@@ -373,7 +374,7 @@ class TestLog:
         assert record.exc_info
 
     def test_errors_named_as_expected(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-        settler = Settler(
+        settler = Requeuer(
             bench.queue, FailureHandling(expected=(ZeroDivisionError,)), metrics=bench.metrics, clock=bench.clock
         )
         settler.settle("a", ZeroDivisionError("x"))

@@ -33,7 +33,7 @@ class Bench:
         assert self.gate.wait(LIMIT)
 
     def started(self, count: int = COUNT) -> Worker[str]:
-        self.worker = Worker(self.queue, self.hold, threads=count, metrics=self.metrics, clock=self.clock)
+        self.worker = Worker(self.queue, self.hold, threads=count, metrics=self.metrics)
         self.worker.start()
         return self.worker
 
@@ -100,7 +100,6 @@ def test_fetchers_without_batches_end_too(bench: Bench) -> None:
         batching=Batching(max_batch=1, linger=0.0, fetchers=COUNT),
         threads=1,
         metrics=bench.metrics,
-        clock=bench.clock,
     )
     bench.worker.start()
     for name in ("first", "second"):

@@ -4,9 +4,10 @@ import itertools
 
 import pytest
 
+from cloudprovider.internal.backoff import Backoff
+from controllers.runtime.fairness import FAIR_SHARE
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, ShutDown, WorkQueue
-from controllers.runtime.queue.workqueue import FAIR_SHARE
+from controllers.runtime.queue import ShutDown, WorkQueue
 from tests.support.clock import FakeClock
 
 START = 1_000.0
@@ -36,12 +37,6 @@ def take_all(queue: WorkQueue[str]) -> list[str]:
 
 
 class TestOneKey:
-    def test_waits_once_however_often_added(self, queue: WorkQueue[str]) -> None:
-        for key in ("a", "b", "a", "a"):
-            queue.add(key)
-        assert len(queue) == 2
-        assert take_all(queue) == ["a", "b"]
-
     def test_added_during_its_run_is_closed_to_others_and_runs_once_more(self, queue: WorkQueue[str]) -> None:
         queue.add("a")
         assert queue.get(0) == "a"
@@ -76,51 +71,6 @@ class TestOneKey:
 
 
 class TestDelay:
-    def test_runs_when_its_time_has_come(self, queue: WorkQueue[str], clock: FakeClock) -> None:
-        queue.add_after("a", 2.0)
-        clock.advance(1.999)
-        assert queue.get(0) is None
-        clock.advance(0.001)
-        assert queue.get(0) == "a"
-
-    @pytest.mark.parametrize("delays", [(9.0, 2.0, 5.0), (2.0, 9.0), (5.0, 2.0, 2.0)])
-    def test_the_earliest_time_wins_and_counts_once(
-        self, queue: WorkQueue[str], clock: FakeClock, delays: tuple[float, ...]
-    ) -> None:
-        for delay in delays:
-            queue.add_after("a", delay)
-        clock.advance(2)
-        assert take_all(queue) == ["a"]
-        clock.advance(100)
-        assert take_all(queue) == []
-
-    def test_a_replaced_time_does_not_come_back(self, queue: WorkQueue[str], clock: FakeClock) -> None:
-        queue.add_after("a", 9.0)
-        queue.add_after("a", 1.0)
-        clock.advance(1)
-        assert take_all(queue) == ["a"]
-        queue.add_after("a", 20.0)
-        clock.advance(8)
-        assert take_all(queue) == [], "the time of 9 s was given up"
-        clock.advance(12)
-        assert take_all(queue) == ["a"]
-
-    def test_a_plain_add_leaves_the_delay_alone(self, queue: WorkQueue[str], clock: FakeClock) -> None:
-        queue.add_after("a", 3.0)
-        queue.add("a")
-        assert take_all(queue) == ["a"]
-        clock.advance(3)
-        assert take_all(queue) == ["a"]
-
-    def test_keys_come_in_the_order_of_their_times(self, queue: WorkQueue[str], clock: FakeClock) -> None:
-        queue.add_after("late", 3.0)
-        queue.add_after("early", 1.0)
-        clock.advance(2)
-        queue.add("between")
-        clock.advance(10)
-        queue.add("last")
-        assert take_all(queue) == ["early", "between", "late", "last"]
-
     @pytest.mark.parametrize("delay", [0.0, -1.0])
     def test_no_delay_is_an_add(self, queue: WorkQueue[str], delay: float) -> None:
         queue.add_after("a", delay)
@@ -131,15 +81,6 @@ class TestDelay:
         with pytest.raises(ValueError, match=r"nodes.*'a'"):
             queue.add_after("a", delay)
         assert not queue._items
-
-    def test_due_during_its_run_waits_for_done(self, queue: WorkQueue[str], clock: FakeClock) -> None:
-        queue.add("a")
-        queue.get(0)
-        queue.add_after("a", 1.0)
-        clock.advance(5)
-        assert queue.get(0) is None
-        queue.done("a")
-        assert take_all(queue) == ["a"]
 
     def test_replaced_times_do_not_pile_up(self, queue: WorkQueue[str], clock: FakeClock) -> None:
         for delay in range(5_000, 0, -1):
@@ -179,13 +120,6 @@ class TestBackoff:
             clock.advance(1.0)
         assert 86_400 / 60 <= runs <= 86_400 / 60 + 20
 
-    def test_jitter_takes_a_share_off_and_never_exceeds_the_cap(self) -> None:
-        backoff = Backoff(base=0.005, cap=60.0, jitter=0.5)
-        assert backoff.delay(0, 0.0) == 0.005
-        assert backoff.delay(0, 1.0) == 0.0025
-        assert backoff.delay(10_000, 0.0) == 60.0
-        assert backoff.delay(10_000, 1.0) == 30.0
-
     def test_chance_decides_the_jitter(self, clock: FakeClock) -> None:
         chances = itertools.cycle([0.0, 1.0])
         queue: WorkQueue[str] = WorkQueue(
@@ -193,13 +127,6 @@ class TestBackoff:
         )
         assert queue.add_rate_limited("a") == 4.0
         assert queue.add_rate_limited("b") == 2.0
-
-    @pytest.mark.parametrize(
-        "fields", [{"base": 0.0}, {"cap": -1.0}, {"jitter": 1.5}, {"jitter": -0.1}, {"base": float("nan")}]
-    )
-    def test_senseless_backoffs_are_refused(self, fields: dict[str, float]) -> None:
-        with pytest.raises(ValueError, match=next(iter(fields))):
-            Backoff(**fields)
 
 
 @pytest.mark.row("N15")
@@ -216,6 +143,21 @@ class TestFloor:
             clock.advance(1)
         assert runs == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]
 
+    @pytest.mark.parametrize("floor", [-1.0, float("nan"), float("inf")])
+    def test_senseless_floors_are_refused(self, clock: FakeClock, floor: float) -> None:
+        with pytest.raises(ValueError, match="floor"):
+            floored(clock, floor)
+
+    def test_floors_and_delays_end_in_the_order_of_their_times(self, clock: FakeClock) -> None:
+        queue = floored(clock, 10.0)
+        queue.add("floor")
+        assert take_all(queue) == ["floor"]
+        queue.add("floor")
+        queue.add_after("later", 11.0)
+        queue.add_after("earlier", 9.0)
+        clock.advance(20)
+        assert take_all(queue) == ["earlier", "floor", "later"]
+
     def test_counts_from_the_end_of_the_run(self, clock: FakeClock) -> None:
         queue = floored(clock, 10.0)
         queue.add("a")
@@ -228,81 +170,8 @@ class TestFloor:
         clock.advance(1)
         assert queue.get(0) == "a"
 
-    def test_holds_back_no_other_key(self, clock: FakeClock) -> None:
-        queue = floored(clock, 10.0)
-        queue.add("a")
-        assert take_all(queue) == ["a"]
-        queue.add("a")
-        queue.add("b")
-        assert take_all(queue) == ["b"]
-
-    def test_a_shorter_delay_waits_for_it_and_a_longer_one_runs_on(self, clock: FakeClock) -> None:
-        queue = floored(clock, 10.0)
-        queue.add("a")
-        assert take_all(queue) == ["a"]
-        queue.add_after("a", 1.0)
-        clock.advance(5)
-        assert queue.get(0) is None
-        queue.add_after("a", 20.0)
-        clock.advance(5)
-        assert take_all(queue) == ["a"], "the first was due and waited for the floor"
-        clock.advance(15)
-        assert take_all(queue) == ["a"], "the second is not lost"
-
-    def test_floors_and_delays_end_in_the_order_of_their_times(self, clock: FakeClock) -> None:
-        queue = floored(clock, 10.0)
-        queue.add("floor")
-        assert take_all(queue) == ["floor"]
-        queue.add("floor")
-        queue.add_after("later", 11.0)
-        queue.add_after("earlier", 9.0)
-        clock.advance(20)
-        assert take_all(queue) == ["earlier", "floor", "later"]
-
-    @pytest.mark.parametrize("floor", [-1.0, float("nan"), float("inf")])
-    def test_senseless_floors_are_refused(self, clock: FakeClock, floor: float) -> None:
-        with pytest.raises(ValueError, match="floor"):
-            floored(clock, floor)
-
 
 class TestPriorities:
-    def test_higher_first_and_in_order_within_one(self, queue: WorkQueue[str]) -> None:
-        for key, priority in (("a", 0), ("low", -1), ("x", 5), ("b", 0), ("y", 5)):
-            queue.add(key, priority)
-        assert take_all(queue) == ["x", "y", "a", "b", "low"]
-
-    def test_adding_again_raises_and_never_lowers(self, queue: WorkQueue[str]) -> None:
-        queue.add("a", 3)
-        queue.add("b")
-        queue.add("c")
-        queue.add("c", 5)
-        queue.add("c", 1)  # lowered to 1 it would come after "a"
-        queue.add("b", 0)
-        assert len(queue) == 3
-        assert take_all(queue) == ["c", "a", "b"]
-        queue.add("a")
-        queue.add("c")
-        assert take_all(queue) == ["a", "c"], "a raise lasts for one run"
-
-    def test_a_key_under_its_floor_can_be_raised(self, clock: FakeClock) -> None:
-        queue = floored(clock, 10.0)
-        for key in ("a", "b"):
-            queue.add(key)
-        assert take_all(queue) == ["a", "b"]
-        queue.add("a")
-        queue.add("b")
-        queue.add("b", 3)
-        clock.advance(10)
-        assert take_all(queue) == ["b", "a"]
-
-    def test_a_delayed_key_keeps_the_highest_asked_for(self, queue: WorkQueue[str], clock: FakeClock) -> None:
-        queue.add_after("a", 1.0)
-        queue.add_after("b", 1.0, priority=3)
-        queue.add_after("b", 2.0, priority=7)
-        queue.add_after("c", 1.0, priority=5)
-        clock.advance(1)
-        assert take_all(queue) == ["b", "c", "a"]
-
     def test_a_retry_keeps_the_priority_of_its_run(self, queue: WorkQueue[str], clock: FakeClock) -> None:
         queue.add("deleted", 9)
         queue.add("refresh", -9)
@@ -341,18 +210,6 @@ class TestPriorities:
 
 
 class TestParking:
-    def test_a_parked_key_is_closed_until_done(self, queue: WorkQueue[str]) -> None:
-        queue.add("a")
-        queue.get(0)
-        queue.park("a")
-        queue.park("a")
-        assert queue.parked() == ["a"]
-        queue.add("a")
-        assert queue.get(0) is None
-        queue.done("a")
-        assert queue.parked() == []
-        assert take_all(queue) == ["a"]
-
     def test_only_keys_in_work_are_parked(self, queue: WorkQueue[str]) -> None:
         queue.add("a")
         with pytest.raises(ValueError, match="'a'"):
@@ -375,17 +232,6 @@ class TestParking:
 
 
 class TestMany:
-    def test_takes_up_to_a_batch_in_order(self, queue: WorkQueue[str]) -> None:
-        for key in "abcde":
-            queue.add(key)
-        queue.add("urgent", 1)
-        assert queue.get_many(4, 0) == ["urgent", "a", "b", "c"]
-        assert queue.get_many(4, 0) == ["d", "e"]
-        assert queue.get_many(4, 0, timeout=0) == []
-        for key in "abcde":
-            queue.add(key)
-        assert queue.get_many(9, 0, timeout=0) == [], "all are in work"
-
     def test_keys_that_waited_long_enough_are_not_lingered_on(self, queue: WorkQueue[str], clock: FakeClock) -> None:
         queue.add("a")
         clock.advance(0.5)
@@ -431,17 +277,6 @@ class TestShutDown:
         with pytest.raises(ShutDown):
             queue.get_many(9, 1.0)
 
-    def test_the_floor_does_not_hold_up_the_drain(self, clock: FakeClock) -> None:
-        queue = floored(clock, 60.0)
-        queue.add("a")
-        queue.add("b")
-        assert take_all(queue) == ["a", "b"]
-        queue.add("a")
-        queue.add("b")
-        queue.get(0)
-        queue.shut_down(drain=True)
-        assert [queue.get(), queue.get()] == ["a", "b"]
-
     def test_there_are_no_floors_any_more(self, clock: FakeClock) -> None:
         queue = floored(clock, 2.0)
         queue.add("a")
@@ -452,32 +287,6 @@ class TestShutDown:
         assert queue.get() == "a", "at once"
         queue.done("a")
         clock.advance(2.0)
-        with pytest.raises(ShutDown):
-            queue.get()
-
-    def test_without_draining_all_is_dropped(self, queue: WorkQueue[str], clock: FakeClock) -> None:
-        for key in ("running", "a"):
-            queue.add(key)
-        assert queue.get(0) == "running"
-        queue.add("running")
-        queue.add_after("running", 1.0)
-        queue.shut_down(drain=False)
-        with pytest.raises(ShutDown):
-            queue.get()
-        queue.done("running")
-        clock.advance(5)
-        with pytest.raises(ShutDown):
-            queue.get()
-        assert queue.wait_drained(0)
-
-    def test_draining_can_be_given_up_and_not_taken_up_again(self, queue: WorkQueue[str]) -> None:
-        queue.add("a")
-        queue.shut_down(drain=True)
-        queue.shut_down(drain=True)
-        assert len(queue) == 1
-        queue.shut_down(drain=False)
-        assert len(queue) == 0
-        queue.shut_down(drain=True)
         with pytest.raises(ShutDown):
             queue.get()
 

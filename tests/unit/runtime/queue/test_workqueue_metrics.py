@@ -1,12 +1,14 @@
-"""The workqueue_* families: client-go's names, counted where client-go counts, computed when scraped."""
+"""The workqueue_* families: client-go's names, counted where client-go counts, computed when
+scraped."""
 
 import gc
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, WorkQueue
+from controllers.runtime.queue import WorkQueue
 from tests.support.clock import FakeClock
 
 

@@ -1,7 +1,8 @@
 """The work queue against a plain model of it, over sequences of calls that hypothesis makes up.
 
-Every call holds the queue's one lock from begin to end, so any interleaving of threads is some sequence of calls. The
-model is slow and obvious; it says after every step what may be handed out, and at the end that no key got lost.
+Every call holds the queue's one lock from begin to end, so any interleaving of threads is some
+sequence of calls. The model is slow and obvious; it says after every step what may be handed out,
+and at the end that no key got lost.
 """
 
 from dataclasses import dataclass, field
@@ -10,9 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from cloudprovider.internal.backoff import Backoff
+from controllers.runtime.fairness import FAIR_SHARE
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, ShutDown, WorkQueue
-from controllers.runtime.queue.workqueue import FAIR_SHARE
+from controllers.runtime.queue import ShutDown, WorkQueue
 from tests.support.clock import FakeClock
 
 KEYS = st.sampled_from("abcdef")
@@ -220,14 +222,16 @@ class QueueMachine(RuleBasedStateMachine):
             key.due, key.free_at = None, 0.0
             if not model.draining:
                 key.priority = None
-        # Which of the keys set free by the shutdown comes first is nobody's business: take the queue's order over.
+        # Which of the keys set free by the shutdown comes first is nobody's business: take the
+        # queue's order over.
         model.ready = [*model.ready, *sorted(frozen, key=list(self.queue._items).index)] if model.draining else []
 
     @invariant()
     def count(self) -> None:
         self.steps = getattr(self, "steps", 0) + 1
 
-    # A rule and no invariant: to look at the queue makes it catch up with the time, and it must be right without.
+    # A rule and no invariant: to look at the queue makes it catch up with the time, and it must be
+    # right without.
     @rule()
     def look(self) -> None:
         model = self.model
@@ -242,7 +246,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.wait_drained(0) == (not model.ready and not busy)
 
     def teardown(self) -> None:
-        """Whatever happened: every key that had to run does, and then nothing of any key is left."""
+        """Whatever happened: every key that had to run does, and then nothing of any key is
+        left."""
         if not hasattr(self, "queue"):
             return
         model = self.model

@@ -1,4 +1,5 @@
-"""Threads that wait on the work queue: who is woken, for what, and that nobody sleeps past a key."""
+"""Threads that wait on the work queue: who is woken, for what, and that nobody sleeps past a
+key."""
 
 import random
 import sys
@@ -11,9 +12,10 @@ from typing import TypeVar
 
 import pytest
 
+from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import Backoff, ShutDown, WorkQueue
+from controllers.runtime.queue import ShutDown, WorkQueue
 from tests.support.clock import FakeClock
 
 LIMIT = 10.0  # seconds of real time until a test gives up
@@ -204,7 +206,8 @@ class TestGathering:
         clock.wait_for_waiters(2)
         for key in "bcde":
             queue.add(key)
-        # Which of the two gathered first is the same to the keys: both leave, full or when the linger is over.
+        # Which of the two gathered first is the same to the keys: both leave, full or when the
+        # linger is over.
         done = _first([first, second], 1)[0]
         assert len(done.result()) == 3
         clock.wait_for_timeout(0.5)
@@ -309,7 +312,8 @@ class TestTheEnd:
 
 
 def test_stress_no_key_is_lost_or_run_twice_at_once() -> None:
-    """Producers and consumers of all kinds on the real clock, with threads switched as often as they can be."""
+    """Producers and consumers of all kinds on the real clock, with threads switched as often as
+    they can be."""
     keys = [f"key-{i}" for i in range(20)]
     queue: WorkQueue[str] = WorkQueue(
         "q", clock=SYSTEM_CLOCK, metrics=Metrics(), backoff=Backoff(0.0005, 0.002, 0.5), floor=0.0005

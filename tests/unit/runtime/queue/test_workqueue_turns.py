@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controllers.runtime.metrics import Metrics
@@ -16,7 +18,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def queue(clock: FakeClock) -> WorkQueue[str]:
-    lanes: TurnLanes[str] = TurnLanes(lambda key: key.partition("/")[0], most=3)
+    lanes: TurnLanes[Any] = TurnLanes(lambda key: key.partition("/")[0], most=3)
     return WorkQueue("service", clock=clock, metrics=Metrics(), lanes=lanes)
 
 
@@ -46,7 +48,8 @@ def test_one_namespace_never_has_all_workers(queue: WorkQueue[str]) -> None:
 
 
 def test_what_can_be_handed_out_is_counted_group_by_group() -> None:
-    """And not anew for all groups with each key: 5,000 namespaces would take seconds under the queue's lock."""
+    """And not anew for all groups with each key: 5,000 namespaces would take seconds under the
+    queue's lock."""
     looked_at = 0
 
     class Group(str):
@@ -55,7 +58,7 @@ def test_what_can_be_handed_out_is_counted_group_by_group() -> None:
             looked_at += 1
             return super().__hash__()
 
-    lanes: TurnLanes[str] = TurnLanes(lambda key: Group(key.partition("/")[0]), most=3)
+    lanes: TurnLanes[Any] = TurnLanes(lambda key: Group(key.partition("/")[0]), most=3)
     queue: WorkQueue[str] = WorkQueue("service", clock=FakeClock(), metrics=Metrics(), lanes=lanes)
     for number in range(1000):
         queue.add(f"{number}/web")

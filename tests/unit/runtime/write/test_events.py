@@ -1,4 +1,5 @@
-"""Events are written beside the work: in order, bounded, tried again, and never lost without a trace."""
+"""Events are written beside the work: in order, bounded, tried again, and never lost without a
+trace."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from cloudprovider.internal.cleaning import Cleaner
 from controllers.runtime import cleaning
 from controllers.runtime.api import (
     AlreadyExists,
@@ -28,7 +30,7 @@ from controllers.runtime.api import (
 )
 from controllers.runtime.api.reachability import Reachability
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.write import EventRecorder, Reference
+from controllers.runtime.write import EventRecorder, Reference, events
 from controllers.runtime.write.correlation import BURST, COMBINED_PREFIX
 from controllers.runtime.write.eventmemory import CACHE_SIZE
 from controllers.runtime.write.eventwriter import FORBIDDEN_TRIES, IDLE_SECONDS, MAX_TRIES
@@ -106,7 +108,7 @@ def make(server: FakeServer, clock: FakeClock, metrics: Metrics) -> Iterator[Mak
     made: list[EventRecorder] = []
 
     def recorder(**options: Any) -> EventRecorder:
-        options = {"clock": clock, "metrics": metrics, "jitter": lambda: 1.0, **options}
+        options = {"clock": clock, "metrics": metrics, "chance": lambda: 0.0, **options}
         found = EventRecorder(cast(RestClient, server), COMPONENT, **options)
         made.append(found)
         return found
@@ -122,7 +124,8 @@ def dropped(metrics: Metrics, reason: str) -> float | None:
 
 
 def settle(recorder: EventRecorder, clock: FakeClock) -> float:
-    """Let as much time pass as the recorder waits for, until nothing is left to write; returns how much it was."""
+    """Let as much time pass as the recorder waits for, until nothing is left to write; returns how
+    much it was."""
     waited = 0.0
     while not recorder.flush(0):
         pause = clock.next_deadline()
@@ -217,7 +220,7 @@ class TestWriting:
 
     @pytest.mark.row("X2")
     def test_a_message_is_cleaned(self, make: Make, server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(cleaning, "_cleaner", cleaning.Cleaner(["s3cr3tValue"]))
+        monkeypatch.setattr(cleaning, "_cleaner", Cleaner(["s3cr3tValue"]))
         recorder = make()
         recorder.event(NODE, "Warning", "Failed", "s3cr3tValue, token=hunter2x\nline two \x1b[31mred")
         recorder.flush(LIMIT)
@@ -460,9 +463,16 @@ class TestTime:
 
 class TestBounds:
     def test_a_full_queue_drops_and_tells(
-        self, make: Make, server: FakeServer, metrics: Metrics, clock: FakeClock, caplog: pytest.LogCaptureFixture
+        self,
+        make: Make,
+        server: FakeServer,
+        metrics: Metrics,
+        clock: FakeClock,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        recorder = make(writers=1, capacity=10)
+        monkeypatch.setattr(events, "CAPACITY", 10)
+        recorder = make(writers=1)
         server.gate.clear()
         recorder.event(NODE, "Normal", "First", "x")
         assert server.inside.acquire(timeout=LIMIT)

@@ -23,7 +23,7 @@ from controllers.runtime.write import (
     finalizer_removed,
     taints_changed,
 )
-from controllers.runtime.write.patches import condition_removed, merge_patch
+from controllers.runtime.write.patches import merge_patch
 
 NOW = "2026-11-21T00:00:00Z"
 BEFORE = "2026-01-01T00:00:00Z"
@@ -94,7 +94,8 @@ class TestMergePatch:
 
     @given(NEW, NEW, NEW)
     def test_foreign_keys_survive(self, old: Any, new: Any, foreign: Any) -> None:
-        """What somebody else added meanwhile, under keys that neither side knew, is still there afterwards."""
+        """What somebody else added meanwhile, under keys that neither side knew, is still there
+        afterwards."""
         added = {f"foreign-{key}": value for key, value in foreign.items()}
         assert same_json(rfc7386({**old, **added}, merge_patch(old, new)), {**new, **added})
 
@@ -127,7 +128,8 @@ def address(kind: str, value: str) -> dict[str, str]:
 
 class TestAddresses:
     def test_they_are_replaced_not_merged_by_type(self) -> None:
-        """A strategic merge alone would keep one address per type: dual-stack nodes would lose one."""
+        """A strategic merge alone would keep one address per type: dual-stack nodes would lose
+        one."""
         old = [address("InternalIP", "10.0.0.1")]
         new = [address("InternalIP", "10.0.0.2"), address("InternalIP", "fd00::2")]
         patch = addresses_replaced(old, new)
@@ -185,12 +187,6 @@ class TestConditions:
         assert node is not None
         assert node.status is not None
         assert not condition_set(node.status.conditions, self.UP, now=NOW)
-
-    def test_removal(self) -> None:
-        patch = condition_removed([self.UP, {"type": "Ready"}], "NetworkUnavailable")
-        assert patch.body == {"status": {"conditions": [{"$patch": "delete", "type": "NetworkUnavailable"}]}}
-        assert not condition_removed([{"type": "Ready"}], "NetworkUnavailable")
-        assert not condition_removed(None, "NetworkUnavailable")
 
 
 class TestFinalizers:

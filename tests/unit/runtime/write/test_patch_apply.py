@@ -1,4 +1,5 @@
-"""Patches are written with preconditions; a conflict is met with the fresh object, a recreated object with an end."""
+"""Patches are written with preconditions; a conflict is met with the fresh object, a recreated
+object with an end."""
 
 from __future__ import annotations
 
@@ -144,7 +145,8 @@ class TestApply:
         assert versions == ["7", "8", None]
 
     def test_what_precedes_an_atomic_list_is_bound_to_the_version_too(self) -> None:
-        """Else its answer would tell a version that the list was not computed from: a foreign taint would be lost."""
+        """Else its answer would tell a version that the list was not computed from: a foreign taint
+        would be lost."""
         fake = FakeRest(version=7)
         stale = fake.raw
         fake.version = 8

@@ -1,0 +1,268 @@
+"""Keeps values of the cloud config out of what the process shows.
+
+Two selections of values, for two purposes. `config_values` takes every word that is not the name of
+a setting: for what a plugin's factory raises, because parsers like to quote the line that they
+stumbled over. `secret_values` takes those that a setting's name calls secret, or that look like it:
+for everything that leaves the process later, where regions, names and URLs must stay readable.
+
+The config's syntax is the vendor's own affair, so both work on words and quoted strings. A `Mask`
+hides each value, and every longer piece of one, in a time that grows with the text alone. Values of
+fewer than four characters are left, since masking those would garble any sentence.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+import traceback
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote, quote_plus
+
+from cloudprovider.internal.redaction import redact
+
+__all__ = ["Mask", "MaskedCause", "config_values", "forms", "mask", "safe_cause", "secret_values"]
+
+MASK = "***"
+_SHORTEST = 4  # shorter values are not masked
+_WINDOW = 8  # a piece of this length gives a longer value away
+_ENCODED = 6  # shorter pieces of base64 say nothing
+
+# The name of a setting: at the start of a line (YAML, INI, TOML, env files) or of a JSON member. A
+# "=" that ends the line, or is doubled, is base64 padding.
+_SETTING = re.compile(
+    r"""(?:^[ \t]*(?:-[ \t]+)*(?:export[ \t]+)?|(?P<flow>[{,]\s*))["']?(?P<name>[A-Za-z_][\w.\-/]{0,63})["']?"""
+    r"""\s*(?::|=(?!=|[ \t]*$))""",
+    re.MULTILINE,
+)
+# Comments hold prose, whose words would spoil every message: whole lines of them, and those set off
+# behind a value.
+_COMMENT = re.compile(r"(?:^[ \t]*|[ \t]{2,})#[ \t].*$", re.MULTILINE)
+_SECTION = re.compile(r"^[ \t]*\[{1,2}[^\]\n,:\"]*\]{1,2}[ \t]*$", re.MULTILINE)
+_WORDS = re.compile(r"""[^\s"'`,;\[\]{}()<>]+""")
+_PARTS = re.compile(r"[^:/@=&?#]+")
+_QUOTED = re.compile(r"""[ \t]*(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')""", re.DOTALL)
+_USERINFO = re.compile(r"://([^/\s\"'@]*:)?([^/\s\"']+)@")
+_PEM = re.compile(r"-----(?:BEGIN|END)[^-\n]*-----")
+
+# What a setting's name says about its value. The last word decides where a name only speaks of a
+# secret: token-file.
+_SECRET_NAME = re.compile(
+    r"(?i)passw|passphrase|(?:^|[_.-])pass$|pwd|secret|token|credential|private|signature|cookie|bearer|jwt"
+    r"|(?:api|access|account|auth|encryption|signing|shared|storage|subscription|master|hmac)[_.-]?key"
+)
+_LAST_WORD = re.compile(r"(?:^|[_.\-/]|(?<=[a-z0-9])(?=[A-Z]))([A-Za-z]+)$")
+_SPOKEN_OF = re.compile(
+    r"(?i)names?|namespace|files?|path|dir|url|uri|endpoint|ref|type|kind|ttl|timeout|expiry|expiration|lifetime|enabled"
+    r"|networking|network|cluster|zone"
+)
+_READABLE = re.compile(
+    _SPOKEN_OF.pattern + r"|ids?|uuid|host|hostname|hosts|servers?|port|regions?|zones|user|username|login|email|mode"
+    r"|version|cidrs?|networks|subnets?|vpc|project|tenant|domain|prefix|suffix|labels?|tags?|image|flavor|size|class"
+    r"|interval|period|address|addresses|ips?|count|limit|level|format|nodes?|instances?|provider|methods?|outcome|routes?"
+)
+_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+
+
+class MaskedCause(Exception):
+    """Stands for an exception whose own text quotes the cloud config: its type, its traceback, its
+    masked text."""
+
+
+class Mask:
+    """Hides a set of values, and pieces of `window` or more characters of them. Immutable; for any
+    thread."""
+
+    def __init__(self, values: Iterable[str], *, window: int = _WINDOW) -> None:
+        self.values = frozenset(value for value in values if len(value) >= _SHORTEST)
+        self._window = window
+        self._pieces: set[str] = set()  # of the window's length
+        self._short: dict[int, set[str]] = {}  # whole values shorter than that, by length
+        self._alone: dict[int, set[str]] = {}  # plain short words ("true", "main"): only where they stand alone
+        for value in self.values:
+            if len(value) >= window:
+                self._pieces.update(value[at : at + window] for at in range(len(value) - window + 1))
+            else:
+                kind = self._alone if value.isalpha() else self._short
+                kind.setdefault(len(value), set()).add(value)
+
+    def apply(self, text: str) -> str:
+        """`text` with each value and piece replaced by "***". One look per position and length:
+        linear."""
+        if not self.values:
+            return text
+        end = 0  # of what is hidden so far
+        out: list[str] = []
+        for start, stop in self._spans(text):
+            if start >= end:
+                if start > end or not out:
+                    out += (text[end:start], MASK)
+                end = stop
+            else:
+                end = max(end, stop)
+        return "".join(out) + text[end:]
+
+    def _spans(self, text: str) -> list[tuple[int, int]]:
+        spans = [(at, at + size) for size, known in self._sizes() for at in _found(text, size, known)]
+        for size, known in self._alone.items():
+            words = ((at, at + size) for at in _found(text, size, known))
+            spans += [(at, end) for at, end in words if not _is_word(text[at - 1 : at] + text[end : end + 1])]
+        return sorted(spans)
+
+    def _sizes(self) -> Iterator[tuple[int, set[str]]]:
+        if self._pieces:
+            yield self._window, self._pieces
+        yield from self._short.items()
+
+
+def _found(text: str, size: int, known: set[str]) -> list[int]:
+    return [at for at in range(len(text) - size + 1) if text[at : at + size] in known]
+
+
+def _is_word(letters: str) -> bool:
+    """Does one of these letters belong to a word?"""
+    return any(letter == "_" or letter.isalnum() for letter in letters)
+
+
+def config_values(data: bytes) -> frozenset[str]:
+    """The words of a config file that must not be shown. Pure; any bytes will do."""
+    text = _COMMENT.sub("", data.decode("utf-8", errors="replace"))
+    names = {match["name"] for match in _SETTING.finditer(text)}
+    words = set(_WORDS.findall(_SETTING.sub(" ", text)))
+    parts = {part for word in words for part in _PARTS.findall(word)}
+    return frozenset(word for word in words | parts if len(word) >= _SHORTEST and word not in names)
+
+
+def secret_values(data: bytes) -> frozenset[str]:
+    """The values of a config file that are secret by their setting's name or by their looks. Pure;
+    any bytes will do.
+
+    A password in a URL is one, whatever the setting. Words that are the name of a setting as well
+    are left.
+    """
+    text = _SECTION.sub("", _COMMENT.sub("", data.decode("utf-8", errors="replace")))
+    found: set[str] = {password for _, password in _USERINFO.findall(text)}
+    names: set[str] = set()
+    for name, value in _settings(text):
+        names.add(name)
+        words = _WORDS.findall(_PEM.sub(" ", value))
+        if _says_secret(name):
+            whole = value.strip()
+            found.update((whole, *words) if "\n" not in whole else words)
+            found.update(part for word in words for part in _PARTS.findall(word) if not part.isalpha())
+        elif not _READABLE.fullmatch(_last_word(name)):
+            found.update(word for word in words if _looks_secret(word))
+    return frozenset(
+        value for value in found if len(value) >= _SHORTEST and value not in names and not _is_count(value)
+    )
+
+
+def _is_count(value: str) -> bool:
+    return len(value) < 6 and value.isdigit()
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    """(name, value) of every setting. What follows on further lines belongs to the setting before;
+    "" without one."""
+    name, at = "", 0
+    while match := _SETTING.search(text, at):
+        yield name, text[at : match.start()]
+        name, at = match["name"], match.end()
+        if quoted := _QUOTED.match(text, at):
+            at = quoted.end()
+            written = quoted["quoted"]
+            yield name, written[1:-1]
+            yield name, _unquoted(written)
+        elif match["flow"] is None:
+            line = text[at:].partition("\n")[0] if _flat(text, at) else ""
+            yield name, line
+            at += len(line)
+    yield name, text[at:]
+
+
+def _flat(text: str, at: int) -> bool:
+    """Is the rest of this line one value, and not the begin of a list or an object?"""
+    return text[at : at + 80].lstrip(" \t")[:1] not in ("{", "[")
+
+
+def _unquoted(written: str) -> str:
+    if written[0] == "'":
+        return written[1:-1].replace("''", "'")
+    try:
+        return str(json.loads(written, strict=False))
+    except ValueError:
+        return written[1:-1]
+
+
+def _says_secret(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None and not _SPOKEN_OF.fullmatch(_last_word(name))
+
+
+def _last_word(name: str) -> str:
+    match = _LAST_WORD.search(name)
+    return match[1] if match else ""
+
+
+def _looks_secret(word: str) -> bool:
+    """Letters of both cases and digits, or a long run of letters and digits, or signs that names do
+    not have."""
+    if len(word) < 8 or "://" in word or word.startswith(("/", "./")) or _UUID.fullmatch(word):
+        return False
+    digits = any(letter.isdigit() for letter in word)
+    if digits and word.lower() != word and word.upper() != word:
+        return True
+    if digits and len(word) >= 20 and word.isalnum() and not word.isdigit():
+        return True
+    return any(letter in "!#$%^&*+~" for letter in word)
+
+
+def forms(value: str) -> frozenset[str]:
+    """How else a value may be written: as JSON, YAML, Python or XML quotes it, in a URL, in base64
+    (also amid other text, as in `user:password`). Contains the value itself."""
+    found = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
+    found |= {value.replace("'", "''"), quote(value), quote(value, safe=""), quote_plus(value), html.escape(value)}
+    data = value.encode("utf-8", errors="surrogatepass")
+    for before in range(3):  # bytes of other text in the first group
+        encoded = base64.b64encode(bytes(before) + data).rstrip(b"=").decode()
+        inner = encoded[
+            (0, 2, 3)[before] : len(data + bytes(before)) // 3 * 4
+        ]  # letters that depend on the value alone
+        for text in (inner, encoded) if not before else (inner,):
+            if len(text) >= _ENCODED:
+                found |= {text, text.replace("+", "-").replace("/", "_")}
+    return frozenset(found)
+
+
+def mask(text: str, values: frozenset[str]) -> str:
+    """`text` with every value, and every piece of eight or more characters of one, replaced by
+    "***". Pure."""
+    return Mask(values).apply(text)
+
+
+def safe_cause(error: BaseException, data: bytes | None) -> tuple[str, BaseException]:
+    """What may be shown of `error`: a one-line text, and an exception that may be chained and
+    logged with its traceback.
+
+    The exception is `error` itself unless its text, or that of an exception it is chained to,
+    quotes `data`, or shows what looks like a credential.
+    """
+    hidden = Mask(config_values(data) if data else ())
+    text = redact(hidden.apply(f"{type(error).__name__}: {error}"))
+    chain = traceback.TracebackException.from_exception(error)
+    whole = "".join(chain.format())
+    if hidden.apply(whole) == whole and not _shows_credential(chain):
+        return text, error
+    return text, MaskedCause(text).with_traceback(error.__traceback__)
+
+
+def _shows_credential(error: traceback.TracebackException) -> bool:
+    """Whether the text of an exception, or of one it is chained to, does; source lines in the
+    traceback are code."""
+    link: traceback.TracebackException | None = error
+    while link is not None:
+        text = "".join(link.format_exception_only())
+        if redact(text) != text:
+            return True
+        link = link.__cause__ or link.__context__
+    return False

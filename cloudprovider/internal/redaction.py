@@ -1,0 +1,110 @@
+"""The forms in which credentials are written, and `redact`, which hides them. Pure.
+
+Stage: beside all of them; `cleaning.py` applies it to everything that leaves the process. A second
+line of defence: nothing of ours shows a credential on purpose, but a cloud's library may quote a
+request or a line of its configuration in an exception. Names of nodes, UIDs, provider IDs, versions
+and prose must stay readable.
+
+Every pattern looks at a bounded number of characters from each place where it may begin, or
+consumes what it looked at, so that the time grows with the text alone: repeats are possessive
+(`++`) or bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["REDACTED", "redact"]
+
+REDACTED: Final = "<redacted>"
+
+# A word that a name of a secret contains. "tokens" is a count: max_tokens=100.
+_NAME: Final = (
+    r"(?:token(?!s)|passw(?:or)?d|passphrase|(?<![a-z])pass(?=[\"'\\]{0,3}\s{0,4}[:=])|pwd|secret|credential"
+    r"|(?:api|access|account|auth|encryption|signing|shared|storage|subscription|master|private)[_.\- ]?key(?!s)"
+    r"|(?<![a-z])sig(?:nature)?(?==))"
+)
+# What may follow in the name; where it ends so, the value only says where a secret is: token-file,
+# secretName.
+_REFERENCE: Final = (
+    r"(?:names?|namespaces?|files?|paths?|dirs?|urls?|uris?|endpoints?|refs?|references?|types?|kinds?|ttl|timeouts?"
+    r"|expiry|expires|expiration|lifetime|enabled|count|bucket|length|provider|source)"
+)
+_REST: Final = rf"(?![\w.\-]{{0,40}}?{_REFERENCE}[\"'\\]{{0,3}}\s{{0,4}}[:=])[\w.\-]{{0,40}}+"
+_BETWEEN: Final = r"[\"'\\]{0,3}\s{0,4}(?>=>|:=|[:=])\s{0,8}"
+# Words that follow in prose ("password: must not be empty") or are no secret (token=true).
+_WORDS: Final = (
+    r"(?:a|an|and|any|are|auth|authentication|authorization|bad|by|cannot|could|credentials?|default|denied|does|empty"
+    r"|error|expired|failed|false|field|flow|for|from|has|have|in|invalid|is|it|key|malformed|missing|must|no|none|nil"
+    r"|not|null|of|on|or|permission|provider|required|requires|scheme|schemes|set|should|string|that|the|this|to"
+    r"|tokens?|true|type|unauthorized|unknown|unset|value|was|were|will|with|wrong|your)(?![\w+/=~@-])(?!\.\w)"
+)
+_DOUBLE: Final = r'"(?:[^"\\]|\\.)*+"?'
+_SINGLE: Final = r"'(?:[^'\\]|\\.)*+'?"
+_ESCAPED: Final = r"\\[\"'][^\"'\\]*+(?:\\(?![\"'])[^\"'\\]*+)*+"
+_BARE: Final = rf"(?!{_WORDS})[^\s\"',;&<>(){{}}\[\]][^\s\"',;&)}}\]<]*+"
+_VALUE: Final = rf"(?:{_DOUBLE}|{_SINGLE}|{_ESCAPED}|{_BARE})"
+
+_FORMS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
+    (
+        re.compile(
+            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)", re.DOTALL
+        ),
+        REDACTED,
+    ),
+    # Headers: the whole value, whatever its scheme. Also as Python shows them: ('Authorization',
+    # 'Bearer x').
+    (
+        re.compile(
+            r"(?i)\b((?:proxy-)?authorization[\"'\\]{0,3}\s{0,4}[:=,]\s{0,4}(?:b(?=[\"']))?+[\"'\\]{0,2})"
+            r"(?:((?:bearer|basic|digest|negotiate|token|aws4-hmac-sha256)\s++))?+"
+            rf"(?!{_WORDS}|<)[^\s\"',;\\]++(?(2)|(?: [^\s\"',;\\<]++)?)"
+        ),
+        rf"\1\2{REDACTED}",
+    ),
+    (
+        re.compile(r"(?i)\b((?:set-)?cookie[\"'\\]{0,3}\s{0,4}[:=]\s{0,4}[\"'\\]{0,2})(?=[^\s=]{1,64}=)[^\r\n\"'\\]++"),
+        rf"\1{REDACTED}",
+    ),
+    (re.compile(rf"(?i)\b(bearer\s++)(?!{_WORDS})(?!\w{{1,20}}=\")[\w.~+/=-]++"), rf"\1{REDACTED}"),
+    (re.compile(r"\b((?i:basic)\s++)(?=[a-z0-9+/]*+[A-Z=])[A-Za-z0-9+/]{6,}+={0,2}"), rf"\1{REDACTED}"),
+    # JSON Web Tokens, also cut ones: base64 of '{"' and more.
+    (re.compile(r"\beyJ[\w-]{10,}+(?:\.[\w-]*+){0,4}"), REDACTED),
+    # Credentials in a URL, and user:token@host without a scheme; an image's name:tag@sha256:... is
+    # none.
+    (re.compile(r"(://)[^/\s:@\"'<>]{0,256}+:[^/\s\"'<>]*@"), rf"\1{REDACTED}@"),
+    (re.compile(r"(://)(?=[^/\s@]*?\d)[^/\s:@\"'<>]{8,}+@"), rf"\1{REDACTED}@"),
+    (
+        re.compile(r"(?<![\w:/.@+%-])(?!mailto:)([\w.+%-]++:)[^\s:@/\"'`,;<>()]++@(?!sha\d{3}:)(?=[A-Za-z0-9\[])"),
+        rf"\1{REDACTED}@",
+    ),
+    # name=value, name: value, "name": "value", ('name', 'value'), <name>value</name>, --name value
+    (re.compile(rf"(?i)({_NAME}{_REST}{_BETWEEN}(?:b(?=[\"']))?+){_VALUE}", re.DOTALL), rf"\1{REDACTED}"),
+    (
+        re.compile(rf"(?i)({_NAME}[\w.\-]{{0,40}}+([\"'])\s{{0,4}},\s{{0,4}}b?)(?:{_DOUBLE}|{_SINGLE})", re.DOTALL),
+        rf"\1\2{REDACTED}\2",
+    ),
+    (re.compile(rf"(?i)({_NAME}[\w.\-]{{0,40}}+>)[^<\s][^<]{{0,512}}+(?=</)"), rf"\1{REDACTED}"),
+    (re.compile(rf"(?i)(--[\w-]{{0,40}}?{_NAME}\s{{1,8}})(?!{_WORDS})(?!-)[\w.~+/=@!%^*-]++"), rf"\1{REDACTED}"),
+    # Keys that say themselves what they are: AWS, GitHub, GitLab, Google, Slack, DigitalOcean,
+    # Vault.
+    (re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), REDACTED),
+    (
+        re.compile(r"\b(?:gh[opsur]_|github_pat_|glpat-|AIza|ya29\.|xox[abeprs]-|do[opr]_v1_|hv[sbr]\.)[\w.-]{16,}+"),
+        REDACTED,
+    ),
+)
+_ANY: Final = re.compile(
+    r"(?i)token|passw|passphrase|pass[\"'\\]{0,3}\s{0,4}[:=]|pwd|secret|credential|authorization|key|sig|cookie|bearer|basic|eyJ|@|akia|asia"
+    r"|gh[opsur]_|glpat|aiza|ya29|xox|_v1_|hv[sbr]\."
+)
+
+
+def redact(text: str) -> str:
+    """`text` without what looks like a credential; names, schemes and hosts stay readable."""
+    if _ANY.search(text) is None:
+        return text
+    for pattern, replacement in _FORMS:
+        text = pattern.sub(replacement, text)
+    return text

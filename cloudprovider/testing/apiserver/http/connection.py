@@ -1,0 +1,321 @@
+"""HTTP/1.1 over a connection: reads requests, sends answers and watches, carries out the injected
+faults.
+
+One thread per connection (socketserver's), keep-alive, chunked watches, TCP_NODELAY. It parses just
+enough of HTTP by itself, because `http.server` spends more time on the headers than the rest of a
+small PATCH takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import socket
+import socketserver
+import struct
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Final
+
+from cloudprovider.testing.apiserver import errors
+from cloudprovider.testing.apiserver.errors import StatusError
+from cloudprovider.testing.apiserver.faults import Action, Fault
+from cloudprovider.testing.apiserver.http.listener import Listener
+from cloudprovider.testing.apiserver.rest.api import API, BODY_LIMIT, Request, Response, Wrong, failure
+from cloudprovider.testing.apiserver.rest.watchstream import WatchStream, error_line
+
+_LOG: Final = logging.getLogger("cloudprovider.testing.apiserver")
+_LINE_LIMIT: Final = 64 * 1024
+_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
+_JOIN_BELOW: Final = 64 * 1024
+
+
+class Dropped(Exception):
+    """The connection is to be closed at once; `reset` with RST instead of FIN."""
+
+    def __init__(self, *, reset: bool) -> None:
+        super().__init__("reset" if reset else "closed")
+        self.reset = reset
+
+
+class _OpenWatch:
+    """A running watch as the faults see it."""
+
+    def __init__(self, path: str, signal: Callable[[object], None]) -> None:
+        self._path = path
+        self._signal = signal
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def signal(self, value: object) -> None:
+        self._signal(value)
+
+
+class Handler(socketserver.StreamRequestHandler):
+    """One connection, until either side closes it."""
+
+    disable_nagle_algorithm = True
+    server: Listener
+    connection: socket.socket
+
+    def setup(self) -> None:
+        self.request = self.server.wrap(self.request)
+        super().setup()
+
+    def handle(self) -> None:
+        try:
+            while not self.server.stopping.is_set():
+                request = self._read_request()
+                if request is None or not self._serve(request):
+                    return
+        except Dropped as dropped:
+            if dropped.reset:
+                self._prepare_reset()
+        except (ConnectionError, TimeoutError, ValueError) as error:
+            _LOG.debug("connection of %s ended: %s", self.client_address, error)
+
+    def finish(self) -> None:
+        with contextlib.suppress(OSError):  # the peer may be gone; there is nothing left to tell it
+            super().finish()
+        self.request.close()
+
+    # -- reading
+    # -----------------------------------------------------------------------------------------------------
+
+    def _read_request(self) -> Request | None:
+        """The next request; None when the client closed the connection or sent something that is
+        not HTTP."""
+        line = self.rfile.readline(_LINE_LIMIT)
+        while line in (b"\r\n", b"\n"):
+            line = self.rfile.readline(_LINE_LIMIT)
+        parts = line.split()
+        if len(parts) != 3 or not parts[2].startswith(b"HTTP/1."):
+            return None
+        headers: dict[str, str] = {}
+        while True:
+            line = self.rfile.readline(_LINE_LIMIT)
+            if line in (b"\r\n", b"\n"):
+                break
+            name, colon, value = line.partition(b":")
+            if not colon:
+                return None
+            headers[name.decode("latin-1").lower()] = value.strip().decode("latin-1")
+        if parts[2] == b"HTTP/1.0":
+            headers.setdefault("connection", "close")
+        body = self._read_body(headers)
+        return Request(parts[0].decode("latin-1"), parts[1].decode("latin-1"), headers, body)
+
+    def _read_body(self, headers: dict[str, str]) -> bytes:
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            return self._read_chunks()
+        length = int(headers.get("content-length", "0"))
+        if length > 4 * BODY_LIMIT:
+            raise Dropped(reset=False)
+        body = self.rfile.read(length) if length else b""
+        if len(body) < length:
+            raise Dropped(reset=False)
+        return body
+
+    def _read_chunks(self) -> bytes:
+        pieces: list[bytes] = []
+        total = 0
+        while True:
+            size = int(self.rfile.readline(_LINE_LIMIT).partition(b";")[0], 16)
+            total += size
+            if total > 4 * BODY_LIMIT:
+                raise Dropped(reset=False)
+            if size == 0:
+                while self.rfile.readline(_LINE_LIMIT) not in (b"\r\n", b"\n", b""):
+                    pass
+                return b"".join(pieces)
+            pieces.append(self.rfile.read(size))
+            self.rfile.readline(_LINE_LIMIT)
+
+    # -- serving
+    # -----------------------------------------------------------------------------------------------------
+
+    def _serve(self, request: Request) -> bool:
+        """Handle one request; returns whether the connection stays open. Raises Dropped."""
+        api, faults = self.server.api, self.server.faults
+        query = request.target.partition("?")[2]
+        watching = (
+            request.method == "GET" and "watch=" in query and "watch=false" not in query and "watch=0" not in query
+        )
+        fault: Fault | None = None
+        for struck in faults.strike(request.method, request.target, watching):
+            if struck.action is Action.LATENCY:
+                self.server.stopping.wait(struck.seconds)
+            else:
+                fault = struck
+        keep = request.headers.get("connection", "").lower() != "close"
+        if fault is not None and fault.action is Action.STATUS:
+            self._send(request, failure(_injected(fault)), keep)
+            return keep
+        if fault is not None and fault.action is Action.RESET and not watching:
+            raise Dropped(reset=True)
+        answer = self._answer(api, request, _wrong(fault, watching))
+        if isinstance(answer, WatchStream):
+            self._watch(request.target, answer, fault)
+            return keep
+        if fault is not None and fault.action is Action.LOSE_RESPONSE:
+            raise Dropped(reset=True)
+        self._send(request, answer, keep, truncate=fault is not None and fault.action is Action.TRUNCATE)
+        return keep
+
+    @staticmethod
+    def _answer(api: API, request: Request, wrong: Wrong) -> Response | WatchStream:
+        try:
+            return api.handle(request, wrong)
+        except Exception as error:  # noqa: BLE001 - top of the connection's loop: the client must see a bug
+            _LOG.exception("%s %s failed inside the embedded API server", request.method, request.target)
+            return failure(
+                StatusError(500, "InternalError", f"Internal error occurred: {type(error).__name__}: {error}")
+            )
+
+    def _send(self, request: Request, answer: Response, keep: bool, *, truncate: bool = False) -> None:
+        pieces = answer.pieces
+        length = sum(map(len, pieces))
+        head = _head(answer.code, answer.content_type, keep, answer.headers, f"Content-Length: {length}")
+        if request.method == "HEAD":
+            self.connection.sendall(head)
+            return
+        if truncate:
+            self.connection.sendall(head + b"".join(pieces)[: length // 2])
+            raise Dropped(reset=False)
+        if length < _JOIN_BELOW:
+            self.connection.sendall(head + b"".join(pieces))
+            return
+        self.connection.sendall(head)
+        for batch in _batches(pieces):
+            self.connection.sendall(batch)
+
+    # -- watches
+    # -----------------------------------------------------------------------------------------------------
+
+    def _watch(self, path: str, stream: WatchStream, fault: Fault | None) -> None:
+        """Send a watch until it ends. Raises Dropped."""
+        handle = _OpenWatch(path, stream.signal)
+        self.server.faults.register(handle)  # before the client can know that its watch is open
+        try:
+            self.connection.sendall(_head(200, "application/json", True, {}, "Transfer-Encoding: chunked"))
+            self._stream(stream, fault)
+            self.connection.sendall(b"0\r\n\r\n")
+        finally:
+            stream.close()
+            self.server.faults.unregister(handle)
+
+    def _stream(self, stream: WatchStream, fault: Fault | None) -> None:
+        left = fault.after_events if fault is not None else 0
+        if fault is not None and left == 0 and fault.action is not Action.TRUNCATE and self._strike(fault, stream, b""):
+            return
+        try:
+            for batch in stream.batches():
+                if isinstance(batch, Fault):
+                    if self._strike(batch, stream, b""):
+                        return
+                elif not isinstance(batch, list):
+                    continue
+                elif not batch:
+                    self._check_peer()
+                elif fault is not None and (left < len(batch) or (left == 0 and fault.action is Action.TRUNCATE)):
+                    self._send_lines(batch[:left])
+                    if self._strike(fault, stream, batch[left]):
+                        return
+                else:
+                    self._send_lines(batch)
+                    left -= len(batch)
+        except StatusError as error:
+            self._send_lines([error_line(error)])
+
+    def _strike(self, fault: Fault, stream: WatchStream, line: bytes) -> bool:
+        """Carry out a fault on a watch; `line` is the event under way. Returns True if the watch
+        ends in an orderly way.
+        """
+        if fault.action is Action.RESET or fault.action is Action.LOSE_RESPONSE:
+            raise Dropped(reset=True)
+        if fault.action is Action.TRUNCATE:
+            line = line or b'{"type":"MODIFIED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"trunc'
+            self.connection.sendall(b"%x\r\n" % len(line) + line[: max(1, len(line) // 2)])
+            raise Dropped(reset=False)
+        if fault.action is Action.EXPIRE:
+            self._send_lines([error_line(errors.expired("The resourceVersion for the provided watch is too old."))])
+            return True
+        if fault.action is Action.HALF_OPEN:
+            self._fall_silent(stream)
+        return True
+
+    def _fall_silent(self, stream: WatchStream) -> None:
+        """Keep the connection open and say nothing more, until the client leaves or the server
+        stops."""
+        stream.close()
+        while not self.server.stopping.wait(0.05):
+            self._check_peer()
+        raise Dropped(reset=False)
+
+    def _send_lines(self, lines: Sequence[bytes]) -> None:
+        if lines:
+            data = lines[0] if len(lines) == 1 else b"".join(lines)
+            self.connection.sendall(b"%x\r\n%s\r\n" % (len(data), data))
+
+    def _check_peer(self) -> None:
+        """Notice a client that has gone away while nothing is to be sent. Raises Dropped."""
+        readable, _, _ = select.select([self.connection], [], [], 0)
+        if readable:
+            raise Dropped(reset=False)
+
+    def _prepare_reset(self) -> None:
+        """Make the coming close send RST."""
+        with contextlib.suppress(OSError):  # already gone
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def _wrong(fault: Fault | None, watching: bool) -> Wrong:
+    if fault is None or watching:
+        return Wrong()
+    return Wrong(
+        expired=fault.action is Action.EXPIRE,
+        empty=fault.action is Action.EMPTY_LIST,
+        stale=fault.version if fault.action is Action.STALE_LIST else None,
+    )
+
+
+def _injected(fault: Fault) -> StatusError:
+    headers = {} if fault.retry_after is None else {"Retry-After": str(fault.retry_after)}
+    details = {} if fault.retry_after is None else {"retryAfterSeconds": fault.retry_after}
+    return StatusError(fault.code, fault.reason, fault.message, headers=headers, details=details)
+
+
+_PLAIN_HEADS: Final[dict[tuple[int, bool], bytes]] = {
+    (code, True): f"HTTP/1.1 {code} {_PHRASES[code]}\r\nContent-Type: application/json\r\n".encode()
+    for code in (200, 201)
+}
+
+
+def _head(code: int, content_type: str, keep: bool, headers: object, length: str) -> bytes:
+    if keep and not headers and content_type == "application/json" and (code, True) in _PLAIN_HEADS:
+        return _PLAIN_HEADS[code, True] + length.encode() + b"\r\n\r\n"
+    lines = [f"HTTP/1.1 {code} {_PHRASES.get(code, 'Unknown')}", f"Content-Type: {content_type}", length]
+    if isinstance(headers, dict):
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+    if not keep:
+        lines.append("Connection: close")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8")
+
+
+def _batches(pieces: Sequence[bytes]) -> list[bytes]:
+    """Large answers in pieces of about a megabyte."""
+    batches: list[bytes] = []
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size > 1 << 20:
+            batches.append(b"".join(held))
+            held, size = [], 0
+    if held:
+        batches.append(b"".join(held))
+    return batches

@@ -1,0 +1,1 @@
+"""The resources, their types, and the rules of each kind."""

@@ -1,0 +1,108 @@
+"""The resources of one server, each with its strategy; and the objects that every new cluster has.
+
+Nodes, Services, Events and Leases keep the real server's rules. PersistentVolumes, Namespaces,
+ServiceAccounts, ConfigMaps and Secrets are stored as they come: of them only the metadata is
+checked. Built by `server` at construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from cloudprovider.testing.apiserver.errors import JSON, Cause, invalid_value
+from cloudprovider.testing.apiserver.kinds import events, services
+from cloudprovider.testing.apiserver.kinds.events import EventStrategy
+from cloudprovider.testing.apiserver.kinds.kind import NAME_FIELDS, FieldGetter, Kind, Strategy, read
+from cloudprovider.testing.apiserver.kinds.names import dns_subdomain
+from cloudprovider.testing.apiserver.kinds.nodes import NodeStrategy
+from cloudprovider.testing.apiserver.kinds.schema import struct
+from cloudprovider.testing.apiserver.kinds.services import ServiceStrategy
+
+NODE_FIELDS: Final[Mapping[str, FieldGetter]] = {
+    "metadata.name": NAME_FIELDS["metadata.name"],
+    "spec.unschedulable": read("spec", "unschedulable", default="false"),
+}
+
+
+class LeaseStrategy(Strategy):
+    """Rules of leases: there is no status, a PUT must carry a resourceVersion, and may create.
+    Follows pkg/apis/coordination/validation of k8s.io/kubernetes."""
+
+    allow_create_on_update = True
+    has_core_metadata = False
+    allow_unconditional_update = False
+
+    def validate(self, obj: JSON) -> list[Cause]:
+        """Durations and counters."""
+        spec = obj["spec"]
+        causes: list[Cause] = []
+        duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+        if duration is not None and duration <= 0:
+            causes.append(invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+        if transitions is not None and transitions < 0:
+            causes.append(invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+        return causes
+
+    def validate_name(self, name: str) -> list[str]:
+        """A DNS subdomain."""
+        return dns_subdomain(name)
+
+
+class OpenStrategy(Strategy):
+    """Objects that are stored as they come, status and all."""
+
+    returns_deleted_object = True
+
+    def prepare_update(self, obj: JSON, old: JSON) -> None:
+        """Everything may change."""
+
+    def validate_name(self, name: str) -> list[str]:
+        """A DNS subdomain."""
+        return dns_subdomain(name)
+
+
+class VolumeStrategy(OpenStrategy):
+    """PersistentVolumes have a status, which is written apart."""
+
+    def prepare_update(self, obj: JSON, old: JSON) -> None:
+        """The status stays."""
+        Strategy.prepare_update(self, obj, old)
+
+
+def kinds() -> list[Kind]:
+    """All resources, with strategies of their own."""
+    status, reading = ("status",), ("get", "list")
+    node, service, event, lease = (struct(name) for name in ("Node", "Service", "Event", "Lease"))
+    return [
+        Kind("", "v1", "nodes", "Node", False, NodeStrategy(), NODE_FIELDS, status, ("no",), struct=node),
+        Kind(
+            "", "v1", "services", "Service", True, ServiceStrategy(), services.FIELDS, status, ("svc",), struct=service
+        ),
+        Kind("", "v1", "events", "Event", True, EventStrategy(), events.FIELDS, (), ("ev",), struct=event),
+        Kind("coordination.k8s.io", "v1", "leases", "Lease", True, LeaseStrategy(), struct=lease),
+        Kind("", "v1", "persistentvolumes", "PersistentVolume", False, VolumeStrategy(), NAME_FIELDS, status, ("pv",)),
+        Kind("", "v1", "namespaces", "Namespace", False, OpenStrategy(), NAME_FIELDS, (), ("ns",)),
+        Kind("", "v1", "serviceaccounts", "ServiceAccount", True, OpenStrategy(), NAME_FIELDS, ("token",), ("sa",)),
+        Kind("", "v1", "configmaps", "ConfigMap", True, OpenStrategy(), NAME_FIELDS, (), ("cm",)),
+        Kind("", "v1", "secrets", "Secret", True, OpenStrategy()),
+        # Nothing can be created of these, so their lists are empty; kubectl describe asks for them.
+        Kind("", "v1", "pods", "Pod", True, Strategy(), NAME_FIELDS, (), ("po",), reading),
+        Kind(
+            "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, Strategy(), NAME_FIELDS, (), (), reading
+        ),
+    ]
+
+
+def kubernetes_service() -> JSON:
+    """The Service by which a cluster reaches its own API server."""
+    return {
+        "kind": "Service",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {"ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}], "type": "ClusterIP"},
+    }

@@ -1,0 +1,115 @@
+"""Rules for `metadata` that all kinds share: names, labels, annotations, finalizers, owners, and
+what an update may change.
+
+Called by `operations` for every write; pure. Follows k8s.io/apimachinery
+pkg/api/validation/objectmeta.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cloudprovider.testing.apiserver.errors import (
+    JSON,
+    Cause,
+    forbidden_value,
+    invalid_value,
+    required,
+    too_long,
+)
+from cloudprovider.testing.apiserver.kinds.kind import Kind
+from cloudprovider.testing.apiserver.kinds.names import dns_label, label_value, path_segment, qualified_name
+
+_ANNOTATION_LIMIT: Final = 256 * 1024
+
+STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
+NOT_STANDARD: Final = "name is neither a standard finalizer name nor is it fully qualified"
+IMMUTABLE: Final = "field is immutable"
+
+
+def validate_labels(labels: Mapping[str, str], path: str) -> list[Cause]:
+    """Keys are qualified names, values label values."""
+    causes: list[Cause] = []
+    for key, value in labels.items():
+        causes += [invalid_value(path, key, why) for why in qualified_name(key)]
+        causes += [invalid_value(path, value, why) for why in label_value(value)]
+    return causes
+
+
+def validate(meta: JSON, kind: Kind) -> list[Cause]:
+    """What is wrong with an object's metadata by itself."""
+    causes: list[Cause] = []
+    name = meta.get("name", "")
+    if not name:
+        causes.append(required("metadata.name", "name or generateName is required"))
+    else:
+        why_not = [*path_segment(name), *kind.strategy.validate_name(name)]
+        causes += [invalid_value("metadata.name", name, why) for why in why_not]
+    if kind.namespaced:
+        causes += [invalid_value("metadata.namespace", meta["namespace"], why) for why in dns_label(meta["namespace"])]
+    elif meta.get("namespace"):
+        causes.append(forbidden_value("metadata.namespace", "not allowed on this type"))
+    causes += validate_labels(meta.get("labels") or {}, "metadata.labels")
+    annotations = meta.get("annotations") or {}
+    for key in annotations:
+        causes += [invalid_value("metadata.annotations", key, why) for why in qualified_name(key.lower())]
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATION_LIMIT:
+        causes.append(too_long("metadata.annotations", _ANNOTATION_LIMIT))
+    causes += _owners(meta.get("ownerReferences") or ())
+    finalizers = meta.get("finalizers") or ()
+    for finalizer in finalizers:
+        causes += [invalid_value("metadata.finalizers", finalizer, why) for why in qualified_name(finalizer)]
+    if kind.strategy.has_core_metadata:
+        for at, finalizer in enumerate(finalizers):
+            if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+                causes.append(invalid_value(f"metadata.finalizers[{at}]", finalizer, NOT_STANDARD))
+    return causes
+
+
+def _owners(references: Any) -> list[Cause]:
+    causes: list[Cause] = []
+    path = "metadata.ownerReferences"
+    for reference in references:
+        for field, why in (("apiVersion", "version must not be empty"), ("kind", "must not be empty"),
+                           ("name", "must not be empty"), ("uid", "must not be empty")):  # fmt: skip
+            if not reference.get(field):
+                causes.append(invalid_value(f"{path}.{field}", reference.get(field, ""), why))
+    return causes
+
+
+def carry_over(meta: JSON, old: Mapping[str, Any]) -> None:
+    """Take over what an update cannot change but may leave out: UID, creation and deletion times,
+    generation."""
+    if not meta.get("uid"):
+        meta["uid"] = old.get("uid", "")
+    for field in ("creationTimestamp", "generation"):
+        if field in old:
+            meta[field] = old[field]
+        else:
+            meta.pop(field, None)
+    if old.get("deletionTimestamp"):
+        meta["deletionTimestamp"] = old["deletionTimestamp"]
+    if old.get("deletionGracePeriodSeconds") is not None and meta.get("deletionGracePeriodSeconds") is None:
+        meta["deletionGracePeriodSeconds"] = old["deletionGracePeriodSeconds"]
+
+
+def validate_update(meta: JSON, old: Mapping[str, Any], kind: Kind) -> list[Cause]:
+    """What is wrong with updated metadata: rules by itself, then what may not change. `carry_over`
+    came before."""
+    causes: list[Cause] = []
+    if any(meta.get(field) != old.get(field) for field in _CHECKED):
+        causes += validate(meta, kind)
+    if old.get("deletionTimestamp"):
+        extra = sorted(set(meta.get("finalizers") or ()) - set(old.get("finalizers") or ()))
+        if extra:
+            listed = "[]string{" + ", ".join(f'"{one}"' for one in extra) + "}"
+            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {listed}"
+            causes.append(forbidden_value("metadata.finalizers", detail))
+    for field in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        if meta.get(field) != old.get(field):
+            causes.append(invalid_value(f"metadata.{field}", meta.get(field), IMMUTABLE))
+    return causes
+
+
+_CHECKED: Final = ("labels", "annotations", "finalizers", "ownerReferences", "name", "namespace", "generateName")

@@ -1,0 +1,304 @@
+"""One request to one answer, without HTTP: authentication, authorization, discovery, reads, writes,
+reviews, watches.
+
+The HTTP handler builds a Request and sends the Response, or runs the WatchStream that it gets
+instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
+
+import attrs
+
+from cloudprovider.internal.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from cloudprovider.testing.apiserver import errors
+from cloudprovider.testing.apiserver.access import Access, Attributes, User, explain
+from cloudprovider.testing.apiserver.errors import JSON, StatusError
+from cloudprovider.testing.apiserver.kinds.kind import Kind
+from cloudprovider.testing.apiserver.rest import discovery, reads, reviews
+from cloudprovider.testing.apiserver.rest.decoding import Options
+from cloudprovider.testing.apiserver.rest.operations import Operations, Outcome
+from cloudprovider.testing.apiserver.rest.routing import Router, Target, verb_of
+from cloudprovider.testing.apiserver.rest.watchstream import WatchStream, parse_watch
+from cloudprovider.testing.apiserver.storage.store import Store, Stored, encode
+
+BODY_LIMIT: Final = 3 * 1024 * 1024
+"""The largest request body in bytes, as the real server has it."""
+
+_FORMS: Final = {"true": True, "1": True, "false": False, "0": False, "": False}
+_PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
+_JSON: Final = ("application/json", "application/*", "*/*")
+_REAL_GROUPS: Final = ("/api/", "/apis/", "/openapi", "/metrics", "/logs", "/debug", "/.well-known")
+
+
+@attrs.frozen
+class Request:
+    """A request as it came: `target` with its query, header names in lower case."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@attrs.frozen
+class Response:
+    """What goes back: the body in pieces, so that large lists are never joined."""
+
+    code: int
+    pieces: Sequence[bytes]
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+    content_type: str = "application/json"
+
+
+@attrs.frozen
+class Wrong:
+    """What an injected fault changes in a read: an `expired` list, an `empty` one, or one as of an
+    older version."""
+
+    expired: bool = False
+    empty: bool = False
+    stale: int | None = None
+
+
+NOTHING_WRONG: Final = Wrong()
+
+
+class API:
+    """The API of one server over its store. Safe from many threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        router: Router,
+        operations: Operations,
+        access: Access,
+        *,
+        address: str = "",
+        bookmark_interval: float = 60.0,
+        watch_timeout: float = 3600.0,
+    ) -> None:
+        self.store = store
+        self.router = router
+        self.operations = operations
+        self.access = access
+        self.bookmark_interval = bookmark_interval
+        self.watch_timeout = watch_timeout
+        self._documents = discovery.documents(router.kinds(), address)
+
+    def handle(self, request: Request, wrong: Wrong = NOTHING_WRONG) -> Response | WatchStream:
+        """Answer a request. Never raises StatusError: failures are answers too."""
+        try:
+            return self._handle(request, wrong)
+        except StatusError as error:
+            return failure(error)
+
+    def _handle(self, request: Request, wrong: Wrong) -> Response | WatchStream:
+        path, _, query_text = request.target.partition("?")
+        user = self.access.authenticate(request.headers.get("authorization", ""))
+        if user is None:
+            raise errors.unauthorized()
+        target = self.router.find(path)
+        query = dict(parse_qsl(query_text, keep_blank_values=True)) if query_text else {}
+        if target is None:
+            return self._outside(request, path, user, query)
+        watching = not target.name and _flag(query, "watch")
+        self._authorize(user, request.method, target, watching)
+        if target.kind.is_empty:
+            if watching or request.method not in ("GET", "HEAD"):
+                raise errors.not_implemented(f"{'watching' if watching else request.method} {path}")
+            query.pop("fieldSelector", None)  # whatever it selects, there is nothing
+        if query.get("dryRun"):
+            raise errors.not_implemented("dryRun")
+        partial = _wants_metadata_only(request.headers.get("accept", ""))
+        if target.subresource == "token":
+            return self._token(request, target)
+        if request.method in ("GET", "HEAD"):
+            return self._read(target, query, partial, watching, wrong)
+        return self._write(request, target, query, partial)
+
+    def _authorize(self, user: User, method: str, target: Target, watching: bool) -> None:
+        kind = target.kind
+        verb = verb_of(method, target, watching)
+        asked = Attributes(verb, kind.group, kind.plural, target.subresource, target.namespace, target.name)
+        if not self.access.allows(user, asked):
+            raise errors.forbidden(kind.group, kind.plural, target.name, explain(user, asked))
+
+    # -- outside the resources
+    # ---------------------------------------------------------------------------------------
+
+    def _outside(self, request: Request, path: str, user: User, query: Mapping[str, str]) -> Response:
+        plain = path.rstrip("/") or "/"
+        if plain in discovery.REVIEWS:
+            group, plural = plain.split("/")[2], plain.rpartition("/")[2]
+            if request.method != "POST":
+                raise errors.method_not_allowed(group, plural, request.method)
+            asked = Attributes("create", group, plural)
+            if not self.access.allows(user, asked):
+                raise errors.forbidden(group, plural, "", explain(user, asked))
+            body = _body_of(request)
+            return _json(201, reviews.review(self.access, user, discovery.REVIEWS[plain][1], body))
+        asked = Attributes(request.method.lower() if request.method != "HEAD" else "get", path=path)
+        if not self.access.allows(user, asked):
+            raise StatusError(403, "Forbidden", f"forbidden: {explain(user, asked)}", details={})
+        if request.method not in ("GET", "HEAD"):
+            raise errors.not_implemented(f"{request.method} {path}")
+        if plain in self._documents:
+            return _json(200, self._documents[plain])
+        if plain.split("/")[1] in ("healthz", "livez", "readyz"):
+            return Response(200, [b"ok"], content_type="text/plain; charset=utf-8")
+        if path.startswith(_REAL_GROUPS):
+            raise errors.not_implemented(f"{request.method} {unquote(path)}")
+        return Response(404, [b"404 page not found\n"], content_type="text/plain; charset=utf-8")
+
+    def _token(self, request: Request, target: Target) -> Response:
+        if request.method != "POST":
+            raise errors.method_not_allowed("", "serviceaccounts", request.method)
+        body = _body_of(request)
+        return _json(201, reviews.token_request(self.store, self.access, target.namespace, target.name, body))
+
+    # -- reads
+    # -------------------------------------------------------------------------------------------------------
+
+    def _read(
+        self, target: Target, query: Mapping[str, str], partial: bool, watching: bool, wrong: Wrong
+    ) -> Response | WatchStream:
+        kind = target.kind
+        if target.name:
+            if target.subresource not in ("", "status"):
+                raise errors.method_not_allowed(kind.group, kind.plural, "GET")
+            found = reads.get(self.store, kind, target.namespace, target.name, query, at=wrong.stale)
+            return _object(200, found, partial)
+        if partial:
+            raise errors.not_implemented("lists and watches of PartialObjectMetadata")
+        if watching:
+            options = parse_watch(self.store, kind, target.namespace, query, self.watch_timeout)
+            return WatchStream(self.store, kind, options, bookmark_interval=self.bookmark_interval)
+        if wrong.expired:
+            raise errors.expired("The resourceVersion for the provided list is too old.")
+        page = reads.list_objects(self.store, kind, target.namespace, query, at=wrong.stale)
+        if wrong.empty:
+            return _list(kind, {"resourceVersion": page.metadata["resourceVersion"]}, [])
+        return _list(kind, page.metadata, page.items)
+
+    # -- writes
+    # ------------------------------------------------------------------------------------------------------
+
+    def _write(self, request: Request, target: Target, query: Mapping[str, str], partial: bool) -> Response:
+        kind, method = target.kind, request.method
+        if len(request.body) > BODY_LIMIT:
+            raise StatusError(
+                413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_LIMIT}", details={}
+            )
+        if method == "DELETE":
+            return self._delete(request, target, query, partial)
+        validation = query.get("fieldValidation", "Warn")
+        if validation not in ("Ignore", "Warn", "Strict"):
+            options_kind = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(method, "PatchOptions")
+            cause = errors.not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"])
+            raise errors.invalid("meta.k8s.io", options_kind, "", [cause])
+        if method not in ("POST", "PUT", "PATCH") or (method == "POST") is bool(target.name):
+            raise errors.method_not_allowed(kind.group, kind.plural, method)
+        options = Options(validation, target.subresource)
+        if method == "PATCH":
+            content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+            if content_type.startswith("application/apply-patch"):
+                raise errors.not_implemented("server-side apply")
+            body = _body_of(request, _PATCHES)
+            outcome = self.operations.patch(kind, target.namespace, target.name, body, content_type, options)
+        elif method == "POST":
+            outcome = self.operations.create(kind, target.namespace, _body_of(request), options)
+        else:
+            outcome = self.operations.update(kind, target.namespace, target.name, _body_of(request), options)
+        return _outcome(outcome, partial)
+
+    def _delete(self, request: Request, target: Target, query: Mapping[str, str], partial: bool) -> Response:
+        kind = target.kind
+        given = reads.delete_options(query, _body_of(request) if request.body else None)
+        if target.subresource:
+            raise errors.method_not_allowed(kind.group, kind.plural, "DELETE")
+        if target.name:
+            return _outcome(self.operations.delete(kind, target.namespace, target.name, given), partial)
+        page = reads.list_objects(self.store, kind, target.namespace, query)
+        return _list(kind, page.metadata, self.operations.delete_all(kind, page.items, given))
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    return _FORMS.get(query.get(name, ""), True)
+
+
+def _wants_metadata_only(accept: str) -> bool:
+    """Does an Accept header ask for PartialObjectMetadata first? Raises StatusError (406) where it
+    takes no JSON."""
+    for part in (accept or "*/*").split(","):
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        form = dict(piece.partition("=")[::2] for piece in parameters).get("as", "")
+        if media in _JSON and form in ("", "PartialObjectMetadata"):
+            return bool(form)
+    raise StatusError(
+        406,
+        "NotAcceptable",
+        "only the following media types are accepted: application/json, application/yaml, "
+        "application/vnd.kubernetes.protobuf, application/cbor",
+    )
+
+
+def _body_of(request: Request, accepted: Sequence[str] = ("", "application/json")) -> Any:
+    """The JSON of a body of one of these media types. Raises StatusError (400, 415)."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip()
+    if media not in accepted:
+        raise StatusError(
+            415,
+            "UnsupportedMediaType",
+            "the body of the request was in an unknown format - accepted media types include: "
+            + ", ".join(one for one in accepted if one),
+        )
+    try:
+        return json.loads(request.body)
+    except ValueError as error:
+        raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+
+
+def _json(code: int, body: JSON) -> Response:
+    return Response(code, [encode(body)])
+
+
+def failure(error: StatusError) -> Response:
+    """A StatusError as an answer."""
+    return Response(error.code, [encode(error.body())], error.headers)
+
+
+def _object(code: int, stored: Stored, partial: bool, headers: Mapping[str, str] | None = None) -> Response:
+    data = stored.data
+    if partial:
+        metadata = stored.object.get("metadata", {})
+        data = encode({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+    return Response(code, [data], headers or {})
+
+
+def _outcome(outcome: Outcome, partial: bool) -> Response:
+    if outcome.stored is None:
+        return _json(outcome.code, outcome.status or {})
+    return _object(outcome.code, outcome.stored, partial, _warnings(outcome.warnings))
+
+
+def _warnings(warnings: Sequence[str]) -> Mapping[str, str]:
+    if not warnings:
+        return {}
+    quoted = (warning.replace("\\", "\\\\").replace('"', '\\"') for warning in warnings)
+    return {"Warning": ", ".join(f'299 - "{one}"' for one in quoted)}
+
+
+def _list(kind: Kind, metadata: JSON, items: Sequence[Stored]) -> Response:
+    about = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata}
+    pieces: list[bytes] = [encode(about)[:-1] + b',"items":[']
+    for at, one in enumerate(items):
+        if at:
+            pieces.append(b",")
+        pieces.append(one.item)
+    pieces.append(b"]}")
+    return Response(200, pieces)

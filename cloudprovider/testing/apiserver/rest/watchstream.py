@@ -1,0 +1,244 @@
+"""Watches: from the store's changes to the lines of a chunked response.
+
+Started by the HTTP handler in the connection's own thread. A watcher sees the present objects
+(where asked for), then every later change, bookmarks while nothing else happens, and an ERROR event
+when its version is too old. Lines without selectors are built once per change and shared by all
+watchers.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from cloudprovider.testing.apiserver import errors
+from cloudprovider.testing.apiserver.errors import JSON, StatusError
+from cloudprovider.testing.apiserver.kinds.kind import Kind
+from cloudprovider.testing.apiserver.kinds.schema import Context
+from cloudprovider.testing.apiserver.rest.reads import Filter, Query, make_filter, parse_number, parse_version
+from cloudprovider.testing.apiserver.storage.store import (
+    ADDED,
+    DELETED,
+    MODIFIED,
+    Change,
+    Compacted,
+    Store,
+    Stored,
+    Subscription,
+    encode,
+    watch_line,
+)
+
+STOP: Final = object()
+"""Signal to a watcher: end the stream in an orderly way."""
+_BEFORE_THE_END: Final = 2.0
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+
+@attrs.frozen
+class WatchOptions:
+    """A watch as asked for. `since`: None for the present state first, else the version to resume
+    from; `timeout` in seconds.
+    """
+
+    selected: Filter
+    since: int | None
+    bookmarks: bool
+    initial: bool
+    initial_end: bool
+    timeout: float
+
+
+def parse_watch(store: Store, kind: Kind, namespace: str, query: Query, default_timeout: float) -> WatchOptions:
+    """The watch that a query describes. Raises StatusError."""
+    selected = make_filter(kind, namespace, query)
+    version = parse_version(query.get("resourceVersion", ""))
+    bookmarks = query.get("allowWatchBookmarks", "") in ("true", "1")
+    wanted = query.get("sendInitialEvents", "")
+    match = query.get("resourceVersionMatch", "")
+    _check(wanted, match)
+    timeout = parse_number(query, "timeoutSeconds") or default_timeout
+    initial = wanted == "true" or (not wanted and version == 0)
+    if version > store.version and wanted:
+        raise errors.too_large_resource_version(version, store.version)
+    since = None if initial or version == 0 else version
+    return WatchOptions(selected, since, bookmarks, initial, initial and bookmarks, timeout)
+
+
+def _check(wanted: str, match: str) -> None:
+    causes = []
+    path = "resourceVersionMatch"
+    if wanted:
+        if match != "NotOlderThan":
+            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            causes.append(errors.forbidden_value(path, why))
+    elif match:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        causes.append(errors.forbidden_value(path, why))
+        if match != "NotOlderThan":
+            causes.append(errors.not_supported(path, match, ["NotOlderThan"]))
+    if causes:
+        raise errors.invalid("meta.k8s.io", "ListOptions", "", causes)
+
+
+class WatchStream:
+    """The lines of one watch. Iterate `batches()` in one thread; `close()` frees the subscription
+    and may be called twice.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        kind: Kind,
+        options: WatchOptions,
+        *,
+        bookmark_interval: float,
+        idle: float = 1.0,
+    ) -> None:
+        self._store = store
+        self._kind = kind
+        self._options = options
+        self._interval = bookmark_interval
+        self._idle = idle
+        self.subscription: Subscription | None = None
+        self._early: list[object] = []
+        self._lock = threading.Lock()
+
+    def signal(self, value: object) -> None:
+        """Hand something that is not a change to the watcher; from any thread, also before it
+        runs."""
+        with self._lock:
+            if self.subscription is None:
+                self._early.append(value)
+            else:
+                self.subscription.signal(value)
+
+    def batches(self) -> Iterator[list[bytes] | object]:
+        """Lists of lines as they come; an empty list when nothing happened for `idle` seconds; any
+        foreign signal as it is.
+
+        Ends at the timeout or on STOP. Raises StatusError for what becomes an ERROR event.
+        """
+        options = self._options
+        try:
+            first = self._open()
+        except Compacted as gone:
+            raise errors.expired(f"too old resource version: {gone.version} ({gone.oldest})") from None
+        subscription = self.subscription
+        assert subscription is not None
+        if first:
+            yield first
+        pending = subscription.pending
+        deadline = time.monotonic() + options.timeout
+        bookmark_at = self._next_bookmark(deadline)
+        while True:
+            now = time.monotonic()
+            if now >= deadline:
+                return
+            if options.bookmarks and now >= bookmark_at:
+                bookmark_at = self._next_bookmark(deadline)
+                yield self._bookmark()
+            wait = min(deadline, bookmark_at if options.bookmarks else deadline) - now
+            try:
+                item = pending.get(timeout=max(0.0, min(wait, self._idle)))
+            except queue.Empty:
+                yield []
+                continue
+            lines: list[bytes] = []
+            while True:
+                if isinstance(item, Change):
+                    line = self._line(item)
+                    if line is not None:
+                        lines.append(line)
+                else:
+                    if lines:
+                        yield lines
+                    if item is STOP:
+                        return
+                    lines = []
+                    yield item
+                if pending.empty() or len(lines) >= 100:
+                    break
+                item = pending.get()
+            if lines:
+                yield lines
+
+    def _next_bookmark(self, deadline: float) -> float:
+        """After the interval, or two seconds before the watch ends where that comes first."""
+        now = time.monotonic()
+        last = deadline - _BEFORE_THE_END
+        return last if now < last < now + self._interval else now + self._interval
+
+    def close(self) -> None:
+        """Stop receiving changes."""
+        if self.subscription is not None:
+            self._store.unsubscribe(self.subscription)
+
+    def _open(self) -> list[bytes]:
+        options = self._options
+        if options.since is not None:
+            subscription, missed = self._store.subscribe(self._kind.plural, options.since)
+            self._begin(subscription)
+            return [line for line in map(self._line, missed) if line is not None]
+        subscription, objects, version = self._store.subscribe_now(self._kind.plural)
+        self._begin(subscription)
+        if not options.initial:
+            return []
+        lines = [watch_line(ADDED, one.data) for one in objects if options.selected.matches(one)]
+        if options.initial_end:
+            lines.append(self._bookmark_line(version, {INITIAL_EVENTS_END: "true"}))
+        return lines
+
+    def _begin(self, subscription: Subscription) -> None:
+        with self._lock:
+            self.subscription = subscription
+            for value in self._early:
+                subscription.signal(value)
+
+    def _line(self, change: Change) -> bytes | None:
+        if self._options.since is not None and change.version <= self._options.since:
+            return None  # the client has seen a later state than this server had when the watch began
+        selected = self._options.selected
+        if not selected.selects:
+            if selected.namespace and not selected.matches(change.stored):
+                return None
+            return change.line
+        now = change.kind != DELETED and selected.matches(change.stored)
+        before = change.previous is not None and selected.matches(change.previous)
+        if now:
+            return watch_line(MODIFIED if before else ADDED, change.stored.data)
+        if not before:
+            return None
+        return watch_line(DELETED, self._last_match(change).data)
+
+    def _last_match(self, change: Change) -> Stored:
+        """An object that left the selection is shown as it last matched, at the version at which it
+        left."""
+        if change.previous is None or change.kind == DELETED:
+            return change.stored
+        last = dict(change.previous.object)
+        last["metadata"] = {**last["metadata"], "resourceVersion": str(change.version)}
+        return Stored(change.stored.key, last, change.version)
+
+    def _bookmark(self) -> list[bytes]:
+        assert self.subscription is not None
+        version = self._store.quiet_version(self.subscription)
+        return [] if version is None else [self._bookmark_line(version, None)]
+
+    def _bookmark_line(self, version: int, annotations: JSON | None) -> bytes:
+        kind = self._kind
+        obj = kind.struct.clean({"metadata": {"resourceVersion": str(version)}}, None, "", Context())
+        if annotations:
+            obj["metadata"]["annotations"] = annotations
+        obj = {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
+        return watch_line("BOOKMARK", encode(obj))
+
+
+def error_line(error: StatusError) -> bytes:
+    """An ERROR event that carries a Status."""
+    return watch_line("ERROR", encode(error.body()))

@@ -1,0 +1,341 @@
+"""Versioned object store: what etcd is to the real server, in memory.
+
+Gets finished objects from `operations`, hands them to reads and watches. It knows keys, revisions
+and history and nothing of HTTP or of kinds. One lock covers a whole read-modify-write, so that no
+write ever has to be tried again.
+
+Objects are shared, never copied: their readers must not change them. A revision is serialised
+once and its bytes go to every reader and watcher.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterator, Mapping
+from queue import SimpleQueue
+from typing import Any, Final
+
+from cloudprovider.testing.apiserver.errors import JSON
+
+ADDED: Final = "ADDED"
+MODIFIED: Final = "MODIFIED"
+DELETED: Final = "DELETED"
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+FIRST_VERSION: Final = 1
+
+
+def encode(value: Any) -> bytes:
+    """Compact JSON in UTF-8."""
+    return _encoder.encode(value).encode("utf-8", "surrogatepass")
+
+
+class Stored:
+    """One revision of one object.
+
+    `key` is "name" or "namespace/name", `object` carries its resourceVersion, `version` is that as
+    a number; `raw` if it was put in unchecked.
+    """
+
+    __slots__ = ("_data", "_is_current", "key", "object", "raw", "version")
+
+    def __init__(self, key: str, obj: JSON, version: int, raw: bool = False) -> None:
+        self.key = key
+        self.object = obj
+        self.version = version
+        self.raw = raw
+        self._data: bytes | None = None
+        self._is_current = True
+
+    @property
+    def data(self) -> bytes:
+        """The object as JSON, kept from the first use on. Safe from many threads: at worst done
+        twice, alike."""
+        data = self._data
+        if data is None:
+            data = encode(self.object)
+            if self._is_current:
+                self._data = data
+        return data
+
+    def supersede(self) -> None:
+        """A later revision exists: the history need not hold this one's bytes."""
+        self._is_current = False
+        self._data = None
+
+    @property
+    def item(self) -> bytes:
+        """The object as it stands in a list: without `kind` and `apiVersion`, which the list says
+        once."""
+        obj = self.object
+        head = {name: obj[name] for name in ("kind", "apiVersion") if name in obj}
+        prefix = encode(head)[:-1]
+        if head and len(obj) > len(head) and self.data.startswith(prefix + b","):
+            return b"{" + self.data[len(prefix) + 1 :]
+        return encode({name: value for name, value in obj.items() if name not in head})
+
+    @property
+    def uid(self) -> str:
+        """The object's UID, "" for one put in raw without any."""
+        return str(self.object.get("metadata", {}).get("uid", ""))
+
+
+class Change:
+    """One write: what kind it was, the object after it (for a deletion: its last state, at the
+    deletion's version), and before it.
+    """
+
+    __slots__ = ("kind", "previous", "stored", "version")
+
+    def __init__(self, kind: str, stored: Stored, previous: Stored | None) -> None:
+        self.kind = kind
+        self.stored = stored
+        self.previous = previous
+        self.version = stored.version
+
+    @property
+    def line(self) -> bytes:
+        """The watch event of this change as one line."""
+        return watch_line(self.kind, self.stored.data)
+
+
+def watch_line(kind: str, data: bytes) -> bytes:
+    """One line of a watch stream."""
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), data)
+
+
+class Compacted(Exception):
+    """The version asked for is older than the history that is kept. `oldest` is the first one still
+    answerable."""
+
+    def __init__(self, version: int, oldest: int) -> None:
+        super().__init__(f"version {version} is compacted, oldest is {oldest}")
+        self.version = version
+        self.oldest = oldest
+
+
+class Collection:
+    """The objects of one resource with the changes that led to them. Guarded by the store's
+    lock."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Stored] = {}
+        self.keys: list[str] = []
+        self.changes: deque[Change] = deque()
+        self.subscriptions: set[Subscription] = set()
+
+    def at(self, version: int) -> Iterator[Stored]:
+        """The objects in key order as they were at `version`, by undoing later changes."""
+        if not self.changes or self.changes[-1].version <= version:
+            objects = self.objects
+            return (objects[key] for key in list(self.keys))
+        undone: dict[str, Stored | None] = {}
+        for change in reversed(self.changes):
+            if change.version <= version:
+                break
+            undone[change.stored.key] = change.previous
+        merged = {**self.objects, **undone}
+        return (stored for _, stored in sorted(merged.items()) if stored is not None)
+
+
+class Subscription:
+    """A watcher's place in the store: `pending` receives every later change of one resource, or
+    what `signal` puts in.
+
+    Made by `Store.subscribe`, ended by `Store.unsubscribe`; read by one thread.
+    """
+
+    def __init__(self, resource: str) -> None:
+        self.resource = resource
+        self.pending: SimpleQueue[Change | object] = SimpleQueue()
+
+    def signal(self, value: object) -> None:
+        """Wake the watcher with something that is not a change (stop, a fault). From any thread."""
+        self.pending.put(value)
+
+
+class Backup:
+    """The objects of all resources at one version."""
+
+    __slots__ = ("objects", "version")
+
+    def __init__(self, version: int, objects: Mapping[str, Mapping[str, Stored]]) -> None:
+        self.version = version
+        self.objects = objects
+
+
+class Store:
+    """All resources under one rising revision. Every method is safe from many threads.
+
+    `history` bounds the number of changes kept, over all resources; older versions then count as
+    compacted.
+    """
+
+    def __init__(self, *, history: int = 20_000) -> None:
+        self.lock = threading.RLock()
+        self._collections: dict[str, Collection] = {}
+        self._version = FIRST_VERSION
+        self._oldest = FIRST_VERSION
+        self._history = history
+        self._recent: deque[str] = deque()
+
+    @property
+    def version(self) -> int:
+        """The latest revision."""
+        return self._version
+
+    @property
+    def oldest(self) -> int:
+        """The oldest revision that can still be read or watched from."""
+        return self._oldest
+
+    def collection(self, resource: str) -> Collection:
+        """The objects of a resource. Read it with the lock held."""
+        found = self._collections.get(resource)
+        if found is None:
+            with self.lock:
+                found = self._collections.setdefault(resource, Collection())
+        return found
+
+    def get(self, resource: str, key: str) -> Stored | None:
+        """The newest revision of an object, None if there is none."""
+        return self.collection(resource).objects.get(key)
+
+    def snapshot(self, resource: str, version: int | None = None) -> tuple[list[Stored], int]:
+        """All objects of a resource in key order, and the version they show (by default the
+        latest).
+
+        Raises Compacted when the history no longer reaches back to `version`.
+        """
+        with self.lock:
+            at = self._version if version is None else version
+            if at < self._oldest:
+                raise Compacted(at, self._oldest)
+            return list(self.collection(resource).at(at)), at
+
+    def put(self, resource: str, key: str, obj: JSON, *, raw: bool = False) -> Stored:
+        """Store a new object or the next revision of one; `raw` says that it was never checked.
+
+        `obj` and its `metadata` must be fresh dictionaries: the new resourceVersion is written into
+        them.
+        """
+        with self.lock:
+            held = self.collection(resource)
+            previous = held.objects.get(key)
+            self._version += 1
+            obj["metadata"]["resourceVersion"] = str(self._version)
+            stored = Stored(key, obj, self._version, raw)
+            held.objects[key] = stored
+            if previous is None:
+                insort(held.keys, key)
+            self._record(resource, held, Change(MODIFIED if previous else ADDED, stored, previous))
+            return stored
+
+    def remove(self, resource: str, key: str, last: Mapping[str, Any] | None = None) -> Stored:
+        """Delete an object; `last` is its final state where that differs from the stored one.
+        Raises KeyError."""
+        with self.lock:
+            held = self.collection(resource)
+            previous = held.objects.pop(key)
+            del held.keys[bisect_left(held.keys, key)]
+            self._version += 1
+            final = dict(previous.object if last is None else last)
+            final["metadata"] = {**final.get("metadata", {}), "resourceVersion": str(self._version)}
+            stored = Stored(key, final, self._version)
+            self._record(resource, held, Change(DELETED, stored, previous))
+            return stored
+
+    def subscribe(self, resource: str, since: int) -> tuple[Subscription, list[Change]]:
+        """Start watching: the changes after `since` that are already there, and a subscription for
+        all later ones.
+
+        Raises Compacted when changes after `since` may have been dropped.
+        """
+        with self.lock:
+            if since < self._oldest:
+                raise Compacted(since, self._oldest)
+            held = self.collection(resource)
+            missed: list[Change] = []
+            for change in reversed(held.changes):
+                if change.version <= since:
+                    break
+                missed.append(change)
+            missed.reverse()
+            subscription = Subscription(resource)
+            held.subscriptions.add(subscription)
+            return subscription, missed
+
+    def subscribe_now(self, resource: str) -> tuple[Subscription, list[Stored], int]:
+        """Start watching at the latest version: the present objects, their version, and what comes
+        later."""
+        with self.lock:
+            objects, version = self.snapshot(resource)
+            subscription, _ = self.subscribe(resource, version)
+            return subscription, objects, version
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription; a second time is a no-op."""
+        with self.lock:
+            self.collection(subscription.resource).subscriptions.discard(subscription)
+
+    def quiet_version(self, subscription: Subscription) -> int | None:
+        """The latest version if this subscriber has taken every change up to it, else None: what a
+        bookmark may say.
+        """
+        with self.lock:
+            return self._version if subscription.pending.empty() else None
+
+    def subscriptions(self) -> list[Subscription]:
+        """The present watchers."""
+        with self.lock:
+            return [one for held in self._collections.values() for one in held.subscriptions]
+
+    def backup(self) -> Backup:
+        """Everything as it is now, for `restore`."""
+        with self.lock:
+            return Backup(self._version, {name: dict(held.objects) for name, held in self._collections.items()})
+
+    def restore(self, backup: Backup) -> None:
+        """Be as at the backup, without the history before it; versions count on from there, as a
+        restored etcd's do.
+
+        Watchers do not notice: end the watches first.
+        """
+        with self.lock:
+            for name, held in self._collections.items():
+                held.objects = dict(backup.objects.get(name, {}))
+                held.keys = sorted(held.objects)
+                held.changes.clear()
+            self._recent.clear()
+            self._version = self._oldest = backup.version
+
+    def compact(self, version: int | None = None) -> int:
+        """Drop the history before `version` (by default all of it); older versions answer 410 from
+        now on.
+
+        Returns the oldest version left. May be called at any time; going backwards is a no-op.
+        """
+        with self.lock:
+            target = self._version if version is None else min(version, self._version)
+            while self._recent and self._oldest < target:
+                held = self._collections[self._recent[0]]
+                if held.changes[0].version > target:
+                    break
+                held.changes.popleft()
+                self._recent.popleft()
+            self._oldest = max(self._oldest, target)
+            return self._oldest
+
+    def _record(self, resource: str, held: Collection, change: Change) -> None:
+        if change.previous is not None:
+            change.previous.supersede()
+        held.changes.append(change)
+        self._recent.append(resource)
+        if len(self._recent) > self._history:
+            dropped = self._collections[self._recent.popleft()].changes.popleft()
+            self._oldest = max(self._oldest, dropped.version)
+        for subscription in held.subscriptions:
+            subscription.pending.put(change)

@@ -1,0 +1,118 @@
+"""The fake cloud's smaller capabilities: zones, the machine that the program runs on, volumes'
+labels, and the account's clusters."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from cloudprovider.errors import DiskNotFound, NotImplementedByProvider
+from cloudprovider.helpers.objects import key_of
+from cloudprovider.helpers.volumes import zones_to_label_value
+from cloudprovider.instances import InstanceMetadata
+from cloudprovider.interface import Clusters
+from cloudprovider.localinstance import LocalInstance
+from cloudprovider.testing.fake.errors import BadRequest
+from cloudprovider.testing.fake.faults import Key
+from cloudprovider.testing.fake.gate import Part, carried
+from cloudprovider.volumes import PVLabeler
+from cloudprovider.wellknown import LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE
+from cloudprovider.zones import Zone, Zones
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
+
+__all__ = ["FakeClusters", "FakeLocalInstance", "FakePVLabeler", "FakeZones"]
+
+
+class FakeZones(Part, Zones):
+    """Where the machines stand, and, if the configuration says so, where this program does."""
+
+    @override
+    @carried()
+    def get_zone(self) -> Zone:
+        if not self._config.zone:
+            raise NotImplementedByProvider("this program does not run in the fake cloud")
+        return Zone(self._config.zone, self._config.region)
+
+    @override
+    @carried()
+    def get_zone_by_provider_id(self, provider_id: str) -> Zone:
+        found = self._machines.by_provider_id(provider_id)
+        return Zone(found.zone, found.region)
+
+    @override
+    @carried()
+    def get_zone_by_node_name(self, node_name: str) -> Zone:
+        found = self._machines.by_name(node_name)
+        return Zone(found.zone, found.region)
+
+
+class FakeLocalInstance(Part, LocalInstance):
+    """The machine that the configuration names, or else the one with this host's name."""
+
+    @override
+    @carried(lambda self: [(self._name,)])
+    def local_metadata(self) -> InstanceMetadata:
+        return self._machines.metadata(self._machines.by_name(self._name))
+
+    @override
+    @carried()
+    def local_node_name(self, hostname: str) -> str:
+        return self._config.machine or hostname
+
+    @property
+    def _name(self) -> str:
+        return self._config.machine or socket.gethostname().strip().lower()
+
+
+def _volume_id(pv: V1PersistentVolume) -> str:
+    csi = pv.spec.csi if pv.spec is not None else None
+    return csi.volume_handle if csi is not None else key_of(pv)
+
+
+def _volume(_: Any, pv: V1PersistentVolume) -> list[Key]:
+    return [(_volume_id(pv), key_of(pv))]
+
+
+class FakePVLabeler(Part, PVLabeler):
+    """Labels of disks: their zones and region, and what the configuration adds.
+
+    A disk is found by the volume's CSI handle, or its name. A volume that it has no disk for, and
+    whose source no cloud has (NFS, iSCSI, a path of the machine), is not one of ours.
+    """
+
+    @override
+    @carried(_volume)
+    def get_labels_for_volume(self, pv: V1PersistentVolume) -> Mapping[str, str]:
+        volume, spec = self._world.volumes.get(_volume_id(pv)), pv.spec
+        if volume is None:
+            if spec is not None and any((spec.nfs, spec.iscsi, spec.fc, spec.host_path, spec.local)):
+                return {}
+            raise DiskNotFound(f"no volume {_volume_id(pv)}")
+        labels = dict(volume.labels)
+        if volume.zones:
+            labels[LABEL_TOPOLOGY_ZONE] = zones_to_label_value(volume.zones)
+        if volume.region:
+            labels[LABEL_TOPOLOGY_REGION] = volume.region
+        return labels
+
+
+class FakeClusters(Part, Clusters):
+    """What the configuration and the console say there is."""
+
+    @override
+    @carried()
+    def list_clusters(self) -> Sequence[str]:
+        return tuple(sorted(self._world.clusters))
+
+    @override
+    @carried()
+    def master(self, cluster_name: str) -> str:
+        cluster = self._world.clusters.get(cluster_name)
+        if cluster is None:
+            raise BadRequest(f"there is no cluster {cluster_name}")
+        return cluster.master

@@ -1,0 +1,344 @@
+"""The command line: argv in, exit code out. What `cloud-controller-manager` runs, and what a
+vendor's main.py calls.
+
+Stage: before the first one. Data comes from argv; checked options go to the registry, which makes
+the provider, and to the manager. Exit codes: 0 after a signal and for --help and --version, 2 for
+bad flags (all of them listed, nothing touched), 1 for everything else; with --dry-run 0, 3 or 1, as
+the plan says. What cannot be started is logged as a sentence, not as a traceback.
+
+Nothing heavy is imported before the flags are known to be good, so that --help answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import os
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TextIO
+
+import importlib_metadata
+
+from controllers.catalog import CATALOG, WEBHOOKS
+from controllers.flags.parse import NO_PROVIDER, Outcome, by_section, parse, table
+from controllers.options import BOOL, VERSION
+from controllers.options.declare import Flag
+from controllers.process import logs
+from controllers.process.ending import end_at_once, settled, starting
+from controllers.registration.entry import ControllerEntry, enabled
+from controllers.registration.options import Options
+from controllers.webhooks.webhook import WebhookEntry
+
+if TYPE_CHECKING:
+    from controllers.manager.manager import Manager
+    from controllers.plan.run import PlanRun
+
+log = logging.getLogger(__name__)
+
+DISTRIBUTION = "kubernetes-cloud-provider"
+PROGRAM = "cloud-controller-manager"
+BAD_FLAGS = 2
+_COLLECT_AFTER = 100_000  # allocations
+FAILED = 1
+
+_ABOUT = (
+    "Runs the controllers that connect a Kubernetes cluster to a cloud, through the provider named by "
+    "--cloud-provider. Flags are those of the Go cloud-controller-manager: --flag=value or --flag value, booleans "
+    "--flag or --flag=false, durations such as 1m30s, underscores equal dashes."
+)
+
+
+def run() -> None:
+    """The console script. Ends the process with `main`'s code."""
+    sys.exit(main())
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    default_provider: str | None = None,
+    catalog: Sequence[ControllerEntry] = CATALOG,
+    flags: Sequence[type[Any]] = (),
+    defaults: Mapping[str, str] | None = None,
+    webhooks: Sequence[WebhookEntry] = WEBHOOKS,
+) -> int:
+    """Run the manager until SIGTERM or SIGINT; returns the exit code.
+
+    `argv` without the program's name (default: this process's); `default_provider` is used when
+    --cloud-provider is not given; `catalog` adds a vendor's own controllers, `webhooks` its
+    admission webhooks. `flags` are a vendor's own options classes, whose fields are made by
+    `controllers.options.option`: they reach the provider's factory as `CloudConfig.of(...)`, and
+    controllers as `Context.options.of(...)`. `defaults` replaces defaults by the names of flags, as
+    they would be typed: {"node-monitor-period": "30s"}. Raises ValueError where these contradict
+    what there is: a mistake of the program.
+
+    To be called once, in the main thread: it takes the signals and the root logger. A thread that
+    is no daemon and goes on, a provider call that never returns or a thread of the plugin's, cannot
+    be joined; then the process is ended from here, with the same code.
+    """
+    return settled(_main(argv, default_provider, catalog, flags, defaults, webhooks))
+
+
+def _main(
+    argv: Sequence[str] | None,
+    default_provider: str | None,
+    catalog: Sequence[ControllerEntry],
+    flags: Sequence[type[Any]],
+    defaults: Mapping[str, str] | None,
+    webhooks: Sequence[WebhookEntry],
+) -> int:
+    args = sys.argv[1:] if argv is None else argv
+    program = _program(sys.argv[0] if sys.argv else "")
+    outcome = parse(args, catalog, default_provider, flags=flags, defaults=defaults, webhooks=webhooks)
+    rows = table(catalog, default_provider, flags, defaults, webhooks)
+    if outcome.help:
+        print(help_text(program, rows), end="")
+        return 0
+    if outcome.version != "false":
+        print(_version(outcome.version))
+        return 0
+    problems = (
+        *map(_with_names, outcome.problems),
+        *_provider_problems(outcome),
+        *_migration_problems(outcome),
+        *_controller_problems(outcome, catalog),
+    )
+    if problems or outcome.options is None:
+        _list_problems(program, problems, sys.stderr)
+        return BAD_FLAGS
+    given = outcome.options.manager
+    logs.setup(given.logging_format, given.verbosity, prefix="dry run: " if given.plan.enabled else "")
+    for warning in outcome.warnings:
+        log.warning("%s", warning)
+    with logs.uncaught(), _for_the_plan(given.plan.enabled) as plan:
+        try:
+            _log_flags(outcome.options, rows)
+            return _start(outcome.options, catalog, flags, webhooks, plan)
+        except BaseException:  # the program's top: a cleaned log line in place of Python's own traceback
+            log.exception("the program failed; this is a bug")
+            return FAILED
+
+
+@contextmanager
+def _for_the_plan(wanted: bool) -> Iterator[TextIO | None]:
+    """Standard output for the plan alone: a provider that prints would spoil it for machines."""
+    if not wanted:
+        yield None
+        return
+    from cloudprovider.internal.standardoutput import results_only
+
+    with results_only() as out:
+        yield out
+
+
+class _Formatter(argparse.HelpFormatter):
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
+
+
+def _default(row: Flag[Any]) -> str:
+    shown = row.kind.show(row.default)
+    if row.kind in (BOOL, VERSION):
+        return " (default true)" if row.default is True else ""
+    if isinstance(row.default, str | tuple):
+        return f' (default "{shown}")' if shown else ""
+    return f" (default {shown})"
+
+
+def help_text(program: str, flags: Sequence[Flag[Any]]) -> str:
+    """The text of --help: every flag under its named set, with its default. Pure."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        usage="%(prog)s [flags]",
+        description=_ABOUT,
+        add_help=False,
+        allow_abbrev=False,
+        formatter_class=lambda prog: _Formatter(prog, max_help_position=8, width=100),
+    )
+    for section, rows in by_section(flags).items():
+        group = parser.add_argument_group(f"{section[:1].upper()}{section[1:]} flags")
+        for row in rows:
+            names = [f"-{row.shorthand}"] if row.shorthand else []
+            names.append(f"--{row.name}")
+            text = row.help + _default(row)
+            if row.deprecated:
+                text += f" Deprecated: {row.deprecated}."
+            text = text.replace("%", "%%")
+            if row.kind.bare is not None:
+                group.add_argument(*names, help=text, action="store_true", dest=row.name)
+            else:
+                group.add_argument(*names, help=text, metavar=row.kind.metavar, dest=row.name)
+    return parser.format_help()
+
+
+def _log_flags(options: Options, flags: Sequence[Flag[Any]]) -> None:
+    from controllers.flags.effective import changed
+
+    log.info("flags that differ from the defaults: %s", " ".join(changed(options, flags)) or "none")
+
+
+def _start(
+    options: Options,
+    catalog: Sequence[ControllerEntry],
+    flags: Sequence[type[Any]],
+    webhooks: Sequence[WebhookEntry],
+    plan: TextIO | None,
+) -> int:
+    # All that is imported and made on the way to a manager stays: the collector would walk it for
+    # nothing.
+    gc.disable()
+    try:
+        with starting():
+            runs = _built(options, catalog, flags, webhooks)
+        gc.freeze()  # nor later
+    finally:
+        gc.enable()
+    try:
+        return FAILED if runs is None else _run(runs, options, plan)
+    finally:
+        gc.unfreeze()
+
+
+def _built(
+    options: Options,
+    catalog: Sequence[ControllerEntry],
+    flags: Sequence[type[Any]],
+    webhooks: Sequence[WebhookEntry],
+) -> Manager | PlanRun | None:
+    """Import and build everything; None when that cannot be, which then has been logged."""
+    from prometheus_client import ProcessCollector
+
+    from cloudprovider import CloudProviderError
+    from controllers.manager import permissions
+    from controllers.manager.manager import Manager
+    from controllers.manager.provider_host import ManagerError, load_provider, log_failure
+    from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings
+    from controllers.runtime.metrics import Metrics
+
+    given = options.manager
+    # A plan run asks for no tokens: a request for one is a write.
+    own_accounts = given.use_service_account_credentials and not given.plan.enabled
+    log.info("%s starts with provider %s", _version("true"), given.cloud_provider)
+    metrics = Metrics()
+    ProcessCollector(registry=metrics.registry)
+    try:
+        own = [options.of(kind) for kind in flags]
+        provider, config = load_provider(given.cloud_provider, given.cloud_config, own)
+        clients = ClientBuilder.from_options(
+            kubeconfig=given.kubeconfig or None,
+            master=given.master or None,
+            settings=ClientSettings(
+                qps=given.kube_api_qps,
+                burst=given.kube_api_burst,
+                service_accounts=permissions.NAMESPACE if own_accounts else None,
+            ),
+            metrics=metrics,
+        )
+        if given.plan.enabled:
+            from controllers.plan.run import PlanRun
+
+            return PlanRun(options, provider, clients, config=config, catalog=catalog, metrics=metrics)
+        return Manager(options, provider, clients, config=config, catalog=catalog, webhooks=webhooks, metrics=metrics)
+    except (CloudProviderError, ClientConfigError, ManagerError) as error:
+        log_failure(error)
+        return None
+
+
+def _run(runs: Manager | PlanRun, options: Options, plan: TextIO | None) -> int:
+    from controllers.cli.process import Ended, run_until_signal
+    from controllers.manager.manager import Manager
+
+    # The caches are made of long-lived objects: at the default threshold the collector walks them
+    # for nothing.
+    gc.set_threshold(_COLLECT_AFTER, 20, 50)
+    drain = options.manager.shutdown_drain_timeout
+    if isinstance(runs, Manager):
+        return run_until_signal(partial(runs.run, on_lost=end_at_once), drain=drain, release=runs.release_held)
+
+    def planned(stop: threading.Event) -> Ended:
+        from controllers.plan.output import shown
+
+        outcome = runs.run(stop)
+        if outcome is None:
+            return Ended(FAILED)
+        print(shown(outcome, options.manager.plan.output), end="", file=plan, flush=True)
+        return Ended(outcome.code)
+
+    return run_until_signal(planned, drain=drain, release=runs.release_held)
+
+
+def _with_names(problem: str) -> str:
+    """A problem of the flags; where the provider is missing, with those that are installed."""
+    if problem != NO_PROVIDER:
+        return problem
+    from cloudprovider import cloud_providers
+
+    return f"{problem}. Installed: {', '.join(cloud_providers()) or 'none'}"
+
+
+def _provider_problems(outcome: Outcome) -> list[str]:
+    """Is the provider's name known? Asked of the registry without importing any plugin."""
+    from cloudprovider import RegistryError, get_cloud_provider, is_cloud_provider
+
+    name = outcome.cloud_provider
+    if not name or is_cloud_provider(name):
+        return []
+    try:
+        get_cloud_provider(name)
+    except RegistryError as error:
+        return [f"--cloud-provider={name}: {error}"]
+    return []
+
+
+def _migration_problems(outcome: Outcome) -> list[str]:
+    """What is wrong with the file of --leader-migration-config."""
+    if not outcome.leader_migration_config:
+        return []
+    from controllers.manager import migration
+
+    try:
+        migration.read(outcome.leader_migration_config)
+    except migration.MigrationProblems as error:
+        return [f"--leader-migration-config={outcome.leader_migration_config}: {line}" for line in error.problems]
+    return []
+
+
+def _controller_problems(outcome: Outcome, catalog: Sequence[ControllerEntry]) -> list[str]:
+    """What the controllers that are on have against their flags, and the files that those name."""
+    return [
+        line for entry in enabled(outcome.values["controllers"], catalog) for line in entry.problems(outcome.values)
+    ]
+
+
+def _list_problems(program: str, problems: Sequence[str], to: TextIO) -> None:
+    from controllers.runtime.cleaning import one_line
+
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    print(f"{program}: {count} with the flags; nothing was started:", file=to)
+    for problem in problems:
+        print(f"  {one_line(problem)}", file=to)
+    print(f"Every flag: {program} --help", file=to)
+
+
+def _program(path: str) -> str:
+    name = os.path.basename(path)
+    started = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if started is not None and os.path.basename(started.origin or "") == name != "__main__.py":
+        return f"python -m {started.name}"  # a file's name alone, main.py, says nothing
+    return PROGRAM if name in ("", "-c", "-m", "__main__.py") else name
+
+
+def _version(form: str) -> str:
+    try:
+        version = importlib_metadata.version(DISTRIBUTION)
+    except importlib_metadata.PackageNotFoundError:  # run from a source tree that is not installed
+        version = "unknown"
+    if form == "raw":
+        return f"distribution={DISTRIBUTION} version={version} python={sys.version.split()[0]}"
+    return f"{PROGRAM} {version}"

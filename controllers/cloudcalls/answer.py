@@ -1,0 +1,116 @@
+"""What providers answer: judged before anyone uses it, and bound to the node that it is about
+(stage 5, cloud call). Pure.
+
+What a right answer is, `cloudprovider.checks.answers` decides. Here its verdict becomes the
+gateway's: the value as the host's own copy (vendors may keep and change what they returned), or
+:class:`InvalidAnswer`. The gateway judges in the vendor thread: an answer may be an object whose
+own code raises or hangs. An invalid answer costs its key, nothing else.
+
+A cloud call takes seconds to a minute, and meanwhile a Node can be deleted and made again under its
+name. What a node gets from the cloud (provider ID, pod CIDRs) can never be changed, so an answer
+about the former one must not reach the new one: a reconciler opens an :class:`Answer` with the node
+that it is about to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from attrs import frozen
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider import InstanceNotFound, Throttled
+from cloudprovider.checks import answers
+from cloudprovider.helpers import provider_id_of
+from controllers.cloudcalls.errors import AnswerMissing, InvalidAnswer, translate
+from controllers.cloudcalls.snapshots import private_copy
+from controllers.runtime.cache import key_of, uid_of
+from controllers.runtime.queue import AskAgain
+
+__all__ = ["Answer", "BatchAnswer", "by_name", "judged"]
+
+A = TypeVar("A")
+
+
+def judged(check: Callable[[object], A], method: str) -> Callable[[object], A]:
+    """`check` of `cloudprovider.checks.answers` for one method: returns a copy of the value, raises
+    InvalidAnswer."""
+
+    def judge(answer: object) -> A:
+        try:
+            copy: A = private_copy(check(answer))
+        except answers.WrongAnswer as wrong:
+            raise InvalidAnswer(method, wrong.problems) from None
+        return copy
+
+    return judge
+
+
+@frozen
+class BatchAnswer(Generic[A]):
+    """A batch's answer taken apart: every name that was asked about has a value or an error."""
+
+    values: Mapping[str, A | Exception]
+    foreign: int
+    """Names in the answer that were not asked about."""
+    throttled: Throttled | None
+    """The first value that says that the cloud throttles."""
+
+    def is_complete(self) -> bool:
+        """Whether no name got an error, nothing, or junk; "not found" is an answer."""
+        return not any(isinstance(v, Exception) and not isinstance(v, InstanceNotFound) for v in self.values.values())
+
+
+def by_name(answer: object, names: Sequence[str], check: Callable[[str, object], A], *, method: str) -> BatchAnswer[A]:
+    """A batch answer by name. `check(name, value)` judges one value, and what it raises stands for
+    that name alone.
+
+    Raises InvalidAnswer when the whole is not a mapping: then nothing is known about any of them.
+    """
+    found = judged(lambda given: answers.batch(given, names, check), method)(answer)
+    values: dict[str, A | Exception] = {}
+    for name, value in found.items():
+        if isinstance(value, answers.WrongAnswer):
+            values[name] = InvalidAnswer(method, value.problems)
+        else:
+            values[name] = translate(value, method) if isinstance(value, BaseException) else value
+    foreign = max(0, len(answer) - len(values)) if isinstance(answer, Mapping) else 0
+    hint = f" ({foreign} names in it were not asked about: is it keyed by node name?)" if foreign else ""
+    for name in names:
+        if name not in values:
+            values[name] = AnswerMissing(f"the provider's {method} said nothing about {name}{hint}")
+    throttled = next((v for v in values.values() if isinstance(v, Throttled)), None)
+    return BatchAnswer(values, foreign, throttled)
+
+
+@frozen(eq=False)
+class Answer(Generic[A]):
+    """One answer, or one error, of the cloud. There is no way to its value past `of` that does not
+    say so."""
+
+    uid: str
+    """Of the Node that the cloud was asked about."""
+    provider_id: str
+    """What that Node had then; "" where it had none."""
+    unbound: A | Exception
+    """The answer without that check: for metrics, and for callers that compare by themselves."""
+
+    @classmethod
+    def about(cls, node: V1Node, said: A | Exception) -> Answer[A]:
+        """The answer to a question about this version of the node."""
+        return cls(uid_of(node), provider_id_of(node), said)
+
+    def of(self, node: V1Node) -> A:
+        """What the cloud said of this node. Raises what the cloud said instead of an answer, and
+        AskAgain when the question was about another Node of that name, or about an instance that
+        the node does not name any more."""
+        if (self.uid, self.provider_id) != (uid_of(node), provider_id_of(node)):
+            raise AskAgain(
+                f"the cloud was asked about node {key_of(node)} with UID {self.uid} and provider ID "
+                f"{self.provider_id or '(none)'}; it has UID {uid_of(node)} and provider ID "
+                f"{provider_id_of(node) or '(none)'} now"
+            )
+        if isinstance(self.unbound, Exception):
+            raise self.unbound
+        return self.unbound

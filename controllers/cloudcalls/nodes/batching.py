@@ -1,0 +1,157 @@
+"""Which keys are asked about together (stage 5, cloud call). Pure decisions; the fetch carries them
+out.
+
+A batch that fails says nothing about who is to blame. It is halved, and each half again, in one
+step: four parts, asked at once, until the poison key stands alone. Quartering costs the calls that
+halving costs (4 calls a step, half as many steps) in half the time; where batches hang instead of
+failing, it also loses half as many threads. With k poison keys among N, no more than 1 + 4 k
+ceil(log4 N) calls are made, and never more than 2 N - 1.
+
+A key that was found to blame is *suspect*: next time it is asked about alone, and spoils no
+other key's batch.
+
+A cloud that is down fails every batch, and halving all of them would ask it some N times as often,
+just then. So after as many splits as one batch can need, without one success between, nothing is
+halved any more: of a failed batch one key, taken at random, is asked about alone, as a probe, and
+the others get the batch's error, to be retried as errors are. The first success brings halving
+back.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from cloudprovider import CallCancelled, NotImplementedByProvider, RetryError, Throttled
+from controllers.cloudcalls.errors import CallsClosed
+
+__all__ = ["Batcher", "Group", "concerns_all"]
+
+_PARTS = 4
+_SUSPECTS = 256
+
+
+def concerns_all(error: Exception) -> bool:
+    """Whether an error tells nothing about the keys asked for, so that asking for fewer would not
+    help."""
+    return isinstance(error, Throttled | RetryError | NotImplementedByProvider | CallCancelled | CallsClosed)
+
+
+class _Root:
+    """One batch as first formed, with all the groups that it was split into."""
+
+    __slots__ = ("good", "size", "to_blame")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.good = False
+        self.to_blame: list[str] = []
+
+
+class Group:
+    """Keys to be asked about in one call."""
+
+    __slots__ = ("depth", "names", "root", "split")
+
+    def __init__(self, names: tuple[str, ...], root: _Root, depth: int = 0) -> None:
+        self.names = names
+        self.root = root
+        self.depth = depth
+        """How often it was split off; 0 for a batch as first formed."""
+        self.split = False
+        """Whether its keys are being asked about in smaller groups already."""
+
+
+class Batcher:
+    """Forms the groups of one method, and remembers suspects and failures. Thread-safe; shared by
+    all fetches."""
+
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self._rng = rng or random.Random()
+        self._lock = threading.Lock()
+        self._suspects: OrderedDict[str, None] = OrderedDict()
+        self._barren = 0  # splits since the last success
+
+    def suspects(self) -> tuple[str, ...]:
+        """The keys that are asked about alone, the longest known first."""
+        with self._lock:
+            return tuple(self._suspects)
+
+    def form(self, names: Sequence[str], max_batch: int) -> list[Group]:
+        """The groups to begin with: full batches, then each suspect alone, so that they take no
+        one's turn."""
+        with self._lock:
+            alone = [name for name in names if name in self._suspects]
+        apart = set(alone)
+        together = [name for name in names if name not in apart] if apart else names
+        chunks = [tuple(together[i : i + max_batch]) for i in range(0, len(together), max_batch)]
+        chunks += [(name,) for name in alone]
+        return [Group(chunk, _Root(len(chunk))) for chunk in chunks]
+
+    def answered(self, group: Group) -> None:
+        """The group's call gave a batch answer, whatever that says about single keys."""
+        group.root.good = True
+        with self._lock:
+            self._barren = 0
+            if len(group.names) == 1:
+                self._suspects.pop(group.names[0], None)
+
+    def failed(self, group: Group, pending: Sequence[str], max_batch: int) -> list[Group]:
+        """The group's call failed, or hung until its deadline; `pending` are its keys without
+        an answer.
+
+        Returns the smaller groups to ask about. Their keys are pending still; all others are lost
+        to the error.
+        """
+        if group.split or not pending:
+            return []
+        if len(group.names) == 1:
+            group.root.to_blame.append(group.names[0])
+            return []
+        with self._lock:
+            outage = self._barren >= max_batch
+            if not outage:
+                self._barren += 1
+        if not outage:
+            return self.slow(group, pending)
+        group.split = True
+        return [] if group.depth else [Group((self._rng.choice(pending),), group.root, group.depth + 1)]
+
+    def slow(self, group: Group, pending: Sequence[str]) -> list[Group]:
+        """The group's call takes too long: the smaller groups to ask about meanwhile."""
+        if group.split or len(group.names) == 1 or not pending:
+            return []
+        group.split = True
+        return [Group(part, group.root, group.depth + 1) for part in _parts(pending)]
+
+    def finished(self, groups: Iterable[Group]) -> None:
+        """The fetch that began with these groups is over: who was to blame for a failure is suspect
+        from now on.
+
+        Only where some keys of the batch were answered and at most half were to blame: otherwise it
+        was not they.
+        """
+        with self._lock:
+            for root in {group.root for group in groups}:
+                if not root.good or 2 * len(root.to_blame) > root.size:
+                    continue
+                for name in root.to_blame:
+                    self._suspects[name] = None
+                    self._suspects.move_to_end(name)
+            while len(self._suspects) > _SUSPECTS:
+                self._suspects.popitem(last=False)
+
+
+def _parts(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """At most four parts of nearly equal size, none of them empty."""
+    count = min(_PARTS, len(names))
+    size, larger = divmod(len(names), count)
+    parts = []
+    start = 0
+    for index in range(count):
+        end = start + size + (index < larger)
+        parts.append(tuple(names[start:end]))
+        start = end
+    return parts

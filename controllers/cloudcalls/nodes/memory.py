@@ -1,0 +1,167 @@
+"""Answers about nodes that are not asked for again (stage 5, cloud call).
+
+:class:`AnswerCache`: two fetches that ask the same at once share one answer, and the answers of one
+poll serve the next question, where one some seconds old will do. Fresh questions, on which a
+deletion may rest, neither read nor join anything here, and the state of an instance is never kept.
+
+:class:`Facts`: what seldom changes of an instance. The older `Instances` and `Zones` take a call
+each for addresses, type and zone. `instances.py` asks for addresses at every refresh of a node, and
+for type and zone once in `PACE` refreshes: the rest of the time they come from here. Nodes that
+join never read this memory. An entry belongs to one node (UID) and one provider ID; it goes with
+the node, and beyond a limit the one that was used least recently goes.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from attrs import define
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider import Zone
+from cloudprovider.helpers import provider_id_of
+from controllers.runtime.cache import key_of, uid_of, version_of
+
+__all__ = ["PACE", "AnswerCache", "Facts", "identity"]
+
+A = TypeVar("A")
+
+PACE: Final = 10
+"""Of so many refreshes of a node, one asks for type and zone."""
+
+_LIMIT: Final = 20_000
+
+
+def identity(node: V1Node) -> tuple[str | None, ...]:
+    """What must be equal for two questions to be the same: the instance. Without a provider ID a
+    vendor may look at anything of the node, so then it is the revision."""
+    provider_id = provider_id_of(node)
+    if provider_id:
+        return (key_of(node), uid_of(node), provider_id)
+    return (key_of(node), uid_of(node), None, version_of(node))
+
+
+class _Asked(Generic[A]):
+    __slots__ = ("by", "priority", "tell")
+
+    def __init__(self, by: object, priority: int) -> None:
+        self.by = by
+        self.priority = priority
+        self.tell: list[Callable[[A | Exception], None]] = []
+
+
+class AnswerCache(Generic[A]):
+    """Thread-safe. `ttl` in seconds, counted from the question: 0 keeps nothing. Errors are never
+    kept."""
+
+    def __init__(self, ttl: float) -> None:
+        self._ttl = ttl
+        self._lock = threading.Lock()
+        self._asked: dict[object, _Asked[A]] = {}
+        self._kept: OrderedDict[object, tuple[float, A]] = OrderedDict()  # by the time of the question
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def recall(self, what: object, now: float) -> A | None:
+        """The answer kept, if it is young enough."""
+        if not self._kept:
+            return None
+        with self._lock:
+            kept = self._kept.get(what)
+            if kept is None or now - kept[0] >= self._ttl:
+                return None
+            return kept[1]
+
+    def join(self, what: object, by: object, priority: int, tell: Callable[[A | Exception], None]) -> bool:
+        """Wait for another fetch's answer: True when one is asking this, and `tell` will be called
+        with its answer.
+
+        False when `by` has to ask; unless another one is asking with a lower priority, `by` is now
+        the one to join.
+        """
+        with self._lock:
+            asked = self._asked.get(what)
+            if asked is None:
+                self._asked[what] = _Asked(by, priority)
+                return False
+            if asked.by is by or asked.priority < priority:
+                return False
+            asked.tell.append(tell)
+            return True
+
+    def settle(self, what: object, by: object, answer: A | Exception, asked_at: float, now: float) -> None:
+        """`by` got its answer to a question of time `asked_at`: keep it, and tell those who
+        joined."""
+        tell: list[Callable[[A | Exception], None]] = []
+        with self._lock:
+            asked = self._asked.get(what)
+            if asked is not None and asked.by is by:
+                del self._asked[what]
+                tell = asked.tell
+            if self._ttl > 0 and not isinstance(answer, Exception):
+                kept = self._kept.get(what)
+                if kept is None or kept[0] <= asked_at:
+                    self._kept[what] = (asked_at, answer)
+                    self._kept.move_to_end(what)
+                self._expire(now)
+        for listener in tell:
+            listener(answer)
+
+    def _expire(self, now: float) -> None:
+        while self._kept:
+            asked_at, _ = next(iter(self._kept.values()))
+            if now - asked_at < self._ttl and len(self._kept) <= _LIMIT:
+                return
+            self._kept.popitem(last=False)
+
+
+@define(eq=False)
+class _Kept:
+    uid: str
+    provider_id: str
+    value: tuple[str, Zone]
+    left: int
+
+
+class Facts:
+    """Type and zone of instances by node name. Thread-safe."""
+
+    def __init__(self, *, limit: int = _LIMIT) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def recall(self, node: V1Node, provider_id: str) -> tuple[str, Zone] | None:
+        """What is kept, `PACE` - 1 times in a row; then None, once."""
+        with self._lock:
+            kept = self._kept.get(key_of(node))
+            if kept is None or (kept.uid, kept.provider_id) != (uid_of(node), provider_id) or kept.left <= 0:
+                return None
+            kept.left -= 1
+            self._kept.move_to_end(key_of(node))
+            return kept.value
+
+    def keep(self, node: V1Node, provider_id: str, value: tuple[str, Zone]) -> None:
+        """The cloud's answer. The first one of a node serves a shorter time, by its name, so that
+        nodes which joined together are not asked about together."""
+        name = key_of(node)
+        with self._lock:
+            before = self._kept.pop(name, None)
+            first = before is None or before.uid != uid_of(node)
+            left = zlib.crc32(name.encode()) % PACE if first else PACE - 1
+            self._kept[name] = _Kept(uid_of(node), provider_id, value, left)
+            while len(self._kept) > self._limit:
+                self._kept.popitem(last=False)
+
+    def forget(self, name: str) -> None:
+        """The node is gone."""
+        with self._lock:
+            self._kept.pop(name, None)

@@ -1,0 +1,177 @@
+"""Who asks: a client certificate, a bearer token, or anonymous.
+
+Certificate before token, no credentials is anonymous, and wrong ones are refused, on open paths
+too: as k8s.io/apiserver does (authenticatorfactory, request/bearertoken, request/x509). A token is
+checked by a TokenReview. Tokens are neither kept nor logged: answers are remembered under a keyed
+hash. The API server is asked about tokens that were never good only so often: anybody may invent
+them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from controllers.endpoints.reviews import AskFirst, Remembered, Reviewer
+from controllers.httpserver.messages import Certificate, Request
+from controllers.httpserver.peers import group_of
+from controllers.runtime.api import ApiError
+from controllers.runtime.cleaning import text_of
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+
+__all__ = [
+    "ANONYMOUS",
+    "Authentication",
+    "TooManyTokens",
+    "Unauthenticated",
+    "User",
+    "bearer_token",
+    "user_of_certificate",
+]
+
+log = logging.getLogger(__name__)
+
+AUTHENTICATED: Final = "system:authenticated"
+_OF_ALL: Final = (20.0, 100)  # unknown tokens a second, and at once
+_OF_A_PEER: Final = (2.0, 20)
+_PEERS: Final = 1024
+_GOOD_SECONDS: Final = 3600.0  # for which a token that was good is asked about whenever that is due
+
+
+@attrs.frozen
+class User:
+    """An identity, as the API server's reviews have it."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
+
+
+class Unauthenticated(Exception):
+    """The credentials are wrong, or could not be checked."""
+
+
+class TooManyTokens(Exception):
+    """So many unknown tokens have come of late that the API server is not asked about this one."""
+
+
+class _Pace:
+    """How many unknown tokens are asked about, of each peer and of all. Thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._all = 0.0  # when what was asked would be paid off at the allowed rate
+        self._peers: OrderedDict[bytes, float] = OrderedDict()
+
+    def allows(self, peer: bytes) -> bool:
+        """Whether one more may be asked about now; then it counts."""
+        now = self._clock.monotonic()
+        with self._lock:
+            every, own = max(self._all, now), max(self._peers.get(peer, now), now)
+            for paid, (rate, burst) in ((every, _OF_ALL), (own, _OF_A_PEER)):
+                if paid - now > (burst - 1) / rate:
+                    return False
+            self._all = every + 1 / _OF_ALL[0]
+            self._peers[peer] = own + 1 / _OF_A_PEER[0]
+            self._peers.move_to_end(peer)
+            if len(self._peers) > _PEERS:
+                self._peers.popitem(last=False)
+            return True
+
+
+class Authentication:
+    """Thread-safe. Without a `reviewer` no token is accepted."""
+
+    def __init__(self, reviewer: Reviewer | None, ttl: float, clock: Clock = SYSTEM_CLOCK) -> None:
+        """`ttl`: seconds for which the API server's word about a token counts, whatever it is."""
+        self._reviewer = reviewer
+        self._ttl = ttl
+        self._secret = secrets.token_bytes(32)
+        self._known: Remembered[bytes, User | Unauthenticated] = Remembered(clock)
+        self._good: Remembered[bytes, bool] = Remembered(clock)
+        self._pace = _Pace(clock)
+
+    def user(self, request: Request, *, ask: bool) -> User:
+        """Who sent this request. Raises Unauthenticated, and AskFirst when only the API server
+        knows and not `ask`.
+
+        Raises TooManyTokens where it would be asked about too many that it has never said yes to.
+        """
+        if request.certificate is not None:
+            user = user_of_certificate(request.certificate)
+            if user is not None:
+                return user
+        token = bearer_token(request.headers.get("authorization", ""))
+        return ANONYMOUS if token is None else self._owner(token, ask, group_of(request.peer))
+
+    def _owner(self, token: str, ask: bool, peer: bytes) -> User:
+        key = hmac.digest(self._secret, token.encode("latin-1"), hashlib.sha256)
+        found = self._known.get(key)
+        if found is None:
+            if self._reviewer is None:
+                raise Unauthenticated("tokens are not accepted")
+            if not ask:
+                raise AskFirst
+            if not self._good.get(key) and not self._pace.allows(peer):
+                raise TooManyTokens
+            try:
+                status = self._reviewer.ask({"token": token})
+            except ApiError as error:  # no answer, so nothing to remember
+                log.debug("a token could not be checked, so the request is refused: %s", text_of(error))
+                raise Unauthenticated("the token could not be checked") from None
+            found = _user_of(status) or Unauthenticated("the token is not valid")
+            self._known.put(key, found, self._ttl)
+            if isinstance(found, User):
+                self._good.put(key, True, _GOOD_SECONDS)
+        if isinstance(found, Unauthenticated):
+            raise Unauthenticated(str(found))
+        return found
+
+
+def bearer_token(header: str) -> str | None:
+    """The token of an Authorization header; None for what is none, which counts as no credentials
+    at all."""
+    scheme, _, rest = header.strip().partition(" ")
+    if scheme.lower() != "bearer":
+        return None
+    return rest.partition(" ")[0] or None
+
+
+def user_of_certificate(certificate: Certificate) -> User | None:
+    """The common name is the user, the organizations are the groups; None without a common name."""
+    parts = [pair for relative in certificate.get("subject", ()) for pair in relative]
+    names = [value for kind, value in parts if kind == "commonName"]
+    if not names or not names[-1]:
+        return None
+    groups = [value for kind, value in parts if kind == "organizationName"]
+    return User(names[-1], groups=tuple(dict.fromkeys([*groups, AUTHENTICATED])))
+
+
+def _user_of(status: Mapping[str, Any]) -> User | None:
+    described = status.get("user")
+    if status.get("authenticated") is not True or not isinstance(described, dict):
+        return None
+    name = described.get("username")
+    if not isinstance(name, str) or not name:
+        return None
+    groups = [str(group) for group in described.get("groups") or ()]
+    extra = described.get("extra") or {}
+    return User(
+        name,
+        str(described.get("uid") or ""),
+        tuple(dict.fromkeys([*groups, AUTHENTICATED])),
+        tuple((str(key), tuple(str(value) for value in values or ())) for key, values in sorted(extra.items())),
+    )

@@ -1,0 +1,79 @@
+"""The cluster's own CA of client certificates, which it says in a ConfigMap.
+
+kube-apiserver keeps extension-apiserver-authentication in kube-system up to date. It is read where
+there is no `--client-ca-file`; where it cannot be read, HTTPS is served without client
+certificates. Follows k8s.io/apiserver options/authentication.go.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from controllers.endpoints.rbac_rules import LOOKUP_RULE
+from controllers.runtime.api import ApiError, Forbidden, NotFound, RestClient
+from controllers.runtime.cleaning import text_of
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+
+__all__ = ["ClusterCA"]
+
+log = logging.getLogger(__name__)
+
+CONFIG_MAP: Final = LOOKUP_RULE.names[0]
+PATH: Final = f"/api/v1/namespaces/kube-system/configmaps/{CONFIG_MAP}"
+REFRESH_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 10.0
+_TIMEOUT: Final = 5.0
+
+
+class ClusterCA:
+    """The cluster's ConfigMap, asked for at most once a minute; the last known answer in between.
+    For one thread.
+
+    `quiet`: what cannot be read is no warning.
+    """
+
+    name = f"ConfigMap kube-system/{CONFIG_MAP}"
+
+    def __init__(self, rest: RestClient, *, quiet: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._rest = rest
+        self._quiet = quiet
+        self._clock = clock
+        self._known = b""
+        self._next = float("-inf")
+        self._told = ""
+
+    def read(self) -> bytes:
+        """The present CA, as far as it is known; asks the API server when that is due. Never
+        raises."""
+        now = self._clock.monotonic()
+        if now < self._next:
+            return self._known
+        self._next = now + RETRY_SECONDS
+        try:
+            found = self._rest.get(PATH, timeout=_TIMEOUT)
+            self._known = str((found.get("data") or {}).get("client-ca-file", "")).encode()
+        except NotFound:
+            self._known = b""
+            self._tell("there is none, so this cluster has no CA of client certificates")
+        except Forbidden:
+            self._tell(f"missing permission: {LOOKUP_RULE.fix()}")
+        except ApiError as error:
+            log.debug("%s cannot be read now: %s", self.name, text_of(error))
+            return self._known
+        else:
+            self._next = now + REFRESH_SECONDS
+            self._told = ""
+        return self._known
+
+    def _tell(self, problem: str) -> None:
+        self._next = self._clock.monotonic() + REFRESH_SECONDS
+        if problem != self._told:
+            self._told = problem
+            log.log(
+                logging.INFO if self._quiet else logging.WARNING,
+                "client certificates are not accepted: %s: %s. Other ways: --client-ca-file, "
+                "--authentication-skip-lookup",
+                self.name,
+                problem,
+            )

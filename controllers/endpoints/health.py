@@ -1,0 +1,244 @@
+"""What the health endpoints say: the manager's parts, and which of them makes which endpoint fail.
+
+/readyz fails until everything runs, again while stopping, and while a cache is not synced. /livez
+fails only for what a restart mends: a controller that died or is wedged, threads lost to hung
+calls. /healthz asks everything, overdue cloud calls included, as the one of the Go
+cloud-controller-manager is what alerts watch. Each failed check says why and since when; the log
+says when one fails and when it is well again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from attrs import define, evolve
+
+from cloudprovider.host import StopSignal
+from controllers.endpoints.checks import Check, Checks
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.queue import seconds_text
+
+if TYPE_CHECKING:
+    from controllers.cloudcalls import CloudCalls
+    from controllers.registration.entry import Controller
+    from controllers.runtime.cache import InformerFactory
+
+log = logging.getLogger(__name__)
+
+SILENT_SECONDS = 240.0
+"""A cache that received nothing for so long is called stale: four bookmarks of kube-apiserver were
+missed."""
+
+LOOK_SECONDS = 2.0
+"""Between two looks at all checks."""
+_TELL_AFTER = 3.0  # seconds for which a check fails until the log says so
+_AT_WORK = ("running", "standing by")
+
+
+Observe = Callable[[str, Sequence[Check]], None]
+
+
+def _nobody(_endpoint: str, _checks: Sequence[Check]) -> None:
+    pass
+
+
+@define
+class _Failing:
+    began: float
+    """By the clock's `monotonic`."""
+    stamp: str
+    detail: str
+    logged: bool = False
+
+
+@runtime_checkable
+class Remarks(Protocol):
+    """A controller that waits for something which no restart would bring."""
+
+    def remarks(self) -> Iterable[tuple[str, bool, str]]:
+        """(name, well, detail) of each such matter; from any thread, without blocking."""
+
+
+class Health:
+    """Collects the parts as they start. Written by the manager's thread, read by many."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, observe: Observe = _nobody) -> None:
+        """`observe` hears of each look at the checks of an endpoint."""
+        self._clock = clock
+        self._observe = observe
+        self._endpoints = {"healthz": self._all, "livez": self._liveness, "readyz": self._readiness}
+        self._lock = threading.Lock()
+        self._failing: dict[str, _Failing] = {}
+        self._dead: dict[str, str] = {}
+        self._state = "starting"
+        self._informers: InformerFactory | None = None
+        self._cloud: CloudCalls | None = None
+        self._controllers: dict[str, tuple[Controller, Callable[[], bool]]] = {}
+        self._notes: tuple[Callable[[], Iterable[Check]], ...] = ()
+        self._needs: tuple[Callable[[], Iterable[Check]], ...] = ()
+
+    def ready(self) -> None:
+        """Everything runs."""
+        self._state = "running"
+
+    def standing_by(self) -> None:
+        """All is ready to take over from the leader: as good as running, for a program that counts
+        replicas."""
+        self._state = "standing by"
+
+    def stopping(self) -> None:
+        """From now on /readyz fails."""
+        self._state = "stopping"
+
+    def watch_informers(self, informers: InformerFactory) -> None:
+        """Report on these caches."""
+        self._informers = informers
+
+    def watch_cloud(self, cloud: CloudCalls) -> None:
+        """Report on this gateway."""
+        self._cloud = cloud
+
+    def watch_controller(self, name: str, controller: Controller, alive: Callable[[], bool]) -> None:
+        """Report on a started controller; `alive` says whether its thread still runs."""
+        self._controllers = {**self._controllers, name: (controller, alive)}
+
+    def watch_notes(self, notes: Callable[[], Iterable[Check]]) -> None:
+        """Show further checks on /healthz, such as missing rights."""
+        self._notes = (*self._notes, notes)
+
+    def watch_readiness(self, needs: Callable[[], Iterable[Check]]) -> None:
+        """Show further checks on /readyz, of what clients of this replica need."""
+        self._needs = (*self._needs, needs)
+
+    def died(self, name: str, reason: str) -> None:
+        """A controller has ended although it was not asked to."""
+        self._dead = {**self._dead, name: reason}
+
+    def run(self, stop: StopSignal) -> None:
+        """Look again and again until stopped, so that it is known since when a check fails, and the
+        log tells."""
+        while not stop.wait(LOOK_SECONDS):
+            self.look()
+
+    def look(self) -> None:
+        """Ask every check, count what came of it, and tell the log what fails and what is well
+        again."""
+        for name, ask in self._endpoints.items():
+            checks = list(ask())
+            self._observe(name, checks)
+            if name == "healthz" and self._state in _AT_WORK:
+                self._dated(checks, tell=True)
+
+    def fatal(self) -> str:
+        """What only an end of the process mends; empty while there is nothing of the kind."""
+        if self._cloud is None:
+            return ""
+        health = self._cloud.health()
+        return health.message if health.fatal else ""
+
+    def overdue(self) -> list[str]:
+        """The keys of provider calls that were given up and have not ended since."""
+        return sorted(self._cloud.parked()) if self._cloud is not None else []
+
+    def unsynced(self) -> str:
+        """The caches that wait for their first listing, with what keeps them, for a log line."""
+        waiting = [one for one in self._informers.health() if not one.synced] if self._informers else []
+        return "; ".join(f"{one.resource} ({one.error or 'no answer yet'})" for one in waiting) or "nothing"
+
+    def endpoint(self, name: str) -> Checks:
+        """The checks behind "healthz", "livez" or "readyz"."""
+        ask = self._endpoints[name]
+        return lambda: self._dated(ask())
+
+    def _dated(self, checks: Iterable[Check], *, tell: bool = False) -> list[Check]:
+        """The checks, the failed ones with the time since when."""
+        now = self._clock.monotonic()
+        dated, well = [], []
+        with self._lock:
+            for check in checks:
+                if check.ok:
+                    dated.append(check)
+                    if check.name in self._failing:
+                        well.append((check.name, self._failing.pop(check.name)))
+                    continue
+                failing = self._failing.get(check.name)
+                if failing is None:
+                    stamp = datetime.fromtimestamp(self._clock.time(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                    failing = self._failing[check.name] = _Failing(now, stamp, check.detail)
+                failing.detail = check.detail
+                since = f"since {failing.stamp} ({seconds_text(now - failing.began)})"
+                dated.append(evolve(check, detail=f"{check.detail}; {since}" if check.detail else since))
+            if tell:
+                # What is missing from the list (a right that was added, say) has no check of its
+                # own when it is well.
+                names = {check.name for check in dated}
+                well += [(name, self._failing.pop(name)) for name in list(self._failing) if name not in names]
+            news = [
+                (name, failing)
+                for name, failing in self._failing.items()
+                if tell and not failing.logged and now - failing.began >= _TELL_AFTER
+            ]
+            for _, failing in news:
+                failing.logged = True
+        for name, failing in news:
+            log.warning("health: %s fails since %s: %s", name, failing.stamp, failing.detail)
+        for name, failing in well:
+            if failing.logged:
+                log.info("health: %s passes again, after %s", name, seconds_text(now - failing.began))
+        return dated
+
+    def _readiness(self) -> list[Check]:
+        needs = (check for ask in self._needs for check in ask())
+        return [Check("manager", self._state in _AT_WORK, self._state), *self._caches(), *needs]
+
+    def _liveness(self) -> list[Check]:
+        fatal = self.fatal()
+        return [Check("ping", True), Check("vendor-threads", not fatal, fatal), *self._workers()]
+
+    def _all(self) -> list[Check]:
+        checks = [Check("ping", True), *self._caches(), *self._workers()]
+        if self._cloud is not None:
+            health = self._cloud.health()
+            checks.append(Check("cloud-calls", health.ok, health.message))
+        return [*checks, *self._remarks(), *(check for notes in self._notes for check in notes())]
+
+    def _remarks(self) -> list[Check]:
+        """What a restart would not mend, so that it is no matter for livez."""
+        return [
+            Check(f"{name}-{part}", ok, detail)
+            for name, (controller, _) in self._controllers.items()
+            if isinstance(controller, Remarks)
+            for part, ok, detail in controller.remarks()
+        ]
+
+    def _caches(self) -> list[Check]:
+        checks = []
+        for one in self._informers.health() if self._informers else ():
+            silent = one.silent_for or 0.0
+            detail = "" if one.synced else one.error or "waiting for the first list"
+            if one.synced and silent > SILENT_SECONDS:
+                detail = f"nothing received from the API server for {silent:.0f} s: {one.error or 'no error known'}"
+            if one.quarantined:
+                detail = f"{detail} {len(one.quarantined)} malformed objects skipped".strip()
+            checks.append(Check(f"informer-{one.resource}", one.synced and silent <= SILENT_SECONDS, detail))
+        return checks
+
+    def _workers(self) -> list[Check]:
+        checks = []
+        for name, (controller, alive) in self._controllers.items():
+            if name in self._dead:
+                checks.append(Check(name, False, self._dead[name]))
+                continue
+            if not alive():
+                checks.append(Check(name, self._state == "stopping", "has ended"))
+                continue
+            try:
+                parts = [Check(f"{name}-{part}", ok, detail) for part, ok, detail in controller.health()]
+            except Exception as error:  # noqa: BLE001 - a vendor's own controller: the other checks are looked at all the same
+                parts = [Check(name, False, f"its health() raised {type(error).__name__}")]
+            checks += parts or [Check(name, True)]
+        return checks

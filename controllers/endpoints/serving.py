@@ -1,0 +1,215 @@
+"""The manager's servers, built from its options: what they need, and their start and stop.
+
+The manager starts them first and stops them last, so that probes are always answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from cloudprovider.host import StopSignal
+from controllers.endpoints import pages
+from controllers.endpoints.authentication import Authentication
+from controllers.endpoints.authorization import Authorization
+from controllers.endpoints.checks import ENDPOINTS
+from controllers.endpoints.clientca import ClusterCA
+from controllers.endpoints.health import Health
+from controllers.endpoints.options import ServingOptions
+from controllers.endpoints.pages import Endpoints, Page
+from controllers.endpoints.rbac_rules import ACCESS_RULE, TOKEN_RULE
+from controllers.endpoints.reviews import Reviewer
+from controllers.endpoints.servers import HealthServer, SecureServer
+from controllers.httpserver.certificates import (
+    AuthoritySource,
+    FileCA,
+    FilePair,
+    MemoryPair,
+    NoCA,
+    PairSource,
+    folder_pair,
+    names_for,
+)
+from controllers.httpserver.tls import ServerTLS, trust
+from controllers.registration.entry import Rule
+from controllers.runtime.api import ClientBuilder, ClientConfigError, RestClient
+from controllers.runtime.cleaning import text_of
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.metrics import Metrics
+
+__all__ = ["Serving", "ServingError", "client_ca", "minimum_version"]
+
+log = logging.getLogger(__name__)
+
+PROGRAM: Final = "cloud-controller-manager"
+_STOP: Final = 5.0  # seconds for both servers
+
+
+def minimum_version(name: str) -> ssl.TLSVersion:
+    """What --tls-min-version and its like ask for; nothing below 1.2 is ever used."""
+    return ssl.TLSVersion.TLSv1_3 if name == "VersionTLS13" else ssl.TLSVersion.TLSv1_2
+
+
+class ServingError(Exception):
+    """Nothing can be served as it is asked for. The message names the flag."""
+
+
+def client_ca(flag: str, path: str) -> FileCA:
+    """The client CA in this file, checked. Raises ServingError."""
+    given = FileCA(path)
+    try:
+        trust(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), given.read())
+    except OSError as error:
+        raise ServingError(f"{flag}={path}: {text_of(error)}") from error
+    return given
+
+
+class Serving:
+    """`start` once, `stop` any number of times; `run` in a thread of its own while it serves."""
+
+    def __init__(
+        self,
+        options: ServingOptions,
+        health: Health,
+        metrics: Metrics,
+        clients: ClientBuilder,
+        *,
+        plain: tuple[str, int] | None = None,
+        configz: Callable[[], Mapping[str, Any]] | None = None,
+        flagz: Callable[[], str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`plain`: the address for health and metrics over HTTP, if any. Without `configz` or
+        `flagz` there is no such page. Raises ServingError.
+        """
+        self._options = options
+        self._metrics = metrics
+        self._clients = clients
+        self._clock = clock
+        self._own: dict[str, ClientBuilder] = {}
+        self._checks = {name: health.endpoint(name) for name in ENDPOINTS}
+        self._slis: dict[str, Page] = {"/metrics/slis": pages.sli_page(metrics)}
+        self._plain = HealthServer(plain, self._checks, metrics.text, pages=self._slis) if plain else None
+        self._tls: ServerTLS | None = None
+        self._secure = self._https(configz, flagz) if options.secure_port else None
+
+    @property
+    def plain_address(self) -> tuple[str, int] | None:
+        """Where plain HTTP is served."""
+        return self._plain.address if self._plain else None
+
+    @property
+    def secure_address(self) -> tuple[str, int] | None:
+        """Where HTTPS is served."""
+        return self._secure.address if self._secure else None
+
+    def start(self) -> None:
+        """Bind and serve in the background. Raises ServingError when a port cannot be had."""
+        for server in (self._plain, self._secure):
+            if server is None:
+                continue
+            try:
+                server.start()
+            except OSError as error:
+                self.stop(_STOP)
+                flags = "--bind-address={}, --secure-port={}".format(*server.address)
+                asked = flags if server is self._secure else f"--health-bind-address={server.place}"
+                raise ServingError(f"{asked}: cannot listen there: {error.strerror or error}") from error
+
+    def stop(self, seconds: float) -> bool:
+        """Close the ports and all connections; True when all threads have ended in time."""
+        ended = [server.stop(min(seconds, _STOP)) for server in (self._plain, self._secure) if server]
+        for clients in self._own.values():
+            clients.close()
+        return all(ended)
+
+    def run(self, stop: StopSignal) -> None:
+        """Follow certificate and client CA until stopped."""
+        if self._tls is not None:
+            self._tls.run(stop)
+
+    def _https(self, configz: Callable[[], Mapping[str, Any]] | None, flagz: Callable[[], str] | None) -> SecureServer:
+        options = self._options
+        guards = self._guards()
+        minimum = minimum_version(options.tls_min_version)
+        pair, lazily = self._pair()
+        self._tls = ServerTLS(pair, self._authorities(), minimum, options.tls_cipher_suites)
+        if not lazily:
+            try:
+                self._tls.load()
+            except OSError as error:
+                raise ServingError(f"HTTPS cannot be served with {pair.name}: {text_of(error)}") from error
+        served: dict[str, Page] = {"/metrics": pages.metrics_page(self._metrics.text), **self._slis}
+        started = self._clock.time()
+
+        def status() -> str:
+            return pages.statusz(PROGRAM, started, self._clock.time(), endpoints.paths)
+
+        served["/statusz"] = pages.text_page(status)
+        if options.profiling:
+            served["/debug/threads"] = pages.text_page(pages.threads)
+        if configz is not None:
+            served["/configz"] = pages.json_page(configz)
+        if flagz is not None:
+            served["/flagz"] = pages.text_page(flagz)
+        endpoints = Endpoints(self._checks, served)
+        address = (options.bind_address, options.secure_port)
+        shared = options.permit_port_sharing
+        return SecureServer(address, endpoints, self._tls, guards, load=lazily, share_port=shared)
+
+    def _pair(self) -> tuple[PairSource, bool]:
+        """Where the certificate comes from, and whether the first one is made in the background:
+        that takes a while."""
+        options = self._options
+        if options.tls_cert_file:
+            return FilePair(options.tls_cert_file, options.tls_private_key_file), False
+        if not options.cert_dir:
+            return MemoryPair(names_for(options.bind_address), clock=self._clock), True
+        try:
+            return folder_pair(options.cert_dir, names_for(options.bind_address)), False
+        except OSError as error:
+            raise ServingError(f"--cert-dir={options.cert_dir}: {text_of(error)}") from error
+
+    def _authorities(self) -> AuthoritySource:
+        options = self._options
+        if options.client_ca_file:
+            return client_ca("--client-ca-file", options.client_ca_file)
+        if options.authentication_skip_lookup:
+            return NoCA()
+        rest = self._rest(options.authentication_kubeconfig, "authentication")
+        return ClusterCA(rest, quiet=options.authentication_tolerate_lookup_failure, clock=self._clock)
+
+    def _guards(self) -> tuple[Authentication, Authorization]:
+        options = self._options
+
+        def reviewer(kubeconfig: str, name: str, rule: Rule, kind: str, part: Any) -> Reviewer:
+            return Reviewer(self._rest(kubeconfig, name), rule, kind, part, self._metrics, self._clock)
+
+        tokens = reviewer(options.authentication_kubeconfig, "authentication", TOKEN_RULE, "TokenReview", "authn")
+        access = reviewer(
+            options.authorization_kubeconfig, "authorization", ACCESS_RULE, "SubjectAccessReview", "authz"
+        )
+        return (
+            Authentication(tokens, options.authentication_token_webhook_cache_ttl, self._clock),
+            Authorization(
+                access,
+                options.authorization_always_allow_paths,
+                options.authorization_webhook_cache_authorized_ttl,
+                options.authorization_webhook_cache_unauthorized_ttl,
+                self._clock,
+            ),
+        )
+
+    def _rest(self, kubeconfig: str, name: str) -> RestClient:
+        """The manager's own client, or one for this kubeconfig. Not guarded: reviews change
+        nothing."""
+        clients = self._own.get(kubeconfig) if kubeconfig else self._clients
+        if clients is None:
+            try:
+                clients = ClientBuilder.from_options(kubeconfig=kubeconfig, metrics=self._metrics, clock=self._clock)
+            except ClientConfigError as error:
+                raise ServingError(f"--{name}-kubeconfig={kubeconfig}: {error}") from error
+            self._own[kubeconfig] = clients
+        return clients.rest(name, guarded=False)

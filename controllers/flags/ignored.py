@@ -1,0 +1,111 @@
+"""Flags of the Go cloud-controller-manager that have no meaning here: taken, checked, and without
+effect.
+
+Stage: before the first one, pure data. `parse.py` adds these rows to the table of flags, so that a
+manifest written for the Go program starts this one. Each given flag that asks for something else
+than what is done anyway gets one warning at the start, with the reason that
+docs/reference/flags.md lists. A setting that could matter for what is deleted, written or allowed
+never belongs here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import attrs
+
+from controllers.flags import gates
+from controllers.options import BOOL, DURATION, INT, INTEGERS, LIST, PATH, STRING, SWITCHES, Kind, not_negative, one_of
+from controllers.options.declare import Check, Flag
+
+T = TypeVar("T")
+
+_HTTP2 = "HTTP/1.1 is served, and no HTTP/2"
+_CURVES = "the TLS library chooses the curves, from those without known weaknesses"
+_ONE_CERTIFICATE = "one certificate is served to all clients"
+_ADDRESS = "SO_REUSEADDR is always set"
+_HEADERS = "no user is believed from request headers; give clients certificates or tokens of their own"
+_RESYNC = (
+    "caches are never replayed: what a watch missed is listed again, and the cloud is compared every "
+    "--node-monitor-period, --node-status-update-frequency and --route-reconciliation-period"
+)
+_NODE_SYNC = "Go ignores it too; see --node-monitor-period and --node-status-update-frequency"
+_VOLUMES = "volumes are attached and provisioned by CSI drivers"
+_LOGS = "log lines are written at once, to standard error, at one level for all modules (-v)"
+_PROFILING = "Go's profiles do not exist here"
+_JSON = "requests are sent as JSON"
+_GATES = "what a gate would turn on is always done or not there: docs/reference/go-flags.md lists each"
+
+SECTION = "without effect"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_PATTERNS = re.compile(r"[^=,]+=\d+(,[^=,]+=\d+)*")
+_QUANTITY = re.compile(r"\d+(\.\d+)?([kKMGTPE]i?|m)?")
+_PAIR = re.compile(r"[^,:]+,[^,:]+(:[^:]*)?")
+
+
+@attrs.frozen
+class Ignored:
+    """A flag, whose default is what is done anyway, and why it has no effect."""
+
+    flag: Flag[Any]
+    reason: str
+
+
+def _ignored(
+    name: str, kind: Kind[T], anyway: T, reason: str, check: Check[T] | None = None, *, configz: str = ""
+) -> Ignored:
+    def note(value: T) -> str | None:
+        return None if value == anyway else f"has no effect: {reason}"
+
+    return Ignored(Flag(name, kind, anyway, SECTION, f"{reason}.", check, note=note, configz=configz), reason)
+
+
+def _matching(pattern: re.Pattern[str], example: str) -> Check[str]:
+    return _or_empty(lambda value: None if pattern.fullmatch(value) else f"must look like {example}")
+
+
+def _or_empty(check: Check[str]) -> Check[str]:
+    return lambda value: check(value) if value else None
+
+
+_NAMED_PAIR = _matching(_PAIR, "CERTIFICATE,KEY or CERTIFICATE,KEY:NAME")
+
+IGNORED: tuple[Ignored, ...] = (
+    _ignored(
+        "kube-api-content-type",
+        STRING,
+        "application/json",
+        _JSON,
+        one_of("application/json", PROTOBUF),
+        configz="Generic.ClientConnection.contentType",
+    ),
+    _ignored("disable-http2-serving", BOOL, True, _HTTP2),
+    _ignored("http2-max-streams-per-connection", INT, 0, _HTTP2, not_negative),
+    _ignored("tls-curve-preferences", INTEGERS, (), _CURVES),
+    _ignored("tls-sni-cert-key", STRING, "", _ONE_CERTIFICATE, _NAMED_PAIR),
+    _ignored("permit-address-sharing", BOOL, True, _ADDRESS),
+    _ignored("requestheader-allowed-names", LIST, (), _HEADERS),
+    _ignored("requestheader-client-ca-file", PATH, "", _HEADERS),
+    _ignored("requestheader-extra-headers-prefix", LIST, (), _HEADERS),
+    _ignored("requestheader-group-headers", LIST, (), _HEADERS),
+    _ignored("requestheader-uid-headers", LIST, (), _HEADERS),
+    _ignored("requestheader-username-headers", LIST, (), _HEADERS),
+    _ignored("webhook-disable-http2-serving", BOOL, True, _HTTP2),
+    _ignored("webhook-tls-curve-preferences", INTEGERS, (), _CURVES),
+    _ignored("webhook-tls-sni-cert-key", STRING, "", _ONE_CERTIFICATE, _NAMED_PAIR),
+    _ignored("min-resync-period", DURATION, 0.0, _RESYNC, not_negative, configz="Generic.MinResyncPeriod"),
+    _ignored("node-sync-period", DURATION, 0.0, _NODE_SYNC, not_negative, configz="KubeCloudShared.NodeSyncPeriod"),
+    _ignored("external-cloud-volume-plugin", STRING, "", _VOLUMES, configz="KubeCloudShared.ExternalCloudVolumePlugin"),
+    _ignored("log-flush-frequency", DURATION, 0.0, _LOGS, not_negative),
+    _ignored("log-text-info-buffer-size", STRING, "0", _LOGS, _matching(_QUANTITY, "512, 4Ki or 1M")),
+    _ignored("log-text-split-stream", BOOL, False, _LOGS),
+    _ignored("vmodule", STRING, "", _LOGS, _matching(_PATTERNS, "PATTERN=N,...")),
+    _ignored("contention-profiling", BOOL, False, _PROFILING, configz="Generic.Debugging.enableContentionProfiling"),
+    Ignored(
+        Flag("feature-gates", SWITCHES, {}, SECTION, f"{_GATES}.", gates.problem, note=gates.without_effect),
+        _GATES,
+    ),
+)
+"""In Go's order of sections; the table of all of Go's flags is
+`tests/support/gomanager.py`."""

@@ -1,0 +1,216 @@
+"""From argv to checked options: the table of flags of one run, and everything that is wrong with
+what was given.
+
+Stage: before the first one, no I/O. Data comes from argv and from the classes of options of the
+manager and of the catalog; it goes to `controllers/cli/main.py`, which prints the problems and ends
+with 2, or hands the options to the manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from cloudprovider.internal.values import show_duration
+from controllers.catalog import WEBHOOKS
+from controllers.cloudcalls.options import CloudCallOptions
+from controllers.endpoints.options import ServingOptions, pair_problem
+from controllers.flags import syntax
+from controllers.flags.ignored import IGNORED
+from controllers.flags.syntax import Parsed
+from controllers.options import BOOL, VERSION, one_of
+from controllers.options.declare import Flag, fill, flags_of
+from controllers.registration.entry import ControllerEntry, off_by_flags, problems_of
+from controllers.registration.options import SECTIONS, ManagerOptions, Options
+from controllers.webhooks import webhook as webhook_entries
+from controllers.webhooks.options import WebhookOptions
+from controllers.webhooks.webhook import WebhookEntry
+
+NO_PROVIDER = "--cloud-provider: must be given: the name of an installed provider"
+"""The problem of a missing --cloud-provider; `controllers/cli/main.py`, which may look, adds which
+ones are installed."""
+
+
+@attrs.frozen
+class Outcome:
+    """What became of argv. With any problem `options` is None; the problems of all flags are
+    listed."""
+
+    options: Options | None
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+    help: bool
+    """-h was given; then nothing else counts."""
+    version: str
+    """"true" or "raw" when the version was asked for, else "false"."""
+    cloud_provider: str
+    """The name asked for, also when there are problems."""
+    leader_migration_config: str | None
+    """The file to be read for leader migration, empty for the default; None without a migration."""
+    values: Mapping[str, Any]
+    """All flags by their names, for the checks that read files; those that are ill have their
+    defaults."""
+
+
+def option_classes(
+    catalog: Sequence[ControllerEntry],
+    flags: Sequence[type[Any]] = (),
+    webhooks: Sequence[WebhookEntry] = WEBHOOKS,
+) -> list[type[Any]]:
+    """The classes of options besides the manager's own, each once; `flags` are the program's."""
+    controllers = [kind for entry in catalog for kind in entry.options]
+    asked = [kind for one in webhooks for kind in one.options]
+    return list(dict.fromkeys([CloudCallOptions, WebhookOptions, ServingOptions, *controllers, *asked, *flags]))
+
+
+def table(
+    catalog: Sequence[ControllerEntry],
+    default_provider: str | None = None,
+    flags: Sequence[type[Any]] = (),
+    defaults: Mapping[str, str] | None = None,
+    webhooks: Sequence[WebhookEntry] = WEBHOOKS,
+) -> list[Flag[Any]]:
+    """Every flag that is taken, each once: the manager's, those of all controllers and webhooks,
+    and the program's.
+
+    `flags` are the program's own options classes, `defaults` its defaults by the names of flags, as
+    typed. Raises ValueError for mistakes of the program, all at once: a name that is taken, a
+    section that is not the program's own, a default for no flag or of no good value.
+    """
+    problems: list[str] = []
+    rows: dict[str, Flag[Any]] = {}
+    sections = {*SECTIONS, *(entry.name for entry in catalog)}
+    fixed = {row.name: row for row in _fixed_rows()}
+    kinds: list[type[Any]] = [ManagerOptions, *option_classes(catalog, flags, webhooks)]
+    for kind in kinds:
+        for row in flags_of(kind):
+            if row.name in rows or row.name in fixed:
+                if rows.get(row.name) != row:
+                    problems.append(f"{kind.__name__} declares --{row.name}, which is declared differently elsewhere")
+                continue
+            rows[row.name] = row
+            if kind in flags and row.section in sections:
+                problems.append(f"{kind.__name__}: --{row.name} needs a section of its own, not {row.section!r}")
+    given = dict(defaults or {})
+    if default_provider and given.setdefault("cloud-provider", default_provider) != default_provider:
+        problems.append("default_provider and the default of --cloud-provider contradict each other")
+    for name, raw in given.items():
+        if name not in rows:
+            problems.append(f"a default for --{name}: there is no such flag, or none that has an effect")
+            continue
+        try:
+            rows[name] = attrs.evolve(rows[name], default=syntax.read(rows[name], raw))
+        except ValueError as error:
+            problems.append(f"a default for --{name}: {error}")
+    if problems:
+        raise ValueError("this program's flags are wrong: " + "; ".join(problems))
+    for name, entries in (("controllers", catalog), ("webhooks", webhooks)):
+        known = ", ".join(entry.name for entry in entries) or "none"
+        off = ", ".join(entry.name for entry in entries if not entry.on_by_default) or "none"
+        rows[name] = attrs.evolve(rows[name], help=f"{rows[name].help} All: {known}. Off by default: {off}.")
+    return [*rows.values(), *fixed.values()]
+
+
+def _fixed_rows() -> list[Flag[Any]]:
+    check = one_of("true", "false", "raw")
+    return [
+        Flag("version", VERSION, "false", "global", "Print the version and stop.", check),
+        *(ignored.flag for ignored in IGNORED),
+        Flag("help", BOOL, False, "global", "Print this text and stop.", shorthand="h"),
+    ]
+
+
+def by_section(rows: Sequence[Flag[Any]]) -> dict[str, list[Flag[Any]]]:
+    """The flags by their named set, in the order of --help: Go's sets, the controllers' own, then
+    the rest."""
+    last = SECTIONS[-3:]  # misc, global, without effect
+    order = [*SECTIONS[:-3], *(row.section for row in rows if row.section not in last), *last]
+    return {name: [row for row in rows if row.section == name] for name in order}
+
+
+def parse(
+    argv: Sequence[str],
+    catalog: Sequence[ControllerEntry],
+    default_provider: str | None = None,
+    *,
+    flags: Sequence[type[Any]] = (),
+    defaults: Mapping[str, str] | None = None,
+    webhooks: Sequence[WebhookEntry] = WEBHOOKS,
+) -> Outcome:
+    """Turn argv into options, or into the list of all that is wrong with it. Pure; never raises for
+    bad input.
+
+    The other arguments are the program's, as `table` takes them, and raise as it says.
+    """
+    parsed = syntax.parse(table(catalog, default_provider, flags, defaults, webhooks), argv)
+    values = parsed.values
+    problems = (*parsed.problems, *_across(parsed, catalog, webhooks))
+    options: Options | None = None
+    if not problems:
+        own = {kind: fill(kind, values) for kind in option_classes(catalog, flags, webhooks)}
+        options = Options(fill(ManagerOptions, values), own)
+    return Outcome(
+        options=options,
+        problems=problems,
+        warnings=parsed.warnings,
+        help=values["help"],
+        version=values["version"],
+        cloud_provider=values["cloud-provider"],
+        leader_migration_config=values["leader-migration-config"] if values["enable-leader-migration"] else None,
+        values=values,
+    )
+
+
+def _across(parsed: Parsed, catalog: Sequence[ControllerEntry], webhooks: Sequence[WebhookEntry]) -> list[str]:
+    """Problems that no single flag shows; a flag that is ill by itself is not complained about
+    twice."""
+    values, ill = parsed.values, parsed.failed
+    problems = []
+    if not values["cloud-provider"] and "cloud-provider" not in ill:
+        problems.append(NO_PROVIDER)
+    problems += _election_problems(values, ill)
+    if values["enable-leader-migration"] and not values["leader-elect"]:
+        problems.append("--enable-leader-migration: needs --leader-elect, or controllers would run twice")
+    if values["leader-migration-config"] and not values["enable-leader-migration"]:
+        problems.append("--leader-migration-config: has no effect without --enable-leader-migration")
+    for rate, burst in (("kube-api-qps", "kube-api-burst"), ("cloud-api-qps", "cloud-api-burst")):
+        if values[burst] and not values[rate] and rate not in ill:
+            problems.append(f"--{burst}={values[burst]}: has no effect without --{rate}")
+    pair = pair_problem(values["tls-cert-file"], values["tls-private-key-file"])
+    if pair:
+        problems.append(pair)
+    problems += _webhook_problems(values, ill, webhooks)
+    if "controllers" not in ill:
+        lines = problems_of(values["controllers"], catalog) or off_by_flags(values, catalog)
+        problems += [f"--controllers: {line}" for line in lines]
+    return problems
+
+
+def _webhook_problems(values: Mapping[str, Any], ill: Collection[str], webhooks: Sequence[WebhookEntry]) -> list[str]:
+    problems = []
+    if "webhooks" not in ill:
+        lines = webhook_entries.problems_of(values["webhooks"], webhooks)
+        problems += [f"--webhooks: {line}" for line in lines]
+    files = (values["webhook-tls-cert-file"], values["webhook-tls-private-key-file"])
+    if pair := pair_problem(*files, prefix="webhook-"):
+        problems.append(pair)
+    port = values["webhook-secure-port"]
+    if port and port == values["secure-port"]:
+        problems.append("--webhook-secure-port: must not be the same as --secure-port")
+    return problems
+
+
+def _election_problems(values: Mapping[str, Any], ill: Collection[str]) -> list[str]:
+    flags = {
+        "lease_duration": "leader-elect-lease-duration",
+        "renew_deadline": "leader-elect-renew-deadline",
+        "retry_period": "leader-elect-retry-period",
+    }
+    if not values["leader-elect"] or not set(ill).isdisjoint([*flags.values(), "leader-elect"]):
+        return []
+    from controllers.runtime.election import wrong_durations  # not needed for --help
+
+    wrong = wrong_durations(*(values[flag] for flag in flags.values()))
+    return [f"--{flags[field]}={show_duration(values[flags[field]])}: {text}" for field, text in wrong]

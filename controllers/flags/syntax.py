@@ -1,0 +1,173 @@
+"""Go's command-line syntax: from argv to raw values, with every problem collected.
+
+Stage: before the first one, no I/O. Data comes from `sys.argv` by way of `parse.py`, which makes
+the table of flags; it goes back there as one `Parsed`. argparse is not used for parsing because it
+stops at the first problem and reads `--controllers -route` as two flags; `controllers/cli/main.py`
+uses it for the help text.
+
+The syntax is that of spf13/pflag, which every Kubernetes component uses: `--flag=value` and `--flag
+value`; booleans `--flag` and `--flag=false`; one-letter shorthands `-v2`, `-v=2`, `-v 2`;
+underscores equal dashes in names; the last value of a repeated flag wins, except for lists, which
+grow; `--` ends the flags. One deviation: a value that begins with `--` must be joined with `=`, so
+that a forgotten value cannot swallow the next flag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+
+from cloudprovider.internal.suggestions import nearest
+from controllers.options.declare import CLASSIFIED, Flag
+from controllers.options.kinds import display
+
+
+@attrs.frozen
+class Parsed:
+    """What `parse` found: values by flag name (defaults included), valid and invalid flags, and
+    the problems."""
+
+    values: dict[str, Any]
+    given: frozenset[str]
+    failed: frozenset[str]
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def parse(flags: Iterable[Flag[Any]], argv: Sequence[str]) -> Parsed:
+    """Read `argv` (without the program's name) against the table.
+
+    Never raises for bad input: each problem becomes one line that begins with the flag as the user
+    wrote it, in the order of argv. Pure; may be called from any thread.
+    """
+    return _Parser(flags).run(list(argv))
+
+
+def read(flag: Flag[Any], raw: str) -> Any:
+    """One value as it would be typed; raises ValueError with a sentence, as `parse` would list
+    it."""
+    value = flag.kind.parse(raw)
+    wrong = flag.check(value) if flag.check else None
+    if wrong:
+        raise ValueError(f"{CLASSIFIED if flag.secret else display(raw)}: {wrong}")
+    return value
+
+
+class _Parser:
+    def __init__(self, flags: Iterable[Flag[Any]]) -> None:
+        self._flags = {flag.name: flag for flag in flags}
+        self._short = {flag.shorthand: flag for flag in self._flags.values() if flag.shorthand}
+        self._values = {name: flag.default for name, flag in self._flags.items()}
+        self._given: dict[str, None] = {}  # in the order of argv
+        self._failed: set[str] = set()
+        self._problems: list[str] = []
+        self._warnings: list[str] = []
+
+    def run(self, argv: list[str]) -> Parsed:
+        rest = iter(argv)
+        pending: str | None = next(rest, None)
+        while pending is not None:
+            word, following = pending, next(rest, None)
+            if word == "--":
+                for extra in (following, *rest):
+                    self._positional(extra)
+                break
+            if word.startswith("--"):
+                used = self._long(word, following)
+            elif word.startswith("-") and len(word) > 1:
+                used = self._letters(word, following)
+            else:
+                used = self._positional(word)
+            pending = next(rest, None) if used else following
+        self._add_notes()
+        return Parsed(
+            self._values,
+            frozenset(self._given),
+            frozenset(self._failed),
+            tuple(self._problems),
+            tuple(self._warnings),
+        )
+
+    def _positional(self, word: str | None) -> bool:
+        if word:  # an empty word, from an unset shell variable say, is let pass as in Go
+            self._problems.append(f"{display(word)}: this program takes flags only, no other arguments")
+        return False
+
+    def _long(self, word: str, following: str | None) -> bool:
+        written, joined, value = word.partition("=")
+        flag = self._flags.get(written[2:].replace("_", "-"))
+        if flag is None:
+            self._unknown(written)
+            # Most flags take a value: the next word is this one's, and not worth a second
+            # complaint.
+            return not joined and following is not None and not following.startswith("-")
+        return self._take(flag, written, value if joined else None, following)
+
+    def _letters(self, word: str, following: str | None) -> bool:
+        letters, joined, value = word[1:].partition("=")
+        for position, letter in enumerate(letters):
+            flag = self._short.get(letter)
+            if flag is None:
+                long = display(f"-{word}")
+                hint = f"; flags of more than one letter begin with two dashes: {long}" if letters[1:] else ""
+                self._problems.append(f"{display(word)}: there is no flag -{display(letter)}{hint}")
+                return False
+            attached = letters[position + 1 :]
+            if flag.kind.bare is not None and attached:
+                self._take(flag, f"-{letter}", None, None)
+                continue
+            raw = attached + joined + value if attached else (value if joined else None)
+            return self._take(flag, f"-{letter}", raw, following)
+        self._problems.append(f"{display(word)}: not a flag")
+        return False
+
+    def _take(self, flag: Flag[Any], written: str, raw: str | None, following: str | None) -> bool:
+        """Store one occurrence; True when the following word was its value."""
+        used = False
+        shown, hide = written, CLASSIFIED if flag.secret else ""
+        if raw is None and flag.kind.bare is not None:
+            raw = flag.kind.bare
+        elif raw is None:
+            if following is None or following.startswith("--"):
+                hint = "" if following is None else f" ({display(following.partition('=')[0])} reads as the next flag)"
+                return self._fail(flag, f"{written}: needs a value{hint}: {written}={flag.kind.metavar}", used)
+            raw, used = following, True
+            shown = f"{written}={hide or display(raw)}"
+        else:
+            shown = f"{written}={hide or display(raw)}"
+        try:
+            value = flag.kind.parse(raw)
+        except ValueError as error:
+            return self._fail(flag, f"{shown}: {error}", used)
+        if flag.kind.repeated and flag.name in self._given:
+            before = self._values[flag.name]
+            value = {**before, **value} if isinstance(value, dict) else before + value
+        wrong = flag.check(value) if flag.check else None
+        if wrong:
+            return self._fail(flag, f"{shown}: {wrong}", used)
+        if flag.deprecated and flag.name not in self._given:
+            self._warnings.append(f"{written} is deprecated: {flag.deprecated}")
+        self._values[flag.name] = value
+        self._given[flag.name] = None
+        return used
+
+    def _add_notes(self) -> None:
+        """At the end, when it is known which of several values of a flag counts."""
+        for name in self._given:
+            flag, value = self._flags[name], self._values[name]
+            note = flag.note(value) if flag.note and name not in self._failed else None
+            if note:
+                shown = "" if flag.kind.bare == flag.kind.show(value) else f"={display(flag.kind.show(value))}"
+                self._warnings.append(f"--{name}{shown}: {note}")
+
+    def _fail(self, flag: Flag[Any], problem: str, used: bool) -> bool:
+        self._failed.add(flag.name)
+        self._problems.append(problem)
+        return used
+
+    def _unknown(self, written: str) -> None:
+        near = nearest(written[2:].replace("_", "-"), self._flags, 0.75)
+        hint = f"; did you mean --{near}?" if near else ""
+        self._problems.append(f"{display(written)}: there is no such flag{hint}")

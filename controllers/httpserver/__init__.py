@@ -1,0 +1,1 @@
+"""The HTTPS server: connections, TLS and limits. It knows no controller."""

@@ -1,0 +1,175 @@
+"""One provider and its controllers over shared caches, from the first part to the end of the last.
+
+Stage: around all of them. What the manager and a plan run (`controllers/plan`) have in common:
+entries of the catalog come in with the options, controllers run, and at the end all is stopped in
+order. When the parts begin, and what may be written, says who holds one of these.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from cloudprovider import CloudConfig, Interface, StopSignal
+from controllers.cloudcalls import DryRunBackend
+from controllers.endpoints.checks import HealthMetrics
+from controllers.endpoints.health import Health
+from controllers.manager.migration import LeaderMigration, MigrationProblems, share
+from controllers.manager.migration import read as read_migration
+from controllers.manager.provider_host import ManagerError, ProviderHost
+from controllers.manager.runner import Built, ControllerRunner, Ending
+from controllers.manager.shared_services import SharedServices
+from controllers.registration.entry import Context, ControllerEntry, enabled
+from controllers.registration.options import Options
+from controllers.runtime.api import ClientBuilder
+from controllers.runtime.cache import InformerFactory
+from controllers.runtime.cleaning import conceal_config
+from controllers.runtime.clock import SYSTEM_CLOCK
+from controllers.runtime.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+_AFTER_DRAIN = 3.0  # seconds of the drain kept for what follows the controllers' own: last Events, informers
+
+
+class Assembly:
+    """The parts of one run. For one thread; `fail` and `abandon` from any."""
+
+    def __init__(
+        self,
+        options: Options,
+        provider: Interface,
+        clients: ClientBuilder,
+        *,
+        config: CloudConfig | None,
+        catalog: Sequence[ControllerEntry],
+        metrics: Metrics | None,
+        start_interval: float = 0.0,
+    ) -> None:
+        """`config` is what the provider was made from: its secrets are concealed wherever text
+        leaves the process. `start_interval`: seconds between the starts of two controllers. Raises
+        ManagerError when an option names no controller."""
+        self._options = options
+        self._provider = provider
+        self._clients = clients
+        self._config = config
+        conceal_config(config.data if config else None)
+        self.entries = enabled(options.manager.controllers, catalog)
+        if not self.entries:
+            raise ManagerError("no controller is left to run: see --controllers")
+        self.migration = self._read_migration()
+        self.shares = share(self.entries, self.migration)
+        self.metrics = Metrics() if metrics is None else metrics
+        self.clock = SYSTEM_CLOCK
+        self.drain = options.manager.shutdown_drain_timeout
+        """Seconds that `stop` takes at most."""
+        self.failure: ManagerError | None = None
+        self.abandoned = False
+        self.host: ProviderHost | None = None
+        self.health = Health(self.clock, HealthMetrics(self.metrics).observe)
+        self.services = SharedServices(
+            options,
+            clients,
+            health=self.health,
+            metrics=self.metrics,
+            clock=self.clock,
+            abandoned=lambda: self.abandoned,
+        )
+        self.runner = ControllerRunner(
+            self.health,
+            self.metrics,
+            self.clock,
+            interval=start_interval,
+            started=partial(self.services.add_thread, "controllers"),
+            failed=self.fail,
+        )
+
+    def ending(self, stop: StopSignal) -> Ending:
+        """Set when `stop` is, or when a part has failed."""
+        return Ending(stop, lambda: self.failure is not None)
+
+    def initialized(
+        self,
+        informers: InformerFactory,
+        ending: StopSignal,
+        *,
+        guard: Callable[[str], object],
+        dry_run: DryRunBackend | None = None,
+    ) -> Context | None:
+        """Initialise the provider: what controllers are built from, or None when it was time to end
+        before that. `guard` and `dry_run` as of CloudCalls."""
+        host = self.host = self.services.provider_host(self._provider, self._config, guard=guard, dry_run=dry_run)
+        if not host.initialize(self._clients, informers, ending):
+            return None
+        return Context(
+            options=self._options,
+            clients=self._clients,
+            informers=informers,
+            cloud=host.cloud,
+            metrics=self.metrics,
+            clock=self.clock,
+            drain=max(0.0, self.drain - _AFTER_DRAIN),
+        )
+
+    def construct(self, context: Context) -> list[Built]:
+        """The enabled controllers that have something to do, but for those that the leader
+        migration leaves to another component. Raises ManagerError where one cannot run."""
+        for entry, component in self.shares.elsewhere:
+            log.info("%s is left to %s, as the leader migration says", entry.name, component)
+        entries = [*self.shares.main, *self.shares.migrated]
+        built = []
+        for entry in entries:
+            try:
+                controller = entry.construct(context)
+            except ValueError as error:
+                fix = "" if "Fix: " in str(error) else f". Fix: leave it out with --controllers=*,-{entry.name}"
+                raise ManagerError(f"{entry.name} cannot run: {error}{fix}.") from error
+            if controller is not None:
+                built.append((entry, controller))
+        if entries and not built:
+            raise ManagerError("no controller is left to run: the log lines above say why each one is off.")
+        return built
+
+    def filled(self, informers: InformerFactory, ending: StopSignal) -> bool:
+        """Start the caches that the built controllers asked for, and wait for their first listing;
+        False when it was time to end before that."""
+        informers.start()
+        informers.drop_unclaimed()
+        return self.services.synced(informers, ending)
+
+    def unfinished(self) -> str:
+        """The calls that may still change the cloud; "" where there are none."""
+        return self.host.unfinished() if self.host is not None else ""
+
+    def fail(self, failure: ManagerError, cause: BaseException | None) -> None:
+        """A part that must not end has ended: the run is over, and `failure` says why."""
+        failure.__cause__ = cause
+        self.failure = self.failure or failure
+        log.critical("%s; stopping everything else", failure, exc_info=cause)  # at once: draining takes its time
+
+    def abandon(self, failure: ManagerError) -> None:
+        """End without draining."""
+        self.abandoned = True
+        self.failure = self.failure or failure
+
+    def stop(self) -> list[str]:
+        """Stop everything; returns what had not ended when the time was up."""
+        self.health.stopping()
+        self._clients.hurry()
+        began = self.clock.monotonic()
+        left = [*self.services.groups.stop(0.0 if self.abandoned else self.drain)]
+        left += [f"a call for {key}" for key in self.health.overdue()]
+        took = self.clock.monotonic() - began
+        if left and not self.abandoned:
+            log.warning("drained for %.1f s; work that has not ended: %s", took, ", ".join(left))
+        elif not self.abandoned:
+            log.info("drained in %.1f s, nothing left behind", took)
+        return left
+
+    def _read_migration(self) -> LeaderMigration | None:
+        options = self._options.manager.leader_migration
+        try:
+            return read_migration(options.config) if options.enabled else None
+        except MigrationProblems as error:
+            raise ManagerError(f"--leader-migration-config={options.config}: {error}") from error

@@ -1,0 +1,266 @@
+"""The manager: starts a provider and its controllers over shared clients and caches, and stops them
+in order.
+
+Stage: around all of them. Data comes from `flags/parse.py` (checked options) and the registry (a
+provider). Every replica builds clients and informers, whose caches fill, and becomes a candidate
+for the lease (`leadership.py`). The one that leads goes on: provider -> gateway -> controllers. It
+stops when its stop signal is set: what is under way is drained, then the lease is released. It
+raises when a part dies that must not, and without draining when the lease is lost. It installs no
+signal handlers and never ends the process: `controllers/cli/process.py` does.
+
+Order and checks follow k8s.io/cloud-provider app/controllermanager.go (Run, startControllers) and
+sample/basic_main.go (the cluster-ID check), with two differences: a controller that cannot run
+stops the start instead of being skipped, and the manager waits for an API server that does not
+answer yet, saying so, instead of ending after ten seconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from cloudprovider import CloudConfig, Interface, StopSignal
+from controllers.catalog import CATALOG, WEBHOOKS
+from controllers.manager.accesscheck import AccessCheck
+from controllers.manager.assembly import Assembly
+from controllers.manager.leadership import LISTEN, Leadership, lease_lost
+from controllers.manager.migration import MigrationLease
+from controllers.manager.permissions import election_rules, migration_rules, required_permissions
+from controllers.manager.provider_host import ManagerError
+from controllers.manager.shared_services import LOG_SECONDS
+from controllers.registration.entry import ControllerEntry, Rule
+from controllers.registration.options import Options
+from controllers.runtime.api import ClientBuilder
+from controllers.runtime.cache import InformerFactory
+from controllers.runtime.election import LeaseLost, LeaseSettings
+from controllers.runtime.metrics import Metrics
+from controllers.webhooks.options import WebhookOptions
+from controllers.webhooks.rbac_rules import WEBHOOK_RULES
+from controllers.webhooks.webhook import WebhookEntry
+from controllers.webhooks.webhook import enabled as enabled_webhooks
+
+log = logging.getLogger(__name__)
+
+_LOOK = 1.0  # seconds between two looks at what ends the process
+_LOOK_MIGRATING = 0.25  # the same while controllers wait for the second lease of a leader migration
+_FRESH = 2.0  # seconds after which a candidate that knows of no leader does what a standby does
+
+
+class Manager:
+    """One run of one provider's controllers.
+
+    `options` are checked already; `config` is what the provider was made from: its secrets are
+    concealed wherever text leaves the process. Raises ManagerError when an option names no
+    controller, or asks for a plan. `run` may be called once; the other methods from any thread.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        provider: Interface,
+        clients: ClientBuilder,
+        *,
+        config: CloudConfig | None = None,
+        catalog: Sequence[ControllerEntry] = CATALOG,
+        webhooks: Sequence[WebhookEntry] = WEBHOOKS,
+        metrics: Metrics | None = None,
+    ) -> None:
+        given = options.manager
+        if given.plan.enabled:  # a program that hands its flags on must not write what its user wanted to see
+            raise ManagerError("--dry-run: a Manager writes; a program of your own runs a PlanRun for this flag")
+        self._options = options
+        self._clients = clients
+        clients.guard = self._may_write
+        self._catalog = catalog
+        self._parts = Assembly(
+            options,
+            provider,
+            clients,
+            config=config,
+            catalog=catalog,
+            metrics=metrics,
+            start_interval=given.controller_start_interval,
+        )
+        self.health = self._parts.health
+        self.metrics = self._parts.metrics
+        serving = options.of(WebhookOptions)
+        self._webhooks = enabled_webhooks(serving.webhooks, webhooks) if serving.secure_port else []
+        self._on_lost: Callable[[ManagerError], None] = lambda _failure: None
+        self._leadership: Leadership | None = None
+        self._second: MigrationLease | None = None
+        self.address: tuple[str, int] | None = None
+        """Where health and metrics are served over plain HTTP, once they are."""
+        self.secure_address: tuple[str, int] | None = None
+        """Where HTTPS is served, once it is."""
+        self.webhook_address: tuple[str, int] | None = None
+        """Where webhooks are served, once they are."""
+
+    def run(self, stop: StopSignal, *, on_lost: Callable[[ManagerError], None] = lambda _failure: None) -> None:
+        """Start everything, work until `stop` is set, drain and return. Blocks.
+
+        `on_lost(failure)` is called as soon as a lease is lost, perhaps twice, from any thread.
+        Raises ManagerError, after stopping what was started, when a part cannot start or ends
+        before `stop`, without draining when the lease is lost, and when work is left behind that
+        did not end within the drain.
+        """
+        self._on_lost = on_lost
+        parts = self._parts
+        ending = parts.ending(stop)
+        left: list[str] = []
+        try:
+            if self._start(ending):
+                self._watch(ending)
+        finally:
+            left = parts.stop()
+        if parts.failure is not None:
+            raise parts.failure
+        if left:
+            raise ManagerError(f"work is left behind that did not end in time: {', '.join(left)}")
+
+    def release_held(self) -> int:
+        """Let the controllers do what they hold back now, as an operator asks; returns how many
+        objects that are."""
+        return self._parts.runner.release_held(self._leadership.leader if self._leadership is not None else "")
+
+    def abandon(self, reason: str) -> None:
+        """End without draining, the lease being lost, or a test's kill: no change leaves any more.
+        From any thread."""
+        failure = lease_lost(reason)
+        self._parts.abandoned = True
+        if self._leadership is not None:
+            self._leadership.fence.revoke(reason)
+        self._parts.abandon(failure)
+        self._on_lost(failure)
+        if self._parts.host is not None:
+            self._parts.host.cancel()
+
+    def _start(self, ending: StopSignal) -> bool:
+        """True when everything runs; False when it was time to end before that."""
+        parts, services = self._parts, self._parts.services
+        services.in_background("serving", "health watch", self.health.run)
+        migration = parts.migration
+        serving = services.serve(self._catalog, None if migration is None else migration.as_configz())
+        self.address, self.secure_address = serving.plain_address, serving.secure_address
+        informers = services.informers(parts.entries)
+        access = services.access_check()
+        self._begin_election()
+        context = None
+        if self._webhooks:
+            # On every replica, before it leads: webhooks ask the provider, which may only read
+            # until then.
+            context = parts.initialized(informers, ending, guard=self._may_write)
+            if context is None:
+                return False
+            informers.start()  # those that the provider asked for
+            services.webhooks(self._webhooks, context, leads=self._leads)
+            self.webhook_address = services.webhook_address
+        if not self._elected(informers, access, ending):
+            return False
+        context = context or parts.initialized(informers, ending, guard=self._may_write)
+        if context is None:
+            return False
+        built = parts.construct(context)
+        access.ask_about(self._rules([entry for entry, _ in built]))
+        if not parts.filled(informers, ending):
+            return False
+        moving = [one for one in built if one[0] in self._parts.shares.migrated]
+        built = [one for one in built if one not in moving]
+        if not parts.runner.start(built, ending):
+            return False
+        names = ", ".join(entry.name for entry, _ in built) or "no controller"
+        given = self._options.manager
+        log.info("running: %s, for cluster %s with provider %s", names, given.cluster_name, given.cloud_provider)
+        self.health.ready()
+        if self._second is not None and (second := self._second.begin(moving, parts.unfinished)) is not None:
+            self.health.watch_notes(second.checks)
+        return True
+
+    def _watch(self, ending: StopSignal) -> None:
+        """Return when it is time to end, or something is beyond help."""
+        second = self._second
+        while not ending.wait(_LOOK_MIGRATING if second and second.waits else _LOOK):
+            if second is not None and not self._parts.runner.start(second.take(), ending):
+                return
+            if fatal := self.health.fatal():
+                self._parts.fail(ManagerError(f"{fatal}; only a restart frees them"), None)
+
+    def _may_write(self, *_about: str) -> float:
+        """The guard of all clients and cloud calls: seconds for which its answer holds. Raises
+        LeaseLost."""
+        left = math.inf
+        if self._leadership is not None:
+            left = self._leadership.fence.check()
+        elif self._parts.abandoned:
+            raise LeaseLost("not sent: this manager has ended without draining")
+        return left if self._second is None else min(left, self._second.check())
+
+    # ---- the election
+
+    def _leads(self) -> bool:
+        return self._leadership is None or self._leadership.leading
+
+    def _begin_election(self) -> None:
+        options = self._options.manager.leader_election
+        if not options.leader_elect:
+            return
+        leadership = self._leadership = self._candidate(options.settings(), "leaderElection")
+        self.health.watch_notes(leadership.checks)
+        groups = self._parts.services.groups
+        for part in leadership.start(self._parts.unfinished):
+            groups.add("leader election", part)
+        if (migration := self._parts.migration) is not None:
+            second = attrs.evolve(leadership.settings, name=migration.lease)  # under the same identity
+            self._second = MigrationLease(
+                migration.lease, lambda: self._candidate(second, "leaderMigration"), self._parts.clock
+            )
+            groups.add("leader election", self._second.part)
+
+    def _candidate(self, settings: LeaseSettings, check: str) -> Leadership:
+        return Leadership(
+            settings,
+            self._clients,
+            on_lost=self.abandon,
+            metrics=self.metrics,
+            check=check,
+            clock=self._parts.clock,
+        )
+
+    def _elected(self, informers: InformerFactory, access: AccessCheck, ending: StopSignal) -> bool:
+        """Wait until this process leads; False when it is time to end before that."""
+        leadership, clock = self._leadership, self._parts.clock
+        if leadership is None:
+            return not ending.is_set()
+        began = logged = clock.monotonic()
+        stands_by = False
+        while not leadership.leading:
+            if ending.wait(LISTEN):
+                return False
+            if not leadership.leader and clock.monotonic() - began < _FRESH:
+                continue
+            if not stands_by:
+                stands_by = True
+                access.ask_about(self._rules(self._parts.entries))
+                for entry in self._parts.entries:
+                    if entry.module:
+                        importlib.import_module(entry.module)  # a takeover should not have to wait for that
+            if informers.has_synced():
+                self.health.standing_by()
+            elif clock.monotonic() - logged >= LOG_SECONDS:
+                logged = clock.monotonic()
+                self._parts.services.log_unsynced(logged - began)
+        return True
+
+    def _rules(self, entries: Sequence[ControllerEntry]) -> list[Rule]:
+        given = self._options.manager
+        own = election_rules(given.leader_election)
+        if self._parts.migration is not None and self._parts.shares.migrated:
+            own = (*own, *migration_rules(given.leader_election, self._parts.migration.lease))
+        if self._webhooks and not self._options.of(WebhookOptions).tls_cert_file:
+            own = (*own, *WEBHOOK_RULES)
+        if given.use_service_account_credentials:
+            return [*own, *required_permissions(entries)]
+        return [*own, *(rule for entry in entries for rule in entry.rules)]

@@ -1,0 +1,142 @@
+"""Stage 6: WRITE. Taints on nodes, and deletions of nodes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+
+from cloudprovider.helpers import provider_id_of
+from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
+from controllers.nodelifecycle import changes
+from controllers.nodelifecycle.changes import Attention
+from controllers.runtime.api import ApiError, Conflict, NotFound
+from controllers.runtime.cache import NODES, key_of, uid_of, version_of
+from controllers.runtime.write import ObjectReplaced, Patch, apply
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
+    from controllers.nodelifecycle.shared import Shared
+    from controllers.runtime.api import RestClient
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 8
+_DELETE_ATTEMPTS: Final = 3
+_BACKOFF: Final = Backoff(base=60.0, cap=3600.0, quiet_delays=2.0)
+_REVERSALS: Final = 2
+
+
+@frozen
+class _Written:
+    uid: str
+    change: str
+    attempts: Attempts
+    reversals: int  # how often the change was the opposite of the one before
+
+
+class _Writeback:
+    """How often taints are written on one node, so that two writers who disagree do not fight. In
+    memory alone. Times are of one monotonic clock. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._written: dict[tuple[str, str], _Written] = {}
+
+    def allows(self, name: str, uid: str, reason: str, change: str, now: float) -> bool:
+        """Whether this may be written now. Changes for one `reason` share a pause."""
+        last = self._written.get((name, reason))
+        if last is None or last.uid != uid or not last.attempts.left(now):
+            return True
+        # Another program undid the write: pause, twice as long each time. A changed answer of the
+        # cloud is written at once, twice; a cloud that goes on changing its answer waits, too.
+        return change != last.change and last.reversals < _REVERSALS
+
+    def wrote(self, name: str, uid: str, reason: str, change: str, now: float) -> None:
+        """It was written. A write that has held for twice its pause is forgotten."""
+        with self._lock:
+            for other in [key for key, one in self._written.items() if _BACKOFF.is_over(one.attempts, now)]:
+                del self._written[other]
+            last = self._written.get((name, reason))
+            if last is None or last.uid != uid:
+                last = _Written(uid, change, NO_ATTEMPTS, 0)
+            reversals = last.reversals + (change != last.change)
+            self._written[name, reason] = _Written(uid, change, _BACKOFF.next(last.attempts, now), reversals)
+
+
+class NodeWriter:
+    """Thread-safe, as a node is one thread's at a time. `attention(node)`: what it needs now."""
+
+    def __init__(self, rest: RestClient, shared: Shared, attention: Callable[[V1Node], Attention]) -> None:
+        self._rest = rest
+        self._shared = shared
+        self._attention = attention
+        self._writeback = _Writeback()
+
+    def write(
+        self, node: V1Node, reason: str, change: str, plan: Callable[[V1Node], Patch], *, at_once: bool = False
+    ) -> None:
+        """Write what `plan` makes of the node, `change` for short; `at_once`: even if another
+        program has just undone it. `reason`: who reported it, the cloud or the kubelet."""
+        key, uid = key_of(node), uid_of(node)
+        if not at_once and not self._writeback.allows(key, uid, reason, change, self._shared.now()):
+            return
+        try:
+            written = apply(
+                self._rest,
+                NODES.key_path(key),
+                node,
+                lambda fresh: (plan(fresh),),
+                NODES.parse,
+                attempts=_ATTEMPTS,
+            )
+        except (NotFound, ObjectReplaced):
+            return  # deleted or recreated meanwhile: its own event brings the new one
+        if written is not None:
+            self._writeback.wrote(key, uid, reason, change, self._shared.now())
+
+    def delete(self, key: str, node: V1Node) -> bool:
+        """Delete this node as it was judged, by UID and version; returns whether it was. Another
+        version is checked first."""
+        path = NODES.key_path(key)
+        provider_id, uid = provider_id_of(node), uid_of(node)
+        announced = changes.is_announced(node)
+        attempts = _DELETE_ATTEMPTS
+        try:
+            while True:
+                preconditions = {"uid": uid, "resourceVersion": version_of(node)}
+                try:
+                    self._rest.request(
+                        "DELETE",
+                        path,
+                        body={"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions},
+                    )
+                    break
+                except Conflict:
+                    attempts -= 1
+                    if not attempts:
+                        raise
+                node = NODES.parse(self._rest.get(path))
+                same = (uid_of(node), provider_id_of(node)) == (uid, provider_id)
+                same = same and (changes.is_announced(node) or not announced)  # the announcement was the only evidence
+                if not same or self._attention(node) is not Attention.ASK:
+                    log.info("node %s is not deleted: it has changed since the cloud was asked", key)
+                    self._shared.votes.forget(key)
+                    return False
+        except NotFound:
+            self._shared.votes.forget(key)
+            return False
+        except ApiError as error:
+            self._shared.recorder.event(node, "Warning", "DeletingNodeFailed", f"Failed deleting node {key}: {error}")
+            raise
+        self._shared.votes.forget(key)
+        self._shared.metrics.deleted.inc()
+        log.info("deleted node %s: its instance %s is gone", key, provider_id or "of that name")
+        self._shared.recorder.event(
+            node, "Normal", "DeletingNode", f"Deleting node {key} because it does not exist in the cloud provider"
+        )
+        return True

@@ -1,0 +1,367 @@
+"""The API server's stand-in in a dry run: no write is sent; each becomes rows of the plan, and gets
+an answer.
+
+Requests come from every client (`runtime/api/identity.py`); rows go to the plan. The object as it
+would be then goes to the caches, whose handlers fire as after a watch event, and is what the next
+read shows. So what follows from a write is planned too. The caches stand still meanwhile
+(`InformerFactory(once=True)`): a plan is about one moment.
+
+An object's state before its first write is the cache's, or what the server has. Events are not
+written; the warnings among them are shown. An answer is what kube-apiserver would give, but for its
+validation, admission and permissions.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import unquote
+
+from attrs import evolve, frozen
+
+from cloudprovider.internal.patching import PatchError, apply_patch
+from controllers.plan.describing import written
+from controllers.registration.plan import Kind, Plan, Row, Subject
+from controllers.runtime.api import ApiError, NotFound, NotSent, Request
+from controllers.runtime.cache import InformerFactory, MalformedObject
+from controllers.runtime.cleaning import one_line
+from controllers.runtime.write import to_json
+
+__all__ = ["ClusterStandIn"]
+
+log = logging.getLogger(__name__)
+
+JSON = dict[str, Any]
+Answer = tuple[int, JSON]
+
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_KINDS: Final = {
+    "configmaps": "ConfigMap",
+    "leases": "Lease",
+    "nodes": "Node",
+    "persistentvolumes": "PersistentVolume",
+    "secrets": "Secret",
+    "serviceaccounts": "ServiceAccount",
+    "services": "Service",
+}
+"""Of requests that do not name it; of other kinds the path's word is shown."""
+_QUESTION: Final = re.compile(
+    r"/apis/(authentication|authorization)\.k8s\.io/[^/]+/"
+    r"(tokenreviews|selfsubjectreviews|subjectaccessreviews|selfsubject(access|rules)reviews)"
+)
+_OF_NAMESPACES: Final = frozenset({"status", "finalize"})
+_REASONS: Final = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 415: "UnsupportedMediaType", 422: "Invalid"}
+
+
+@frozen
+class Place:
+    """One path of the API. Empty parts are not in it."""
+
+    prefix: str
+    """"/api/v1", "/apis/GROUP/VERSION"."""
+    plural: str
+    namespace: str
+    name: str
+    subresource: str
+
+    @property
+    def key(self) -> str:
+        """The object's key in a cache."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def object(self) -> tuple[str, str, str]:
+        """Which object it is, whatever the subresource."""
+        return self.prefix, self.plural, self.key
+
+
+class ClusterStandIn:
+    """Implements `controllers.runtime.api.StandIn`. Thread-safe; one write at a time."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        controllers: Mapping[str, Sequence[str]],
+        read: Callable[[str], JSON],
+        *,
+        at_work: Callable[[], str] = lambda: "",
+        evidence: Callable[[str], str] = lambda _node: "",
+    ) -> None:
+        """`controllers`: the controllers of each client's name. `at_work()` says whose thread the
+        present one is, where a client is shared. `read` asks the API server for one object, and
+        raises as RestClient.get. `evidence` says why a Node may be deleted.
+        """
+        self._plan = plan
+        self._controllers = controllers
+        self._read = read
+        self._at_work = at_work
+        self._evidence = evidence
+        self._informers: InformerFactory | None = None
+        self._lock = threading.RLock()
+        self._objects: dict[tuple[str, str, str], JSON | None] = {}
+        self._originals: dict[tuple[str, str, str], JSON | None] = {}
+
+    def watch(self, informers: InformerFactory) -> None:
+        """Amend these caches from now on."""
+        self._informers = informers
+
+    def original(self, prefix: str, plural: str, key: str) -> JSON | None:
+        """An object that was written to, as it was before; None where none was."""
+        with self._lock:
+            return self._originals.get((prefix, plural, key))
+
+    # ---- controllers.runtime.api.StandIn
+
+    def refuse(self, method: str, path: str) -> None:
+        """Raise NotSent for all that is no question."""
+        if not is_question(path):
+            raise NotSent(f"{method} {path}: not sent, this is a dry run")
+
+    def answer(self, request: Request) -> Answer | None:
+        """Answer a write, and a read of what was written."""
+        place = place_of(request.path)
+        if request.method in _READS:
+            return None if place is None or not place.name else self._shown(place)
+        if is_question(request.path):
+            return None
+        if place is None:
+            return _status(403, f"{request.method} {request.path} is not answered in a dry run")
+        if place.plural == "events":
+            return self._event(request)
+        with self._lock:
+            try:
+                return self._write(request, place)
+            except ApiError as error:
+                return _status(error.status or 503, str(error), place)
+            except (PatchError, MalformedObject) as error:
+                self._cannot_tell(request, place, str(error))
+                return _status(422, str(error), place)
+
+    def shown(self, path: str, data: bytes) -> bytes:
+        """A list with what was written since."""
+        place = place_of(path)
+        with self._lock:
+            if place is None or place.name:
+                return data
+            kind = (place.prefix, place.plural)
+            mine = {key: obj for (*where, key), obj in self._objects.items() if tuple(where) == kind}
+            if not mine:
+                return data
+            content = json.loads(data)
+            if not isinstance(content.get("items"), list):
+                return data
+            items = [(_key(item), item) for item in content["items"]]
+            content["items"] = [mine.get(key, item) for key, item in items if mine.get(key, item) is not None]
+            return json.dumps(content).encode()
+
+    # ---- inside
+
+    def _shown(self, place: Place) -> Answer | None:
+        with self._lock:
+            if place.object not in self._objects or place.subresource not in ("", "status"):
+                return None
+            found = self._objects[place.object]
+            return _gone(place) if found is None else (200, copy.deepcopy(found))
+
+    def _write(self, request: Request, place: Place) -> Answer:
+        if request.method == "POST":
+            return self._create(request, place)
+        if not place.name:
+            self._cannot_tell(request, place, f"{request.method} of a whole collection")
+            return _status(403, "not answered in a dry run", place)
+        before = self._load(place)
+        if before is None:
+            return _gone(place)
+        body = request.body if isinstance(request.body, dict) else {}
+        given = body.get("preconditions") if request.method == "DELETE" else body.get("metadata")
+        refusal = _refusal(before, given or {}, place)
+        if refusal is not None:
+            return refusal
+        if request.method == "DELETE":
+            return self._delete(request, place, before)
+        after = apply_patch(before, request.body, request.content_type) if request.method == "PATCH" else body
+        after = copy.deepcopy(after)
+        after = _limited(before, after, place.subresource)
+        if _without_version(after) != _without_version(before):
+            after["metadata"]["resourceVersion"] = _next(before)
+            metadata = after["metadata"]
+            over = bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
+            self._done(request, place, before, after, None if over else after)
+        return 200, copy.deepcopy(after)
+
+    def _create(self, request: Request, place: Place) -> Answer:
+        if place.name:
+            self._cannot_tell(request, place, f"the answer to a POST of {place.subresource} cannot be known")
+            return _status(403, "not answered in a dry run", place)
+        body = copy.deepcopy(request.body) if isinstance(request.body, dict) else {}
+        metadata = body.setdefault("metadata", {})
+        name = metadata.get("name") or f"{metadata.get('generateName', 'unnamed-')}planned"
+        place = Place(place.prefix, place.plural, place.namespace, name, "")
+        try:
+            known = self._load(place)
+        except ApiError as error:
+            log.debug("whether %s exists is not known: %s", request.path, error)
+            known = None
+        if known is not None:
+            return _status(409, f'{place.plural} "{name}" already exists', place, reason="AlreadyExists")
+        metadata.update(name=name, uid=f"planned-{place.plural}-{place.key}", resourceVersion="1")
+        if place.namespace:
+            metadata["namespace"] = place.namespace
+        self._done(request, place, None, body, body)
+        return 201, copy.deepcopy(body)
+
+    def _delete(self, request: Request, place: Place, before: JSON) -> Answer:
+        left = None
+        if before["metadata"].get("finalizers"):
+            left = copy.deepcopy(before)
+            left["metadata"].update(deletionTimestamp="1970-01-01T00:00:00Z", resourceVersion=_next(before))
+        self._done(request, place, before, None, left)
+        return 200, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+    def _done(
+        self, request: Request, place: Place, before: JSON | None, after: JSON | None, present: JSON | None
+    ) -> None:
+        """Record the write, and show it to the caches."""
+        self._originals.setdefault(place.object, before)
+        subject = self._subject(place, after or before or {})
+        rows = written(self._controller(request), subject, before, after)
+        if after is None and subject.kind == "Node":
+            rows = [evolve(row, note=self._evidence(subject.name)) for row in rows]
+        self._plan.record(*rows)
+        self._objects[place.object] = present
+        informer = self._informers.find(place.prefix, place.plural) if self._informers is not None else None
+        if informer is not None:
+            informer.amend(place.key, copy.deepcopy(present))
+
+    def _load(self, place: Place) -> JSON | None:
+        """The object as it is by now; None without one. A copy that is the caller's own, or never
+        changed."""
+        if place.object in self._objects:
+            return self._objects[place.object]
+        informer = self._informers.find(place.prefix, place.plural) if self._informers is not None else None
+        cached = informer.lister.get(place.key) if informer is not None else None
+        if cached is not None:
+            return to_json(cached)
+        middle = f"/namespaces/{place.namespace}" if place.namespace else ""
+        try:
+            return self._read(f"{place.prefix}{middle}/{place.plural}/{place.name}")
+        except NotFound:
+            return None
+
+    def _event(self, request: Request) -> Answer:
+        body = request.body if isinstance(request.body, dict) else {}
+        about = body.get("involvedObject") or body.get("regarding") or {}
+        if body.get("type") == "Warning" and about.get("name"):
+            self._plan.record(
+                Row(
+                    controller=self._controller(request),
+                    subject=Subject(str(about.get("kind")), str(about["name"]), str(about.get("namespace") or "")),
+                    action=str(body.get("reason")),
+                    note=one_line(body.get("message") or body.get("note") or ""),
+                    kind=Kind.WARNING,
+                )
+            )
+        return 201, body
+
+    def _cannot_tell(self, request: Request, place: Place, why: str) -> None:
+        self._plan.record(
+            Row(
+                controller=self._controller(request),
+                subject=self._subject(place, {}),
+                action=f"{request.method} {place.subresource}".strip(),
+                note=one_line(why),
+                kind=Kind.UNKNOWN,
+            )
+        )
+
+    def _subject(self, place: Place, obj: Mapping[str, Any]) -> Subject:
+        kind = obj.get("kind") or _KINDS.get(place.plural) or place.plural
+        return Subject(str(kind), place.name, place.namespace)
+
+    def _controller(self, request: Request) -> str:
+        names = self._controllers.get(request.client, (request.client,))
+        own = self._at_work() if len(names) > 1 else ""
+        return own if own in names else names[0]
+
+
+def place_of(path: str) -> Place | None:
+    """None for paths that are no resource's, such as /readyz."""
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    if parts[0] == "api" and len(parts) > 2:
+        prefix, rest = "/".join(["", *parts[:2]]), parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        prefix, rest = "/".join(["", *parts[:3]]), parts[3:]
+    else:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and not (len(rest) == 3 and rest[2] in _OF_NAMESPACES):
+        namespace, rest = rest[1], rest[2:]
+    plural, name, *sub = [*rest, "", ""][: max(2, len(rest))]
+    return Place(prefix, plural, namespace, name, "/".join(sub))
+
+
+def is_question(path: str) -> bool:
+    """Whether a POST there asks something and changes nothing: reviews of tokens and
+    permissions."""
+    return _QUESTION.fullmatch(path) is not None
+
+
+def _refusal(before: JSON, given: Mapping[str, Any], place: Place) -> Answer | None:
+    """What a precondition that does not hold is answered with."""
+    metadata = before["metadata"]
+    if given.get("uid") not in (None, metadata.get("uid")):
+        causes = [{"field": "metadata.uid", "reason": "FieldValueInvalid", "message": "field is immutable"}]
+        return _status(422, "metadata.uid: field is immutable", place, causes=causes)
+    if given.get("resourceVersion") not in (None, "", metadata.get("resourceVersion")):
+        return _status(409, "the object has been modified; please apply your changes to the latest version", place)
+    return None
+
+
+def _limited(before: JSON, after: JSON, subresource: str) -> JSON:
+    """As the server takes a write to the object, or to its status: the other part stays."""
+    after["metadata"] = dict(after.get("metadata") or before["metadata"])
+    if subresource == "status":
+        return {**before, "metadata": after["metadata"], **({"status": after["status"]} if "status" in after else {})}
+    if "status" in before:
+        after["status"] = before["status"]
+    else:
+        after.pop("status", None)
+    return after
+
+
+def _without_version(obj: JSON) -> JSON:
+    return {**obj, "metadata": {key: v for key, v in obj.get("metadata", {}).items() if key != "resourceVersion"}}
+
+
+def _next(obj: JSON) -> str:
+    version = str(obj["metadata"].get("resourceVersion") or "0")
+    return str(int(version) + 1) if version.isdecimal() else f"{version}+"
+
+
+def _key(obj: Mapping[str, Any]) -> str:
+    metadata = obj.get("metadata") or {}
+    return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata.get("name"))
+
+
+def _gone(place: Place) -> Answer:
+    return _status(404, f'{place.plural} "{place.name}" not found', place)
+
+
+def _status(code: int, message: str, place: Place | None = None, *, reason: str = "", causes: Any = None) -> Answer:
+    details: JSON = {} if place is None else {"name": place.name, "kind": place.plural}
+    if causes:
+        details["causes"] = causes
+    return code, {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": message,
+        "reason": reason or _REASONS.get(code, "InternalError"),
+        "details": details,
+        "code": code,
+    }

@@ -1,0 +1,210 @@
+"""A plan run (--dry-run): everything starts, nothing is written, and what would be done comes out.
+
+Stage: around all of them. It stands in the manager's place, over the same parts: it refuses every
+write of every client and every call that changes the cloud, has stand-ins answer them, and ends
+when the first pass is over. The controllers know nothing of it. The outcome goes to `output.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import evolve, frozen
+from kubernetes.client.models.v1_node import V1Node
+
+from cloudprovider import CloudConfig, Interface, StopSignal
+from controllers.catalog import CATALOG
+from controllers.manager.assembly import Assembly
+from controllers.manager.provider_host import ManagerError
+from controllers.manager.runner import Ending
+from controllers.plan.cloud import CloudStandIn
+from controllers.plan.cluster import ClusterStandIn
+from controllers.plan.settling import Settling
+from controllers.registration.entry import ControllerEntry
+from controllers.registration.options import Options
+from controllers.registration.plan import Kind, Plan, Planning, Row
+from controllers.runtime.api import ClientBuilder, NotSent
+from controllers.runtime.cache import NODES, InformerFactory
+from controllers.runtime.metrics import Metrics
+
+__all__ = ["Outcome", "PlanRun"]
+
+log = logging.getLogger(__name__)
+
+NOTHING: Final = 0
+FAILED: Final = 1
+SOMETHING: Final = 3
+
+_IDENTITY: Final = "shared-informers"
+_LOOK: Final = 0.1  # seconds between two looks at what is left
+_QUIET: Final = 3  # so many looks in a row must show that nothing is, as work may slip from one place to another in one
+_AGAIN: Final = 0.02  # seconds between these: sweeps bring up what is known already, again and again
+_LOG: Final = 5.0  # seconds between two log lines about what is left
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """What a plan run found."""
+
+    provider: str
+    cluster: str
+    controllers: tuple[str, ...]
+    rows: tuple[Row, ...]
+    left: tuple[str, ...] = ()
+    """What was not done when the time was over; empty when the first pass ended."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was asked that there was to ask."""
+        return not self.left and not any(row.kind == Kind.UNKNOWN for row in self.rows)
+
+    @property
+    def code(self) -> int:
+        """The exit code: 0 nothing to do, 3 something (or held back), 1 the plan is incomplete."""
+        if not self.complete:
+            return FAILED
+        due = any(row.certain and row.kind in (Kind.CHANGE, Kind.HELD_BACK) for row in self.rows)
+        return SOMETHING if due else NOTHING
+
+
+class PlanRun:
+    """One plan run; arguments as of `Manager`. `run` may be called once."""
+
+    def __init__(
+        self,
+        options: Options,
+        provider: Interface,
+        clients: ClientBuilder,
+        *,
+        config: CloudConfig | None = None,
+        catalog: Sequence[ControllerEntry] = CATALOG,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """From now on no client of `clients` writes. Raises ManagerError when an option names no
+        controller."""
+        clients.guard = self._refuse
+        self._given = options.manager
+        parts = self._parts = Assembly(options, provider, clients, config=config, catalog=catalog, metrics=metrics)
+        self._plan = Plan([entry.name for entry in parts.entries])
+        self._nodes: tuple[V1Node, ...] = ()
+        self._settling: Settling | None = None
+        planning = Planning(
+            record=self._plan.record,
+            provider=provider,
+            original=lambda kind, key: self._cluster.original(kind.prefix, kind.plural, key),
+            nodes=lambda: self._nodes,
+        )
+        planned = [entry.planned_calls(planning) for entry in catalog if entry.planned_calls is not None]
+        self._cloud = CloudStandIn(self._plan, planned, parts.clock)
+        names: dict[str, list[str]] = {}
+        for entry in parts.entries:
+            names.setdefault(entry.account, []).append(entry.name)
+        self._cluster = ClusterStandIn(
+            self._plan,
+            names,
+            clients.rest(_IDENTITY, guarded=False).get,
+            at_work=lambda: "" if self._settling is None else self._settling.at_work(),
+            evidence=self._cloud.evidence,
+        )
+        clients.stand_in = self._cluster
+
+    def run(self, stop: StopSignal) -> Outcome | None:
+        """What would be done; None when `stop` was set before anything was known. Blocks.
+
+        Raises ManagerError, after stopping what was started, when a part cannot start or has died,
+        and when the time is over before the controllers run.
+        """
+        parts, timeout = self._parts, self._given.plan.timeout
+        ending = parts.ending(stop)
+        until = parts.clock.monotonic() + timeout
+        over = Ending(ending, lambda: parts.clock.monotonic() >= until)
+        outcome = None
+        try:
+            settling = self._start(over)
+            if settling is not None:
+                left = self._wait(settling, ending, until)
+                parts.drain = 0.0  # what still goes on changes nothing
+                outcome = self._outcome(settling, left)
+            elif over.is_set() and not ending.is_set():
+                raise ManagerError(
+                    f"nothing can be planned: after {timeout:g} s (--dry-run-timeout) the controllers do "
+                    f"not run yet. Waiting for: {parts.health.unsynced()}"
+                )
+        finally:
+            parts.stop()
+        if parts.failure is not None:
+            raise parts.failure
+        return outcome
+
+    def release_held(self) -> int:
+        """As of `Manager`: what is let go becomes rows of the plan."""
+        return self._parts.runner.release_held()
+
+    def _refuse(self, *about: str) -> float:
+        """The guard of all clients and cloud calls. Raises NotSent."""
+        raise NotSent(f"{' '.join(about)}: not sent, this is a dry run")
+
+    def _start(self, ending: StopSignal) -> Settling | None:
+        """Start all controllers; None when it was time to end before that."""
+        parts, services = self._parts, self._parts.services
+        services.in_background("serving", "health watch", parts.health.run)
+        informers = services.informers(parts.entries, once=True)
+        access = services.access_check()
+        if ending.is_set():
+            return None
+        context = parts.initialized(informers, ending, guard=self._refuse, dry_run=self._cloud)
+        if context is None:
+            return None
+        built = parts.construct(context)
+        access.ask_about([rule for entry, _ in built for rule in entry.rules])
+        if not parts.filled(informers, ending):
+            return None
+        self._watch(informers)
+        settling = self._settling = Settling(informers, context.cloud, access, parts.metrics)
+        settling.watch(built)
+        parts.runner.stop_signal = settling.stop_signal
+        return settling if parts.runner.start(built, ending) else None
+
+    def _watch(self, informers: InformerFactory) -> None:
+        """All caches are complete: from now on they show what would be written."""
+        self._cluster.watch(informers)
+        found = informers.find(NODES.prefix, NODES.plural)
+        self._nodes = tuple(found.lister.list()) if found is not None else ()
+
+    def _wait(self, settling: Settling, stop: StopSignal, until: float) -> list[str]:
+        """Wait until the first pass is over; what is left at the time `until` (`clock.monotonic`),
+        or when `stop` was set."""
+        clock = self._parts.clock
+        began = logged = clock.monotonic()
+        quiet = 0
+        while True:
+            left = settling.left()
+            quiet = 0 if left else quiet + 1
+            now = clock.monotonic()
+            if quiet >= _QUIET or now >= until:
+                return left
+            if left and now - logged >= _LOG:
+                logged = now
+                log.info("after %.0f s there is left: %s", now - began, "; ".join(left))
+            if stop.wait(_AGAIN if quiet else _LOOK):
+                return left or ["a signal ended the dry run"]
+
+    def _outcome(self, settling: Settling, left: Sequence[str]) -> Outcome:
+        """What was found by now."""
+        held = [self._with_evidence(row) for row in settling.undecided()]
+        self._plan.record(*held, *settling.unknown(), *settling.missing())
+        rows = self._plan.rows()
+        open_subjects = {row.subject for row in rows if row.kind in (Kind.HELD_BACK, Kind.UNKNOWN)}
+        return Outcome(
+            provider=self._given.cloud_provider,
+            cluster=self._given.cluster_name,
+            controllers=tuple(entry.name for entry in self._parts.entries),
+            rows=tuple(row for row in rows if row.kind != Kind.WARNING or row.subject not in open_subjects),
+            left=tuple(left),
+        )
+
+    def _with_evidence(self, row: Row) -> Row:
+        evidence = self._cloud.evidence(row.subject.name)
+        return evolve(row, note=f"{row.note}; {evidence}") if evidence else row

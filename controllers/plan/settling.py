@@ -1,0 +1,185 @@
+"""When the first pass of a dry run is over: nothing is left to do, as far as is known.
+
+Asked again and again by `run.py`. The controllers say when they are in full work (by their stop
+signal), the caches whether a handler has something before it, the queues which keys are not done,
+the gateway whether calls are under way, and controllers what they have seen and not decided. A key
+that runs again only because time passes counts as done, one that is due for another reason never,
+however late; one that fails is tried a few times, and then given up as not known.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from controllers.cloudcalls import CloudCalls
+from controllers.manager.accesscheck import AccessCheck
+from controllers.manager.runner import Built
+from controllers.registration.entry import Deliberates
+from controllers.registration.plan import Kind, Row, Subject
+from controllers.runtime.cache import InformerFactory
+from controllers.runtime.clock import Clock, ClockEvent
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.queue import Unfinished, WorkQueueCollector
+
+__all__ = ["Settling"]
+
+_TRIES: Final = 3
+_LONGEST_RETRY: Final = 10.0  # seconds that the next try of a failing key is waited for
+_MOMENT: Final = 3.0  # seconds until a controller that does not say when it works is taken to do so
+_MOST_NAMED: Final = 5
+
+
+class _Attentive(ClockEvent):
+    """The stop signal of one controller, which knows when it is in full work."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._now = clock.monotonic
+        self._made = clock.monotonic()
+        self._announced = self._begun = False
+
+    def begins(self) -> Callable[[], None]:
+        self._announced = True
+        return self._work
+
+    def is_beginning(self) -> bool:
+        """Whether it is not in full work yet. One that does not say what it does is given a
+        moment."""
+        return not self._begun and (self._announced or self._now() - self._made < _MOMENT)
+
+    def _work(self) -> None:
+        self._begun = True
+
+
+class Settling:
+    """What is left to do. Thread-safe."""
+
+    def __init__(self, informers: InformerFactory, cloud: CloudCalls, access: AccessCheck, metrics: Metrics) -> None:
+        self._informers = informers
+        self._cloud = cloud
+        self._access = access
+        self._metrics = metrics
+        self._signals: list[_Attentive] = []
+        self._controllers: list[tuple[str, object]] = []
+
+    def stop_signal(self, clock: Clock) -> ClockEvent:
+        """The stop signal for one controller, which is about to be started."""
+        signal = _Attentive(clock)
+        self._signals.append(signal)
+        return signal
+
+    def watch(self, built: Iterable[Built]) -> None:
+        """These controllers were started."""
+        self._controllers = [(entry.name, controller) for entry, controller in built]
+
+    def left(self) -> list[str]:
+        """What is not done yet, for people; nothing when the first pass is over."""
+        left = []
+        if beginning := sum(signal.is_beginning() for signal in self._signals):
+            left.append(f"{beginning} controllers that begin")
+        if not self._access.answered:
+            left.append("questions about permissions")
+        if self._informers.busy():
+            left.append("changes on their way from the caches")
+        for queue in WorkQueueCollector.of(self._metrics).queues():
+            keys = [str(one.key) for one in queue.unfinished() if not _is_over(one)]
+            if keys:
+                left.append(f"queue {queue.name}: {_few(keys)}")
+        if calls := self._cloud.in_flight():
+            left.append(f"{calls} calls to the cloud")
+        waiting = [f"{subject} {why}" for _, subject, why, waits in self._undecided() if waits]
+        if waiting:
+            left.append(_few(waiting))
+        return left
+
+    def at_work(self) -> str:
+        """The controller whose thread this is; "" where that is not known. Threads are named after
+        what they do."""
+        thread = threading.current_thread().name
+        for queue in WorkQueueCollector.of(self._metrics).queues():
+            if thread.rpartition("-")[0] == queue.name:
+                return queue.controller
+        return next((name for name, _ in self._controllers if thread.startswith(f"{name}-")), "")
+
+    def undecided(self) -> list[Row]:
+        """What controllers hold back."""
+        return [
+            Row(controller=name, subject=_subject(about), action="delete", note=why, kind=Kind.HELD_BACK)
+            for name, about, why, waits in self._undecided()
+            if not waits
+        ]
+
+    def unknown(self) -> list[Row]:
+        """The keys whose work failed, or has not ended."""
+        parked = self._cloud.parked()
+        rows = []
+        for queue in WorkQueueCollector.of(self._metrics).queues():
+            for one in queue.unfinished():
+                if not _failed(one) and one.failures:
+                    continue
+                why = one.problem or "not finished in time"
+                if one.parked:
+                    calls = [call for key, call in parked.items() if key.endswith(f"/{one.key}")]
+                    why = ", ".join(f"{call.method}: no answer for {call.seconds:.0f} s" for call in calls) or why
+                elif not _failed(one) and one.delay > 0:
+                    why = f"not finished in time: it waits for another {one.delay:.1f} s"
+                rows.append(
+                    Row(
+                        controller=queue.controller,
+                        subject=_subject(f"{queue.noun}/{one.key}"),
+                        action=queue.name,
+                        note=why,
+                        kind=Kind.UNKNOWN,
+                    )
+                )
+        return rows
+
+    def missing(self) -> list[Row]:
+        """The permissions without which not all of the plan could be carried out."""
+        return [
+            Row(
+                controller="",
+                subject=Subject("Permission", f"{rule.resource}: {', '.join(rule.verbs)}"),
+                action="missing",
+                note=f"without it {rule.consequence}. Fix: {rule.fix()}",
+                kind=Kind.WARNING,
+            )
+            for rule in self._access.missing
+        ]
+
+    def _undecided(self) -> list[tuple[str, str, str, bool]]:
+        return [
+            (name, *matter)
+            for name, controller in self._controllers
+            if isinstance(controller, Deliberates)
+            for matter in controller.undecided()
+        ]
+
+
+def _failed(one: Unfinished) -> bool:
+    """Whether something about it is not known. An answer such as "no such disk" is one; an Event
+    reports it."""
+    return bool(one.parked or one.problem)
+
+
+def _is_over(one: Unfinished) -> bool:
+    """Whether this key is no longer waited for."""
+    if _failed(one):
+        return one.parked or one.failures >= _TRIES or one.delay > _LONGEST_RETRY
+    return bool(one.failures and one.delay)
+
+
+def _subject(about: str) -> Subject:
+    kind, _, key = about.partition("/")
+    namespace, _, name = key.rpartition("/")
+    return Subject(_KINDS.get(kind, kind.capitalize()), name, namespace)
+
+
+_KINDS: Final = {"persistentvolume": "PersistentVolume"}
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(sorted(names)[:_MOST_NAMED]) + more

@@ -1,0 +1,199 @@
+"""How the process ends, whatever hangs in it: a provider's thread, a log without a reader, a slow
+start.
+
+Stage: around all of them. Data comes from the command line, from signals that come while the
+program starts, and from `controllers/cli/process.py`; it goes to the exit code. Nothing here waits
+without a bound: what is said on the way out is said in a thread of its own, and when its time is
+over the process ends all the same.
+
+Nothing heavy is imported: --help passes here, too.
+"""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import os
+import signal
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Final
+
+from controllers.process import logs
+
+__all__ = [
+    "LAST_WORDS",
+    "RELEASE",
+    "SIGNALS",
+    "Exit",
+    "end_at_once",
+    "exit_at_once",
+    "exit_now",
+    "settled",
+    "starting",
+    "within",
+]
+
+log = logging.getLogger(__name__)
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+RELEASE: Final = signal.SIGUSR1
+"""Releases the deletions that are held back: a user who may signal our process may do all that we
+may."""
+
+LAST_WORDS: Final = 0.1
+"""Seconds for what is said when every moment counts: the lease may be another's already."""
+_FLUSH: Final = 2.0  # seconds for the last lines of an orderly end
+_JOIN: Final = 0.5  # seconds for threads that are about to end
+
+Exit = Callable[[int], None]
+
+
+def within(seconds: float, act: Callable[[], object]) -> bool:
+    """Do this in a thread of its own; whether it was done in time. It may go on afterwards.
+
+    Safe in a signal handler: no lock is taken that the interrupted code could hold.
+    """
+    done = _thread.allocate_lock()
+    done.acquire()
+
+    def run() -> None:
+        try:
+            act()
+        finally:
+            done.release()
+
+    try:
+        _thread.start_new_thread(run, ())
+    except RuntimeError:  # no thread is left: then it stays unsaid
+        return False
+    return done.acquire(timeout=seconds)
+
+
+def exit_at_once(code: int, words: Callable[[], object] = lambda: None) -> None:
+    """End the process without waiting for any thread: what a hung provider call holds cannot be
+    joined.
+
+    `words` says why, if that takes no longer than `LAST_WORDS`: standard error may be a pipe that
+    has no reader, and a provider's own log handler may hang. A credential plugin that hangs is a
+    process of its own, which would outlive this one.
+    """
+
+    def say() -> None:
+        words()
+        logs.flush(LAST_WORDS)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # closed or broken: nothing is left to write to
+                stream.flush()
+        logging.shutdown()  # a provider's own handlers
+
+    _end_plugins(10 * LAST_WORDS)  # only while one is being started
+    within(LAST_WORDS, say)
+    os._exit(code)
+
+
+def _end_plugins(seconds: float = 0.0) -> None:
+    execplugin = sys.modules.get("controllers.runtime.api.execplugin")  # not there: then no plugin ever ran
+    if execplugin is not None:
+        execplugin.end_plugins(seconds)
+
+
+def exit_now(code: int, *words: str) -> None:
+    """End the process before any thread does one thing more: the lease may be another's already.
+
+    The words are written if standard error takes them without waiting, and the locks of no logger
+    are asked for.
+    """
+    sys.setswitchinterval(1e-5)  # each step below gives Python's lock away, and would wait 5 ms for each busy thread
+    _end_plugins()
+    descriptor, text = logs.last_words(*words)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):  # a disk may hang, whatever is asked for
+            within(LAST_WORDS, partial(os.write, descriptor, text))
+        else:  # opened anew: others, a shell's terminal too, have this end open and want it as it is
+            os.write(os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK), text)
+    except BlockingIOError:  # it has no reader
+        pass
+    except OSError:  # a socket cannot be opened anew, and not every system has such names
+        within(LAST_WORDS, partial(os.write, descriptor, text))
+    os._exit(code)
+
+
+def end_at_once(failure: BaseException) -> None:
+    """End the process with 1 before any thread does one thing more: the lease is lost, and provider
+    calls that are under way would go on sending (seen: load balancers built for Services that the
+    next leader had deleted)."""
+    exit_now(1, str(failure), "ended with exit code 1")
+
+
+def settled(code: int, leave: Exit | None = None) -> int:
+    """The code, with all log lines written, where the interpreter can end with it; else `leave`
+    (`exit_at_once`) is called: threads that are no daemons, a provider's own too, would keep the
+    process for ever.
+
+    For the main thread; another's end ends nothing, so there only the log is written.
+    """
+    if threading.current_thread() is threading.main_thread():
+        until = time.monotonic() + _JOIN
+        left = [t for t in threading.enumerate() if not t.daemon and t is not threading.main_thread()]
+        for thread in left:
+            thread.join(max(0.0, until - time.monotonic()))
+        names = [thread.name for thread in left if thread.is_alive()]
+        if names:
+            shown = (len(names), ", ".join(names[:5]))
+            within(_JOIN, lambda: log.warning("%d threads have not ended, the process ends without them: %s", *shown))
+            within(_FLUSH, _written)
+            (leave or exit_at_once)(code)
+            return code
+    within(_FLUSH, _written)
+    return code
+
+
+def _written() -> None:
+    logs.flush(_FLUSH)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+
+
+@contextmanager
+def starting(leave: Exit | None = None) -> Iterator[None]:
+    """In the body, which imports and builds, SIGTERM and SIGINT end the process with 0, and SIGUSR1
+    does nothing.
+
+    By default they would end it with a signal's code or a traceback, and do nothing where it is the
+    container's first process: the kernel keeps those signals from it. Nothing has begun that would
+    have to be finished. A thread acts on them, for the main one may be deep in a library that does
+    not come back to Python.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+
+    def listen() -> None:
+        with open(reads, "rb", buffering=0) as mail:
+            while word := mail.read(1):
+                if word[0] == RELEASE:
+                    log.info("%s: nothing is held back yet, the program starts", RELEASE.name)
+                elif word[0] in SIGNALS:
+                    text, name = "%s while the program starts: ended with exit code 0", signal.Signals(word[0]).name
+                    within(LAST_WORDS, partial(log.info, text, name))
+                    (leave or exit_at_once)(0)
+
+    threading.Thread(target=listen, name="signals", daemon=True).start()
+    old = {number: signal.signal(number, lambda *_: None) for number in (*SIGNALS, RELEASE)}
+    before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        for number, handler in old.items():
+            signal.signal(number, handler)
+        os.close(writes)  # and the thread ends

@@ -1,0 +1,93 @@
+"""Log lines on their way to a stream that may hang: a thread of its own writes them, so that
+nothing waits for a reader.
+
+Stage: beside all of them. Lines come from `logs.py`, whole; they go to standard error. A pipe
+without a reader (a log driver that hangs, a full disk under it, a terminal with Ctrl-S) would
+otherwise stop each thread at its next log line, in the middle of a decision: the one that renews
+the lease, or the one that ends the process when it is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO, Final
+
+__all__ = ["LineWriter"]
+
+MOST_CHARACTERS: Final = 4_000_000
+"""Kept while there is no reader: about 20,000 lines. Further ones are counted, and lost."""
+_AT_ONCE: Final = 64  # lines in one write
+
+
+class LineWriter:
+    """Takes lines from any thread, without ever waiting, and writes them in their order.
+
+    `lost(count)` is the line that says how many lines were lost.
+    """
+
+    def __init__(self, stream: IO[str], lost: Callable[[int], str], *, most: int = MOST_CHARACTERS) -> None:
+        self._stream = stream
+        self._lost_line = lost
+        self._most = most
+        self._news = threading.Condition(threading.Lock())
+        self._lines: deque[str] = deque()
+        self._characters = 0
+        self._writing = 0
+        self._lost = 0
+        self._thread: threading.Thread | None = None
+
+    def write(self, line: str) -> None:
+        """Have this line written, or count it where too many wait."""
+        with self._news:
+            if self._characters + len(line) > self._most:
+                self._lost += 1
+                return
+            self._lines.append(line)
+            self._characters += len(line)
+            if self._thread is None or not self._thread.is_alive():  # the first line, also of a forked process
+                thread = threading.Thread(target=self._run, name="log", daemon=True)
+                with suppress(RuntimeError):  # the system has no thread left: the next line tries again
+                    thread.start()
+                    self._thread = thread
+            self._news.notify_all()
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until all lines are written; False when that takes longer."""
+        until = time.monotonic() + seconds
+        with self._news:
+            return self._news.wait_for(lambda: not self._lines and not self._writing, until - time.monotonic())
+
+    def waiting(self) -> str:
+        """What is not written yet, as far as that is known without waiting."""
+        if not self._news.acquire(timeout=0.01):
+            return ""
+        try:
+            return "".join(self._lines)
+        finally:
+            self._news.release()
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                self._writing = 0
+                self._news.notify_all()
+                self._news.wait_for(lambda: bool(self._lines))
+                some = [self._lines.popleft() for _ in range(min(_AT_ONCE, len(self._lines)))]
+                self._characters -= sum(map(len, some))
+                self._writing = len(some)
+            self._put("".join(some))
+            if not self._lines:
+                with self._news:
+                    lost, self._lost = self._lost, 0
+                if lost:
+                    self._put(self._lost_line(lost))
+
+    def _put(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # the stream is closed or broken: nothing is left to write to
+            return

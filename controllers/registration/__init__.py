@@ -1,0 +1,1 @@
+"""What a controller hands in so that the manager can run it."""

@@ -1,0 +1,209 @@
+"""What an entry of the catalog is made of, and which entries a value of --controllers turns on.
+
+Stage: before the first one, no I/O. Each controller's file beside this one makes an entry; flags,
+help, start-up and the RBAC manifest follow from it. Names and aliases are those of the Go
+cloud-controller-manager (names/controller_names.go), and never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import attrs
+
+from controllers.options.kinds import display
+from controllers.registration.options import Options
+
+if TYPE_CHECKING:
+    from cloudprovider.host import StopSignal
+    from controllers.cloudcalls import CloudCalls
+    from controllers.registration.plan import PlannedCalls, Planning
+    from controllers.runtime.api import ClientBuilder
+    from controllers.runtime.cache import InformerFactory, Resource
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.metrics import Metrics
+
+
+class Controller(Protocol):
+    """What the manager needs of a controller."""
+
+    def run(self, stop: StopSignal) -> None:
+        """Work until `stop` is set, then drain and return. A return before that, or an exception,
+        is a failure."""
+
+    def health(self) -> Iterable[tuple[str, bool, str]]:
+        """(name, well, detail) of each part; from any thread, without blocking."""
+
+
+@runtime_checkable
+class HoldsBack(Protocol):
+    """A controller that may hold back what looks dangerous, until an operator says that it is
+    meant."""
+
+    def release_breaker(self) -> int:
+        """Let go what is held back now; returns how many objects that are. From any thread."""
+
+
+@runtime_checkable
+class Deliberates(Protocol):
+    """A controller that does not act at once upon what it has seen."""
+
+    def undecided(self) -> Iterable[tuple[str, str, bool]]:
+        """(object as "node/NAME", why nothing is done, whether it only waits for a further look) of
+        each such matter; from any thread, without blocking."""
+
+
+@attrs.frozen(kw_only=True)
+class Rule:
+    """Verbs on a resource that a controller needs, and what does not work without them (a clause
+    for people)."""
+
+    resource: str
+    """Plural, with its subresource: "nodes", "nodes/status"."""
+    verbs: tuple[str, ...]
+    consequence: str
+    group: str = ""
+    namespace: str = ""
+    """Empty: everywhere."""
+    names: tuple[str, ...] = ()
+    """The objects, where they are known by name; `create` is granted without them, as RBAC wants
+    it, except for a subresource."""
+    account: str = ""
+    """The service account that needs it, with --use-service-account-credentials; empty: the
+    manager's own."""
+
+    def named(self, verb: str) -> tuple[str, ...]:
+        """The names that this verb can be limited to."""
+        return () if verb == "create" and "/" not in self.resource else self.names
+
+    def fix(self) -> str:
+        """The rule to add, as it stands in a Role or ClusterRole."""
+        kind = f"Role in namespace {self.namespace}, or ClusterRole" if self.namespace else "ClusterRole"
+        names = f" resourceNames [{', '.join(self.names)}]," if self.names and "create" not in self.verbs else ""
+        whose = f"the service account kube-system/{self.account}" if self.account else "the manager's service account"
+        return (
+            f"add to the {kind} of {whose}: apiGroups [{self.group!r}], "
+            f"resources [{self.resource}],{names} verbs [{', '.join(self.verbs)}]"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Context:
+    """What a controller is built from. Shared by all of them; each takes its own client identity
+    from `clients`."""
+
+    options: Options
+    clients: ClientBuilder
+    informers: InformerFactory
+    cloud: CloudCalls
+    metrics: Metrics
+    clock: Clock
+    drain: float
+    """Seconds that a controller may take to finish its work when it is asked to stop."""
+
+    def build(self, kind: Callable[..., Controller], options: type[Any], **changes: object) -> Controller:
+        """A controller with the constructor that all of ours have, and what the flags say of this
+        class of options, but for `changes`."""
+        given = attrs.evolve(self.options.of(options), drain_timeout=self.drain, **changes)
+        return kind(self.clients, self.informers, self.cloud, options=given, metrics=self.metrics, clock=self.clock)
+
+
+@attrs.frozen(kw_only=True)
+class ControllerEntry:
+    """One controller: its name and aliases for --controllers, its classes of options, and how it is
+    built.
+
+    `construct` is called once per run, in the catalog's order, when this process leads. None: as
+    its flags stand it has nothing to do, and the log says why. What it raises ends the start.
+    Informers that it asks for beyond `informers` are started then.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    construct: Callable[[Context], Controller | None]
+    module: str = ""
+    """Where its controller is; every replica imports it at the start, so that a takeover does not
+    wait for that."""
+    informers: Callable[[], Iterable[Resource[Any]]] = lambda: ()
+    """The kinds that it reads; every replica fills these caches, so that a takeover begins without
+    a listing."""
+    options: tuple[type[Any], ...] = ()
+    """Classes whose fields are declared by `option`: the controller's own, and those that only the
+    manager reads."""
+    rules: tuple[Rule, ...] = ()
+    planned_calls: Callable[[Planning], PlannedCalls] | None = None
+    """How its calls that change the cloud are described in a plan (--dry-run); without it by the
+    method's name."""
+    on_by_default: bool = True
+    off: Callable[[Mapping[str, Any]], str] = lambda _values: ""
+    """Why it has nothing to do with these values of flags, by their names; "" when it has. Where no
+    other controller is left to run either, the program does not start."""
+    problems: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _values: ()
+    """What is wrong with these values of flags where it is on, a line each that begins with the
+    flag; it may read the files that they name. The program then does not start. Flags that are
+    wrong by themselves are reported already."""
+    client: str = ""
+    """The name that it gives its client, `clients.rest(name)`; empty: the controller's name."""
+
+    @property
+    def account(self) -> str:
+        """The service account that it has with --use-service-account-credentials: its client's
+        name, as in Go."""
+        return self.client or self.name
+
+
+def names(catalog: Sequence[ControllerEntry]) -> str:
+    """The controllers' names with their aliases, for people."""
+    return ", ".join(f"{e.name} ({', '.join(e.aliases)})" if e.aliases else e.name for e in catalog)
+
+
+def enabled(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[ControllerEntry]:
+    """The entries that a value of --controllers turns on, in the catalog's order. Unknown words
+    turn on nothing."""
+    chosen = []
+    for entry in catalog:
+        own = (entry.name, *entry.aliases)
+        if any(f"-{name}" in words for name in own):
+            continue
+        if any(name in words for name in own) or ("*" in words and entry.on_by_default):
+            chosen.append(entry)
+    return chosen
+
+
+def canonical(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> tuple[str, ...]:
+    """A value of --controllers with every alias replaced by its controller's name, as Go's /configz
+    shows it."""
+    known = {alias: entry.name for entry in catalog for alias in entry.aliases}
+    minus = {word: "-" if word.startswith("-") else "" for word in words}
+    return tuple(minus[word] + known.get(word.removeprefix("-"), word.removeprefix("-")) for word in words)
+
+
+def off_by_flags(values: Mapping[str, Any], catalog: Sequence[ControllerEntry]) -> list[str]:
+    """Why no controller would run with these values of flags; nothing when one would."""
+    chosen = enabled(values["controllers"], catalog)
+    reasons = [(entry, entry.off(values)) for entry in chosen]
+    if not all(reason for _, reason in reasons):
+        return []
+    return [f"no controller is left to run: {entry.name} {reason}" for entry, reason in reasons]
+
+
+def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[str]:
+    """What is wrong with a value of --controllers: unknown names, contradictions, nothing left to
+    run."""
+    known = {name: entry.name for entry in catalog for name in (entry.name, *entry.aliases)}
+    problems: list[str] = []
+    wanted: set[str] = set()
+    unwanted: set[str] = set()
+    for word in words:
+        name = word.removeprefix("-")
+        if word == "*":
+            continue
+        if name in known:
+            (unwanted if word.startswith("-") else wanted).add(known[name])
+        else:
+            problems.append(f"no controller is called {display(name)!r}; known: {names(catalog)}")
+    problems += [f"{name} is both asked for and left out" for name in sorted(wanted & unwanted)]
+    if not problems and not enabled(words, catalog):
+        problems.append(f"no controller is left to run; known: {names(catalog)}")
+    return problems

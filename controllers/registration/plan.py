@@ -1,0 +1,154 @@
+"""The plan: what would be done, as rows for people and machines. Pure, but for a lock; no I/O.
+
+Data comes from the stand-ins of `controllers/plan`, which record each write in place of doing it,
+and from what the controllers hand in about their calls to the cloud (`PlannedCalls`); it goes to
+`controllers/plan/output.py`. Several writes that touch one field of one object become one change,
+from what there was to what there will be; what ends as it began is no change.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import Factory, evolve, frozen
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
+    from cloudprovider import Interface
+    from controllers.runtime.cache import Resource
+
+__all__ = ["ASSIGNED_LATER", "Change", "Kind", "Plan", "PlannedCalls", "Planning", "Row", "Subject"]
+
+ASSIGNED_LATER: Final = "assigned-by-the-cloud.invalid"
+"""The address of a load balancer that is not there yet."""
+
+Value = str | tuple[str, ...] | None
+
+
+class Kind:
+    """What a row is: something to be done, or something that is not done or not known."""
+
+    CHANGE: Final = "change"
+    HELD_BACK: Final = "held back"
+    UNKNOWN: Final = "unknown"
+    WARNING: Final = "warning"
+
+
+KINDS: Final = (Kind.CHANGE, Kind.HELD_BACK, Kind.UNKNOWN, Kind.WARNING)
+"""In the order in which they are shown."""
+
+
+@frozen(order=True)
+class Subject:
+    """Whom a row is about. The kind as in the API ("Node"), or what the cloud calls it
+    ("Route")."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()}/{f'{self.namespace}/' if self.namespace else ''}{self.name}"
+
+
+@frozen
+class Change:
+    """One field, before and after. A tuple is a set of names; None: nothing is there, or it is not
+    known."""
+
+    field: str
+    before: Value
+    after: Value
+
+
+@frozen(kw_only=True)
+class Row:
+    """One line of the plan."""
+
+    controller: str
+    subject: Subject
+    action: str
+    """"initialise", "create load balancer", ..."""
+    changes: tuple[Change, ...] = ()
+    note: str = ""
+    """What else is to be known: the evidence of a deletion, that a call may change nothing, why it
+    is unknown."""
+    kind: str = Kind.CHANGE
+    certain: bool = True
+    """False: the call is made, and may change nothing; it is no reason to say that something is to
+    be done."""
+
+
+class Plan:
+    """Rows as they are recorded. Thread-safe."""
+
+    def __init__(self, controllers: Sequence[str] = ()) -> None:
+        """`controllers`: their names, in the order in which their rows are shown; others follow."""
+        self._order = {name: place for place, name in enumerate(controllers)}
+        self._lock = threading.Lock()
+        self._rows: dict[tuple[str, str, Subject, str], Row] = {}
+
+    def record(self, *rows: Row) -> None:
+        """Add rows; one of the same kind, controller, subject and action becomes one with the
+        former."""
+        with self._lock:
+            for row in rows:
+                key = (row.kind, row.controller, row.subject, row.action)
+                known = self._rows.get(key)
+                merged = row if known is None else joined(known, row)
+                if merged is None:
+                    del self._rows[key]
+                else:
+                    self._rows[key] = merged
+
+    def rows(self) -> list[Row]:
+        """What there is to show, in an order that does not depend on time."""
+        with self._lock:
+            return sorted(self._rows.values(), key=self._place)
+
+    def _place(self, row: Row) -> tuple[object, ...]:
+        order = self._order.get(row.controller, len(self._order))
+        makes_way = row.action.startswith("delete ")  # in the cloud, for what is created or written then
+        return KINDS.index(row.kind), order, row.controller, row.subject, not makes_way, row.action
+
+
+def joined(known: Row, row: Row) -> Row | None:
+    """One row of two, the later one last; None where the second undoes the first."""
+    changes = {change.field: change for change in known.changes}
+    for change in row.changes:
+        former = changes.get(change.field)
+        changes[change.field] = change if former is None else evolve(former, after=change.after)
+    left = tuple(change for change in changes.values() if change.before != change.after)
+    if changes and not left:
+        return None
+    return evolve(row, changes=left, note=row.note or known.note, certain=row.certain or known.certain)
+
+
+@frozen(kw_only=True)
+class Planning:
+    """What a controller plans its calls with."""
+
+    record: Callable[[Row], None]
+    """Adds a row to the plan."""
+    provider: Interface
+    """May be asked what there is."""
+    original: Callable[[Resource[Any], str], Mapping[str, Any] | None]
+    """An object that was written to, as it was before this run; None where none was."""
+    nodes: Callable[[], Sequence[V1Node]]
+    """Those that there were when the controllers began."""
+
+
+@frozen(kw_only=True)
+class PlannedCalls:
+    """How one controller's calls are planned, by the names of the contract's methods. From any
+    thread."""
+
+    writes: Mapping[str, Callable[..., Any]] = Factory(dict)
+    """In place of a call that changes the cloud: takes the call's key and its arguments, records
+    rows, and returns the answer."""
+    reads: Mapping[str, Callable[[str, Any], Any]] = Factory(dict)
+    """After a read: takes the call's key and the provider's answer, and returns what it would be by
+    now."""

@@ -1,0 +1,93 @@
+"""node-route-controller in the manager: when it runs, its permissions and its entry. Other flags:
+`options.py`.
+
+The controller is off unless --allocate-node-cidrs and --configure-cloud-routes both hold and the
+provider has routes, as in Go (startRouteController in k8s.io/cloud-provider's app/core.go).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from controllers.options import BOOL, option
+from controllers.options.podnetwork import allocate_node_cidrs_option
+from controllers.registration.common import event_rule, nodes
+from controllers.registration.entry import Context, Controller, ControllerEntry, Rule
+from controllers.route.options import RouteOptions
+
+if TYPE_CHECKING:
+    from controllers.registration.plan import PlannedCalls, Planning
+
+log = logging.getLogger(__name__)
+
+_PLANNED = 1.0  # seconds between two comparisons of all routes in a dry run
+
+
+@attrs.frozen(kw_only=True)
+class RouteSwitches:
+    """Whether the manager runs the controller."""
+
+    allocate_node_cidrs: bool = allocate_node_cidrs_option()
+    configure_cloud_routes: bool = option(
+        True,
+        BOOL,
+        "configure-cloud-routes",
+        "generic",
+        "Whether routes in the cloud are created for the pod CIDRs of --allocate-node-cidrs.",
+        configz="KubeCloudShared.ConfigureCloudRoutes",
+    )
+
+
+def _off(values: Mapping[str, Any]) -> str:
+    missing = [f"--{name}" for name in ("allocate-node-cidrs", "configure-cloud-routes") if not values[name]]
+    if not missing:
+        return ""
+    needs = [*missing, *(() if values["cluster-cidr"] else ("--cluster-cidr",))]
+    return f"needs {' and '.join(needs)}"
+
+
+def _construct(context: Context) -> Controller | None:
+    from controllers.route.controller import RouteController
+
+    switches = context.options.of(RouteSwitches)
+    if not (switches.allocate_node_cidrs and switches.configure_cloud_routes):
+        log.info("node-route-controller is off: it needs --allocate-node-cidrs and --configure-cloud-routes")
+        return None
+    if context.cloud.routes is None:
+        log.warning(
+            "node-route-controller is off, although --configure-cloud-routes is on: provider %s offers no routes",
+            context.cloud.provider_name,
+        )
+        return None
+    period = context.options.of(RouteOptions).route_reconciliation_period
+    if context.options.manager.plan.enabled:  # what only a second comparison would delete is a row of the plan, too
+        period = min(period, _PLANNED)
+    return context.build(RouteController, RouteOptions, route_reconciliation_period=period)
+
+
+def _planned_calls(planning: Planning) -> PlannedCalls:
+    from controllers.route.planned import planned_calls
+
+    return planned_calls(planning)
+
+
+ENTRY = ControllerEntry(
+    name="node-route-controller",
+    aliases=("route",),
+    client="route-controller",
+    construct=_construct,
+    planned_calls=_planned_calls,
+    off=_off,
+    module="controllers.route.controller",
+    informers=nodes,
+    options=(RouteSwitches, RouteOptions),
+    rules=(
+        Rule(resource="nodes", verbs=("get", "list", "watch"), consequence="no route is ever created or deleted"),
+        Rule(resource="nodes/status", verbs=("patch",), consequence="nodes keep the condition NetworkUnavailable"),
+        event_rule("no Event says which routes cannot be created"),
+    ),
+)

@@ -1,0 +1,287 @@
+"""The list half of the list-watch loop (stage 1): which list to ask for, and whether to believe it.
+
+`watch.py` asks for a list at its start and whenever a watch cannot go on; `listing.py` reads the
+pages. Both halves share one `Loop`: what they ask, and how they are stopped.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, Protocol
+
+from attrs import field, frozen
+
+from cloudprovider.threads import start
+from controllers.runtime.api import ApiError, BadRequest, Gone
+from controllers.runtime.cache.decoding import read_list
+from controllers.runtime.cache.listing import fetch_list, is_too_large
+from controllers.runtime.cache.resources import Resource, T, is_newer
+from controllers.runtime.cache.retries import Retries
+from controllers.runtime.cache.store import Item
+from controllers.runtime.cache.watchtypes import Listed, Rest, WatchOptions
+from controllers.runtime.clock import Clock, ClockEvent
+from controllers.runtime.metrics import Metrics
+
+__all__ = ["History", "ListBehind", "Lists", "Loop", "Source", "Stopped", "Verdict"]
+
+log = logging.getLogger(__name__)
+
+_TOO_LARGE_LIMIT: Final = 3
+
+
+class Stopped(Exception):
+    """`stop` was called."""
+
+
+class ListBehind(Exception):
+    """A list is older than what was seen already."""
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class Read(Protocol[T]):
+    """Turns a raw object into an item; `anew`: even where that version is known."""
+
+    def __call__(self, raw: Any, *, anew: bool = False) -> Item[T]: ...
+
+
+@frozen
+class Source(Generic[T]):
+    """What is listed and watched, and who reads it.
+
+    `version` returns the newest resourceVersion that the consumer has applied, "" before its first
+    list; every watch starts from it, so what was not applied is asked for again.
+    """
+
+    rest: Rest
+    resource: Resource[T]
+    read: Read[T]
+    version: Callable[[], str]
+    options: WatchOptions = field(factory=WatchOptions)
+
+
+class Loop:
+    """What is under way in one list-watch loop, so that `stop`, from any thread, can end it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.stopping = ClockEvent(clock)
+        self._lock = threading.Lock()
+        self._current: _Closable | None = None
+
+    def begin(self, work: _Closable) -> None:
+        """Let `stop` close what is about to begin. Raises Stopped."""
+        with self._lock:
+            if not self.stopping.is_set():
+                self._current = work
+                return
+        work.close()
+        raise Stopped
+
+    def finish(self, work: _Closable) -> None:
+        with self._lock:
+            self._current = None
+        work.close()
+
+    def stop(self) -> None:
+        """End the loop at once. May be called twice."""
+        self.stopping.set()
+        with self._lock:
+            if self._current is not None:
+                self._current.close()
+
+
+class Verdict(enum.Enum):
+    """What a list's version says."""
+
+    ONWARD = "as new as what was seen, or newer"
+    BEHIND = "older than what was seen; not believed, or not yet"
+    RESTORED = "older than what was seen, and believed"
+
+
+class History:
+    """Has the API server's history gone back? Judges the versions of lists. For one thread.
+
+    resourceVersions only grow, with one exception: etcd was restored from a backup and counts on
+    from an earlier number. Then everything that was seen later has not happened. A server that
+    merely lags must not be mistaken for that, so a lower version is believed once two quorum lists,
+    some seconds apart, agree: both are older than what was seen, and the second is not older than
+    the first. Quorum lists are answered by etcd itself, so a lagging API server cannot give them.
+
+    client-go takes any quorum list at once. The end is the same here; the second list guards
+    against a server that talks to another etcd for a moment.
+    """
+
+    def __init__(self, believe_after: float) -> None:
+        self._believe_after: Final = believe_after
+        self._witness: tuple[str, float] | None = None
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a quorum list was older than what was seen, and nothing has shown since that it
+        was wrong."""
+        return self._witness is not None
+
+    def judge(self, seen: str, version: str, now: float, *, quorum: bool) -> Verdict:
+        """Judge the version of a list that was asked for at `now` (monotonic seconds), where `seen`
+        is the newest."""
+        if not seen or not is_newer(seen, version):
+            self._witness = None
+            return Verdict.ONWARD
+        if not quorum:
+            return Verdict.BEHIND
+        if self._witness is None or is_newer(self._witness[0], version):
+            self._witness = (version, now)
+        elif now - self._witness[1] >= self._believe_after:
+            self._witness = None
+            return Verdict.RESTORED
+        return Verdict.BEHIND
+
+    def wait(self, now: float) -> float:
+        """Seconds until another quorum list may settle the doubt; 0.0 without one."""
+        return 0.0 if self._witness is None else max(0.0, self._witness[1] + self._believe_after - now)
+
+
+class Abandoned(Exception):
+    """The request was closed while its answer was awaited."""
+
+
+class PageRequest:
+    """One request whose answer need not be awaited: `close` from another thread lets `fetch` return
+    at once.
+
+    The request itself has a thread of its own, which lives on until its answer, its timeout or its
+    client's end, and is then forgotten; so a stop never waits for a server that does not answer.
+    """
+
+    def __init__(self, send: Callable[[], bytes]) -> None:
+        self._send = send
+        self._ended = threading.Event()
+        self._data: bytes | None = None
+        self._error: BaseException | None = None
+
+    def fetch(self) -> bytes:
+        """Send, wait, and return the body; once. Raises what `send` raises, or Abandoned."""
+        start(self._run, "informer-list")
+        self._ended.wait()
+        if self._error is not None:
+            raise self._error
+        if self._data is None:
+            raise Abandoned
+        return self._data
+
+    def close(self) -> None:
+        """Don't wait any longer. From any thread, any number of times."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        try:
+            self._data = self._send()
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
+            self._error = error
+        finally:
+            self._ended.set()
+
+
+class Lists(Generic[T]):
+    """The lists of one kind. For the loop's thread."""
+
+    def __init__(self, source: Source[T], loop: Loop, retries: Retries, *, clock: Clock, metrics: Metrics) -> None:
+        self.cause = "start"
+        """Why a list is to be taken; "" while a watch goes on."""
+        self._quorum = False
+        self._source = source
+        self._resource = source.resource
+        self._loop = loop
+        self._retries = retries
+        self._clock = clock
+        self._history = History(source.options.believe_after)
+        self._too_large = 0
+        plural = source.resource.plural
+        self._relists = metrics.counter(
+            "informer_relists_total", "Complete lists taken, by cause; the first one's is start.", ["resource", "cause"]
+        )
+        self._restored = metrics.counter(
+            "informer_history_resets_total", "Times that the server was found restored from a backup.", ["resource"]
+        ).labels(plural)
+        self._failures = metrics.counter(
+            "informer_list_failures_total", "Lists that failed, by cause.", ["resource", "cause"]
+        )
+
+    def take(self) -> Listed[T]:
+        """Take a complete list, not older than what was seen. Raises ApiError, Garbled, ListBehind
+        and Stopped."""
+        seen, asked = self._source.version(), self._clock.monotonic()
+        listing = fetch_list(
+            self._fetch,
+            self._resource.kind,
+            self._read_unless_stopped,
+            page_size=self._source.options.page_size,
+            not_older_than="" if self._quorum else seen,
+        )
+        cause = self._judge(seen, listing.version, asked)
+        self.cause = ""
+        self._quorum = False
+        self._too_large = 0
+        self._relists.labels(self._resource.plural, cause).inc()
+        return Listed(listing.items, listing.version, cause)
+
+    def compare_version(self) -> None:
+        """Ask whether the server's history has gone back. If so, a quorum list is to be taken."""
+        seen = self._source.version()
+        head = read_list(self._fetch({"limit": "1"}), self._resource.kind, lambda _: None)
+        if is_newer(seen, head.resource_version):
+            self.cause, self._quorum = "behind", True
+
+    def failed(self, error: Exception, cause: str) -> float:
+        """A list failed; `cause` labels it. Returns the seconds before the next one."""
+        waits = True
+        if isinstance(error, ApiError) and is_too_large(error):
+            cause = "too_large_version"
+            self._too_large += 1
+            self._quorum = self._quorum or self._too_large >= _TOO_LARGE_LIMIT
+        elif isinstance(error, (Gone, BadRequest, ListBehind)):
+            waits = self._quorum or not isinstance(error, Gone)
+            self._quorum = True
+        self._failures.labels(self._resource.plural, cause).inc()
+        delay = self._retries.complain("list", error, waits=waits)
+        if isinstance(error, ListBehind) and self._history.in_doubt:
+            delay = 0.0  # it is known when the next list can settle the doubt
+        return max(self._history.wait(self._clock.monotonic()), delay)
+
+    def _judge(self, seen: str, version: str, asked: float) -> str:
+        """The cause of the list at hand, which was `asked` for at that time; raises where it is not
+        believed."""
+        verdict = self._history.judge(seen, version, asked, quorum=self._quorum)
+        if verdict is Verdict.BEHIND:
+            why = "no quorum list" if not self._quorum else "another quorum list has to confirm that"
+            raise ListBehind(f"the API server is at version {version}, though {seen} was seen: {why}")
+        if verdict is Verdict.ONWARD:
+            return self.cause
+        self._restored.inc()
+        log.error(
+            "%s: the API server was restored from a backup: two quorum lists say that its version went back from %s to "
+            "%s. Everything is read again", self._resource.plural, seen, version,
+        )  # fmt: skip
+        return "restored"
+
+    def _read_unless_stopped(self, raw: Any) -> Item[T]:
+        if self._loop.stopping.is_set():
+            raise Stopped  # in the middle of a page, which may take a second to parse
+        return self._source.read(raw, anew=self._history.in_doubt)
+
+    def _fetch(self, query: Mapping[str, str]) -> bytes:
+        source, timeout = self._source, self._source.options.list_timeout
+        path = source.resource.path()
+        request = PageRequest(lambda: source.rest.request("GET", path, query=query, timeout=timeout).data)
+        self._loop.begin(request)
+        try:
+            return request.fetch()
+        except Abandoned:
+            raise Stopped from None
+        finally:
+            self._loop.finish(request)

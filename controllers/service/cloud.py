@@ -1,0 +1,134 @@
+"""Stage 5: CALL. What every call about a load balancer has around it: the time that the cloud named
+before it wants to be asked the same again, and the Event about a failure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from attrs import evolve
+
+from cloudprovider import (
+    CloudProviderError,
+    ImplementedElsewhere,
+    InvalidService,
+    NotImplementedByProvider,
+    RetryError,
+    Throttled,
+)
+from controllers.cloudcalls import PRIORITY_NORMAL, PRIORITY_SWEEP, CallsClosed, CloudCallError
+from controllers.runtime.api import ApiError
+from controllers.runtime.cache import uid_of
+from controllers.runtime.queue import Parked, retry_after_of
+from controllers.service.decide import ObservedLoadBalancer
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+    from kubernetes.client.models.v1_service import V1Service
+
+    from controllers.cloudcalls.capabilities import LoadBalancerCalls
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.write import EventRecorder
+    from controllers.service.records import Record, Records
+
+log = logging.getLogger(__name__)
+
+CLOUD_ERRORS: Final = (CloudProviderError, CloudCallError, Parked)
+"""What a call to the cloud may raise."""
+PATIENT: Final = (RetryError, Throttled, Parked, CallsClosed)
+"""Those that say "later", and nothing about what there is."""
+
+
+class TooEarly(Exception):
+    """The same is not to be asked of the cloud yet."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"{seconds:.3g} s too early")
+        self.seconds = seconds
+
+
+class ServiceCloud:
+    """The cloud's load balancers, as the reconciler asks for them. Thread-safe."""
+
+    def __init__(
+        self,
+        balancers: LoadBalancerCalls,
+        records: Records,
+        recorder: EventRecorder,
+        cluster_name: str,
+        clock: Clock,
+    ) -> None:
+        self.balancers = balancers
+        self.cluster = cluster_name
+        self._records = records
+        self.recorder = recorder
+        self._clock = clock
+
+    def not_too_early(self, record: Record, way: str, what: str = "") -> None:
+        """Raise TooEarly while the cloud's word holds when to ask for the same again: events must
+        not hasten it."""
+        last = record.asked.get(way)
+        if last is not None and last.what == what:
+            left = last.not_before - self._clock.monotonic()
+            if left > 0:
+                raise TooEarly(left)
+
+    @contextmanager
+    def delays(self, key: str, record: Record, way: str) -> Iterator[None]:
+        """Around a call that changes the cloud: remember when it wants to be asked the same
+        again."""
+        try:
+            yield
+        except (RetryError, Throttled, InvalidService) as error:
+            not_before = self._clock.monotonic() + (retry_after_of(error) or 0.0)
+            asked = {**record.asked, way: evolve(record.asked[way], not_before=not_before)}
+            self._records.put(key, evolve(record, asked=asked))
+            raise
+
+    def look(self, service: V1Service, *, sweep: bool = False) -> V1LoadBalancerStatus | ObservedLoadBalancer:
+        """What the cloud has. Tells the Service's owner when the look fails, and raises the
+        failure."""
+        try:
+            found = self.balancers.get(self.cluster, service, priority=PRIORITY_SWEEP if sweep else PRIORITY_NORMAL)
+        except ImplementedElsewhere:
+            return ObservedLoadBalancer.ELSEWHERE
+        except NotImplementedByProvider:
+            return ObservedLoadBalancer.UNKNOWN
+        except CLOUD_ERRORS as error:
+            self.failed(
+                service,
+                "SyncLoadBalancerFailed",
+                "Error syncing load balancer: failed to read it from the cloud",
+                error,
+            )
+            raise
+        return ObservedLoadBalancer.NONE if found is None else found
+
+    def shows_none(self, service: V1Service) -> bool:
+        """Whether the cloud says, after a failed deletion, that there is none. A look that fails
+        says nothing; the deletion's error counts."""
+        try:
+            return self.balancers.get(self.cluster, service, priority=PRIORITY_NORMAL) is None
+        except CLOUD_ERRORS as error:
+            log.debug("Service %s: could not check the cloud after a failed deletion: %s", uid_of(service), error)
+            return False
+
+    @contextmanager
+    def reporting(self, service: V1Service, what: str) -> Iterator[None]:
+        """Around a write to the Service: an Event says what the API server refused."""
+        try:
+            yield
+        except ApiError as error:
+            self.failed(service, "SyncLoadBalancerFailed", f"Error syncing load balancer: {what}", error)
+            raise
+
+    def failed(self, service: V1Service, reason: str, what: str, error: Exception) -> None:
+        """Tell the Service's owner; a cloud that is still at work has not failed."""
+        if isinstance(error, CallsClosed):
+            return
+        if isinstance(error, RetryError):
+            log.debug("Service %s: %s: %s", uid_of(service), what, error)
+            return
+        self.recorder.event(service, "Warning", reason, f"{what}: {error}")

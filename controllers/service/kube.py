@@ -1,0 +1,173 @@
+"""Stage 6: WRITE. Patches of one Service, and questions to the API server where the cache is no
+proof."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from cloudprovider.internal.backoff import Backoff
+from controllers.runtime.api import ApiError, NotFound
+from controllers.runtime.cache import NODES, SERVICES, MalformedObject, split_key, uid_of
+from controllers.runtime.clock import wait_for
+from controllers.runtime.write import ObjectReplaced, patch
+from controllers.service.cloud import TooEarly
+from controllers.service.targets import Targets, targets
+
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+    from kubernetes.client.models.v1_service import V1Service
+
+    from controllers.runtime.api import RestClient
+    from controllers.runtime.clock import Clock
+    from controllers.runtime.write import Patch
+
+log = logging.getLogger(__name__)
+
+_PROOF_LASTS = 10.0
+_UID_RETRY: Final = Backoff(base=1.0, cap=30.0)
+_MOMENT: Final = 0.25  # an answer takes milliseconds; at a start all workers come at once
+
+
+class CacheBehind(Exception):
+    """The API server has what our cache lacks. Nothing is done until they agree."""
+
+
+class ServiceGone(Exception):
+    """The API server has no such Service any more, or another one under its name."""
+
+
+class ServiceAPI:
+    """The API server as the service controller needs it. Thread-safe. Every method may raise
+    ApiError."""
+
+    def __init__(self, rest: RestClient, ready_only: bool, clock: Clock) -> None:
+        self._rest = rest
+        self._ready_only = ready_only
+        self._clock = clock
+        self._proved_empty = -_PROOF_LASTS
+
+    def write(self, key: str, service: V1Service, change: Patch) -> V1Service:
+        """Write a patch and return the Service as it is then; without a request where the patch is
+        empty.
+
+        Raises ServiceGone, and MalformedObject when the answer is none.
+        """
+        path = SERVICES.key_path(key, change.subresource or None)
+        try:
+            written = patch(
+                self._rest, path, change.body, change.content_type, metadata_only=False, uid=uid_of(service)
+            )
+        except ObjectReplaced as error:
+            raise ServiceGone(str(error)) from error
+        except NotFound as error:
+            if error.details.get("name") != split_key(key)[1]:
+                raise  # a proxy's 404, say: it proves nothing about the Service
+            raise ServiceGone(str(error)) from error
+        return service if written is None else SERVICES.parse(written)
+
+    def prove_gone(self, key: str, uid: str) -> None:
+        """Return when the API server has no Service of this key with this UID; raise CacheBehind
+        when it has."""
+        namespace, name = split_key(key)
+        for raw in self._list(SERVICES.path(namespace), {"fieldSelector": f"metadata.name={name}"}):
+            if raw.get("metadata", {}).get("uid") == uid:
+                raise CacheBehind(f"Service {key} is not in our cache, but the API server has it, with UID {uid}")
+
+    def confirmed(self, present: Targets, *, may_be_empty: bool) -> Targets:
+        """The targets, after the API server confirmed it should there be none; raise CacheBehind
+        when there are some.
+
+        A cache that is wrongly empty must not take every node out of every load balancer.
+        `may_be_empty`: nothing is lost if they are.
+        """
+        if present.nodes or may_be_empty or self._clock.monotonic() - self._proved_empty < _PROOF_LASTS:
+            return present
+        nodes: list[V1Node] = []
+        for raw in self._list(NODES.path(), {}):
+            try:
+                nodes.append(NODES.parse(raw))
+            except MalformedObject as error:
+                raise CacheBehind(
+                    f"our cache has no target, and a node of the API server is unreadable: {error}"
+                ) from error
+        found = targets(nodes, self._ready_only).nodes
+        if found:
+            raise CacheBehind(f"our cache has no target for load balancers, but the API server has {len(found)}")
+        self._proved_empty = self._clock.monotonic()
+        return present
+
+    def _list(self, path: str, query: dict[str, str]) -> list[dict[str, Any]]:
+        # Without a resourceVersion: etcd's quorum answers, and no more permissions are needed than
+        # for the watch.
+        items: list[dict[str, Any]] = self._rest.get(path, query=query).get("items") or []
+        return items
+
+
+class KubeSystemUID:
+    """The UID of the namespace kube-system, which tells clusters apart. Thread-safe.
+
+    It is part of what is remembered on every Service. A guess that turns out wrong would have every
+    load balancer ensured anew, now and once more at the next start. So without a definite answer no
+    load balancer is built or changed, and it is asked for again: by one reconcile at a time, while
+    the others wait a moment for its answer, then without a worker.
+
+    `ask` returns it, or None where it may not be read, and raises ApiError when there is no
+    definite answer.
+    """
+
+    def __init__(self, ask: Callable[[], str | None], clock: Clock) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._asked = threading.Condition(self._lock)
+        self._known: str | None = None
+        self._asking = False
+        self._failures = 0
+        self._next = 0.0
+        self._error = ""
+
+    def get(self) -> str:
+        """The UID; "" where it may not be read. Raises TooEarly while the answer is awaited."""
+        with self._lock:
+            if self._asking:
+                wait_for(self._clock, self._asked, lambda: not self._asking, _MOMENT)
+            if self._known is not None:
+                return self._known
+            left = self._next - self._clock.monotonic()
+            if self._asking or left > 0:
+                raise TooEarly(max(left, _UID_RETRY.base))
+            self._asking = True
+        try:
+            known = self._ask() or ""
+            with self._lock:
+                self._known, self._error = known, ""
+        except ApiError as error:
+            raise TooEarly(self._failed(error)) from error
+        finally:
+            with self._lock:
+                self._asking = False
+                self._asked.notify_all()
+        if self._failures:
+            log.info("the namespace kube-system was read; load balancers are now built and changed")
+        return known
+
+    def missing(self) -> str:
+        """What keeps it unknown; empty when it is known, or was not asked for yet."""
+        with self._lock:
+            return self._error
+
+    def _failed(self, error: ApiError) -> float:
+        with self._lock:
+            wait = _UID_RETRY.delay(self._failures)
+            self._failures += 1
+            self._next = self._clock.monotonic() + wait
+            self._error = f"namespace kube-system could not be read (attempt {self._failures}): {error}"
+            log.warning(
+                "no load balancer is built or changed until the cluster's identity is known: %s; retrying in %.3g s",
+                self._error,
+                wait,
+            )
+            return wait

@@ -1,0 +1,167 @@
+"""What the service controller's calls would do to load balancers, as rows of a plan.
+
+Calls come in place of the provider's; rows go to the plan. To know what a call would do, the
+provider is asked what it has. The targets that a load balancer has are known where our annotation
+on the Service gives their digest, which is compared with the nodes that there are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_service import V1Service
+
+from cloudprovider import NotImplementedByProvider, OwnedLoadBalancer
+from cloudprovider.helpers import needs_initialization
+from controllers.registration.plan import ASSIGNED_LATER, Change, PlannedCalls, Planning, Row, Subject
+from controllers.runtime.cache import SERVICES, key_of
+from controllers.service.changes import Note, note_of
+from controllers.service.targets import targets
+
+__all__ = ["planned_calls"]
+
+_CONTROLLER: Final = "service-lb-controller"
+_MAYBE: Final = "may change nothing: only the provider knows"
+_UNKNOWN: Final = object()
+_KEPT: Final = V1LoadBalancerStatus()
+_SMALL: Final = 100  # nodes
+
+Targets = tuple[str, ...] | None
+"""Names of nodes; None: not known."""
+
+
+def planned_calls(planning: Planning) -> PlannedCalls:
+    """The calls about load balancers."""
+    balancers = _LoadBalancers(planning)
+    return PlannedCalls(
+        writes={
+            "ensure_load_balancer": balancers.ensure,
+            "update_load_balancer": balancers.update,
+            "ensure_load_balancer_deleted": balancers.delete,
+        },
+        reads={"get_load_balancer": balancers.found, "owned_load_balancers": balancers.owned},
+    )
+
+
+class _LoadBalancers:
+    """By the calls' keys, what there would be by now. Thread-safe."""
+
+    def __init__(self, planning: Planning) -> None:
+        self._planning = planning
+        self._lock = threading.Lock()
+        self._balancers: dict[str, V1LoadBalancerStatus | None] = {}
+        self._actions: dict[str, str] = {}
+        self._targets: dict[str, Targets] = {}
+
+    def found(self, key: str, answer: Any) -> Any:
+        with self._lock:
+            return self._balancers.get(key, answer)
+
+    def owned(self, _key: str, answer: Sequence[OwnedLoadBalancer]) -> Sequence[OwnedLoadBalancer]:
+        with self._lock:
+            return tuple(one for one in answer if self._balancers.get(f"service/{one.service}", _KEPT))
+
+    def ensure(self, key: str, cluster: str, service: V1Service, nodes: Sequence[V1Node]) -> V1LoadBalancerStatus:
+        present = self._present(key, cluster, service)
+        answer = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(hostname=ASSIGNED_LATER)])
+        note = ""
+        if present is None:
+            action = "create load balancer"
+        elif present is not _UNKNOWN and self._note(service) is not None:
+            action, answer = "change load balancer", present
+        else:
+            action, note = "ensure load balancer", _MAYBE
+            if present is not _UNKNOWN:
+                answer = present
+            elif service.status is not None and service.status.load_balancer is not None:
+                answer = service.status.load_balancer
+        with self._lock:
+            action = self._actions.setdefault(key, action)
+            self._balancers[key] = answer
+        self._retarget(key, action, service, nodes, note, None if present is None else self._recorded(service))
+        return answer
+
+    def update(self, key: str, _cluster: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+        with self._lock:
+            action = self._actions.setdefault(key, "retarget load balancer")
+        self._retarget(key, action, service, nodes, "", self._recorded(service))
+
+    def delete(self, key: str, cluster: str, service: V1Service) -> None:
+        present = self._present(key, cluster, service)
+        note = "the cloud shows none" if present is None else ""
+        with self._lock:
+            self._balancers[key] = None
+        self._planning.record(
+            Row(controller=_CONTROLLER, subject=_subject(service), action="delete load balancer", note=note)
+        )
+
+    def _retarget(
+        self, key: str, action: str, service: V1Service, nodes: Sequence[V1Node], note: str, recorded: Targets
+    ) -> None:
+        wanted = tuple(key_of(node) for node in nodes)
+        with self._lock:
+            before = self._targets.get(key, recorded)
+            self._targets[key] = wanted
+        changes = (Change("targets", before, wanted),) if before != wanted else ()
+        self._planning.record(
+            Row(
+                controller=_CONTROLLER,
+                subject=_subject(service),
+                action=action,
+                changes=changes,
+                note=note,
+                certain=note != _MAYBE,
+            )
+        )
+
+    def _present(self, key: str, cluster: str, service: V1Service) -> Any:
+        """What the cloud has for this Service: a status, None, or that it cannot tell. Raises as
+        the provider."""
+        with self._lock:
+            if key in self._balancers:
+                return self._balancers[key]
+        balancers = self._planning.provider.load_balancer()
+        if balancers is None:
+            return _UNKNOWN
+        try:
+            return balancers.get_load_balancer(cluster, service)
+        except NotImplementedByProvider:
+            return _UNKNOWN
+
+    def _note(self, service: V1Service) -> Note | None:
+        """Our annotation, as it was before this run; None where this program has not built the load
+        balancer."""
+        raw = self._planning.original(SERVICES, key_of(service))
+        return note_of(service if raw is None else V1Service.model_validate(raw, extra="ignore"))
+
+    def _recorded(self, service: V1Service) -> Targets:
+        """The targets of the annotation's digest, where they are among those that are likely."""
+        note = self._note(service)
+        return None if note is None else self._likely.get(note.nodes)
+
+    @cached_property
+    def _likely(self) -> dict[str, tuple[str, ...]]:
+        """Names of nodes by the digest that an annotation has of them: of the nodes that there were
+        when this run began, of those without the new ones, and, in a small cluster, of those
+        without any one."""
+        nodes = self._planning.nodes()
+        sets = [nodes, tuple(node for node in nodes if not needs_initialization(node))]
+        if len(nodes) <= _SMALL:
+            sets += [tuple(other for other in nodes if other is not node) for node in nodes]
+        found = [targets(each, ready_only) for each in sets for ready_only in (False, True)]
+        return {
+            digest: tuple(key_of(node) for node in one.nodes)
+            for one in reversed(found)
+            for digest in (*one.good_enough, one.digest)
+        }
+
+
+def _subject(service: V1Service) -> Subject:
+    namespace, _, name = key_of(service).rpartition("/")
+    return Subject("Service", name, namespace)

@@ -1,0 +1,215 @@
+"""A hostile kubelet, a dead machine and a provider that lists nonsense, before the route
+controller."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from cloudprovider import Route
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
+from cloudprovider.testing.fake.routes import FakeRoutes
+from cloudprovider.testing.waiting import eventually
+from controllers.manager.embedding import Host
+from controllers.route.controller import RouteController
+from tests.envtest.server import RealAPIServer
+from tests.integration.conftest import EMBEDDED, REAL, Cluster
+from tests.integration.test_route_controller import (
+    CREATED,
+    MISSING,
+    _add_node,
+    _cloud,
+    _options,
+    _reason,
+    _running,
+    _table,
+)
+from tests.support.api import API, NODES, STRATEGIC
+from tests.support.nodes import small_node
+from tests.support.running import at_work
+
+PERIOD = 0.5
+
+
+@pytest.fixture
+def cloud() -> Iterator[FakeCloud]:
+    with _cloud() as made:
+        yield made
+
+
+def _periods(cloud: FakeCloud, count: int = 4) -> None:
+    listed = cloud.calls.counts().get("list_routes", 0)
+    eventually(lambda: cloud.calls.counts()["list_routes"] >= listed + count)
+
+
+def _why(api: Cluster, name: str) -> str:
+    events = eventually(lambda: [one for one in api.events_of(name) if one["reason"] == "FailedToCreateRoute"])
+    return str(events[0]["message"])
+
+
+# ---- R7, R8: what a kubelet says of its own Node
+
+
+@pytest.mark.row("R7", "R8")
+@pytest.mark.parametrize("api", [REAL], indirect=True)
+def test_a_kubelet_gets_no_route_to_what_is_not_its_own(api: Cluster, cloud: FakeCloud) -> None:
+    """The real server, NodeRestriction on: it takes every such Node. Each wears one kubelet's own
+    credential."""
+    assert isinstance(api.server, RealAPIServer)
+    kubelet = API(api.server.url, api.server.kubelet_tokens["node-0000"], api.server.ca_file)
+    name = "node-0000"
+    cloud.console.add_route("firewall", "10.244.9.9/32", target_node="appliance", cluster="kubernetes", foreign=False)
+    _add_node(api, "victim", "10.244.1.0/24")
+    wanted = {"10.244.1.0/24": "victim", "10.244.9.9/32": "appliance"}
+    options = _options(
+        "10.244.0.0/16", route_reconciliation_period=PERIOD, list_interval=0.1, node_cidr_mask_size_ipv4=24
+    )
+    with _running(api.kubeconfig, cloud, options):
+        eventually(lambda: _reason(api, "victim") == CREATED)
+        for cidr, why in (
+            ("169.254.169.254/32", "outside --cluster-cidr=10.244.0.0/16"),
+            ("0.0.0.0/0", "outside"),
+            ("fd00:10:244:1::/64", "outside"),
+            ("10.244.0.0/16", "size"),
+            ("10.244.9.8/32", "size"),
+            ("10.244.1.0/24", "node victim has the same pod CIDR"),
+        ):
+            body = small_node(name, taints=[], labels={"kubernetes.io/hostname": name})
+            body["spec"] |= {"podCIDR": cidr, "podCIDRs": [cidr]}
+            assert kubelet.request("POST", NODES, body)[0] == 201
+            eventually(lambda: _reason(api, name) == MISSING)
+            eventually(lambda why=why: any(why in one["message"] for one in api.events_of(name)))  # type: ignore[misc]
+            _periods(cloud)
+            assert _table(cloud) == wanted, cidr
+            assert _reason(api, "victim") == CREATED
+            api.delete(f"{NODES}/{name}")
+            _periods(cloud)
+            assert _table(cloud) == wanted, cidr
+        # What is left to it: a range inside, of the right size, that nobody has. It goes with the
+        # Node.
+        body = small_node(name, taints=[], labels={"kubernetes.io/hostname": name})
+        body["spec"] |= {"podCIDR": "10.244.77.0/24", "podCIDRs": ["10.244.77.0/24"]}
+        assert kubelet.request("POST", NODES, body)[0] == 201
+        eventually(lambda: _table(cloud) == wanted | {"10.244.77.0/24": name})
+        api.delete(f"{NODES}/{name}")
+        eventually(lambda: _table(cloud) == wanted)
+
+
+# ---- R9
+
+
+@pytest.mark.row("R9")
+def test_a_second_try_is_seen_although_the_cache_is_behind(api: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    from controllers.runtime.cache.informer import Informer
+
+    lag = [0.0]
+    take = Informer._take
+
+    def late(self: Informer[Any], update: Any) -> None:
+        if lag[0]:
+            time.sleep(lag[0])  # a busy API server's watch
+        take(self, update)
+
+    monkeypatch.setattr(Informer, "_take", late)
+    _add_node(api, "n1", "10.244.1.0/24")
+    with _cloud(routes={"node_addresses": True}) as cloud, _running(api.kubeconfig, cloud, _options(list_interval=0.1)):
+        eventually(lambda: _reason(api, "n1") == CREATED)
+        eventually(lambda: len(_table(cloud)) == 1)
+        lag[0] = 1.0
+        cloud.faults.on("create_route", raises(), times=1)
+        addresses = [{"$patch": "replace"}, {"type": "InternalIP", "address": "10.0.0.9"}]
+        api.patch(f"{NODES}/n1/status", {"status": {"addresses": addresses}}, STRATEGIC)
+        eventually(lambda: _reason(api, "n1") == MISSING, timeout=10)
+        eventually(lambda: cloud.calls.counts()["create_route"] == 3)
+        eventually(lambda: _reason(api, "n1") == CREATED, timeout=5)
+        lag[0] = 0.0
+
+
+# ---- R10, R11
+
+
+class Sloppy(FakeRoutes):
+    """Lists destinations without their prefix length."""
+
+    def list_routes(self, cluster_name: str) -> Sequence[Route]:
+        return [
+            Route(one.name, one.target_node, one.destination_cidr.partition("/")[0])
+            for one in super().list_routes(cluster_name)
+        ]
+
+
+@pytest.mark.row("R10")
+@EMBEDDED
+def test_beside_routes_that_cannot_be_read_nothing_is_created_and_health_names_them(api: Cluster) -> None:
+    _add_node(api, "n1", "10.244.1.0/24")
+    made: list[RouteController] = []
+
+    def make(host: Host) -> RouteController:
+        made.append(
+            RouteController(
+                host.clients,
+                host.informers,
+                host.cloud,
+                options=_options(route_reconciliation_period=PERIOD),
+                metrics=host.metrics,
+            )
+        )
+        return made[0]
+
+    with FakeCloud(FakeConfig.model_validate({"log": "all"})) as cloud:
+        with _running(api.kubeconfig, cloud):
+            eventually(lambda: _reason(api, "n1") == CREATED)
+        created = cloud.calls.counts()["create_route"]
+        routes = cloud.routes()
+        assert routes is not None
+        routes.__class__ = Sloppy
+        _add_node(api, "n2", "10.244.2.0/24")
+        with at_work(make, api.kubeconfig, cloud):
+            ((name, well, detail),) = eventually(lambda: [one for one in made[0].remarks() if not one[1]])
+            assert (name, well) == ("routes", False)
+            assert "to node 'n1': the destination_cidr '10.244.1.0' has no prefix length" in detail
+            _periods(cloud, 2)
+            assert cloud.calls.counts()["create_route"] == created
+            assert _condition_is_absent(api, "n2")
+            routes.__class__ = FakeRoutes
+            eventually(lambda: _reason(api, "n2") == CREATED, timeout=20)
+            assert made[0].remarks() == [("routes", True, "")]
+
+
+def _condition_is_absent(api: Cluster, name: str) -> bool:
+    return _reason(api, name) == (None, None)
+
+
+@pytest.mark.row("R11", "O7")
+@pytest.mark.parametrize("strict", [True, False], ids=["says-so", "makes-blackholes"])
+@EMBEDDED
+def test_a_route_to_a_dead_machine_is_not_made_again_and_again(
+    api: Cluster, strict: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "controllers.route")
+    machines = [{"name": "n1", "addresses": [["InternalIP", "10.0.0.1"]]}]
+    settings = {"instances": machines, "routes": {"strict_targets": strict}}
+    _add_node(api, "n1", "10.244.1.0/24")
+    options = _options(route_reconciliation_period=PERIOD, list_interval=0.1)
+    with _cloud(**settings) as cloud, _running(api.kubeconfig, cloud, options):
+        eventually(lambda: _reason(api, "n1") == CREATED)
+        cloud.console.remove_instance("n1")
+        for _ in range(6):
+            if not strict and _table(cloud).get("10.244.1.0/24") == "n1":
+                cloud.console.change_route(cloud.console.routes()[0].name, target_node="", blackhole=True)
+            _periods(cloud, 1)
+        eventually(lambda: _reason(api, "n1") == MISSING)
+        deletions = [line for line in caplog.messages if line.startswith("deleted route: 10.244.1.0/24 to nowhere")]
+        assert len(deletions) == 1
+        assert cloud.calls.counts()["delete_route"] == 1
+        if not strict:
+            return
+        assert _table(cloud) == {}
+        cloud.console.add_instance("n1")
+        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "n1"}, timeout=70)
+        eventually(lambda: _reason(api, "n1") == CREATED)
+        made = [line for line in caplog.messages if line == "created route: 10.244.1.0/24 to node n1"]
+        assert len(made) == 2

@@ -1,0 +1,80 @@
+"""Which modules are mutated, and the tests that should notice: one line for each module, by its
+folder."""
+
+from __future__ import annotations
+
+_FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
+    # name: (folder of the modules, folder of the tests, {module: test files without "test_", none
+    # for all})
+    "node": ("controllers/node", "tests/unit/node", {"changes": "", "reconcile": ""}),
+    "nodeipam": (
+        "controllers/nodeipam",
+        "tests/unit/nodeipam",
+        dict.fromkeys(("assigner", "conflict_detector", "ledger", "reconcile", "startup_barrier"), ""),
+    ),
+    "nodelifecycle": (
+        "controllers/nodelifecycle",
+        "tests/unit/nodelifecycle",
+        {
+            "changes": "changes reconcile",
+            "deletion_gate": "deletion_gate reconcile",
+            "deletion_policy": "deletion_policy deletion_gate",
+            "deletion_votes": "reconcile",
+            "reconcile": "reconcile two_writers",
+            "triggers": "reconcile",
+            "witnesses": "witnesses deletion_gate",
+            "writeback": "two_writers reconcile",
+        },
+    ),
+    "route": ("controllers/route", "tests/unit/route", {"changes": "", "planning": "", "reconcile": ""}),
+    "service": (
+        "controllers/service",
+        "tests/unit/service",
+        {
+            "changes": "",
+            "decide": "decide",
+            "execute": "reconcile failing removal checks two_writers ownership restarts",
+            "nodesync": "nodesync",
+            "reconcile": "",
+            "records": "records nodesync reconcile failing",
+            "targets": "targets nodesync",
+        },
+    ),
+    "cloudcalls": ("controllers/cloudcalls", "tests/unit/cloudcalls", {"limits": "limits", "outage": "outage"}),
+    "queue": (
+        "controllers/runtime/queue",
+        "tests/unit/runtime/queue",
+        dict.fromkeys(("workqueue", "lanes"), "workqueue workqueue_model workqueue_threads workqueue_metrics"),
+    ),
+    "election": (
+        "controllers/runtime/election",
+        "tests/unit/runtime/election",
+        dict.fromkeys(("elector", "fence", "record", "watching"), ""),
+    ),
+    "cache": ("controllers/runtime/cache", "tests/unit/runtime/cache", {"store": "", "watch": ""}),
+    "serving": (
+        "controllers/endpoints",
+        "tests/unit/endpoints",
+        {"authentication": "authentication secure", "authorization": "authorization secure"},
+    ),
+    "plan": ("controllers/plan", "tests/unit/plan", {"describing": "plan cluster"}),
+}
+
+TARGETS: dict[str, tuple[str, tuple[str, ...]]] = {
+    f"{name}/{module}": (
+        f"{folder}/{module}.py",
+        tuple(f"{tests}/test_{test}.py" for test in chosen.split()) or (tests,),
+    )
+    for name, (folder, tests, modules) in _FOLDERS.items()
+    for module, chosen in modules.items()
+}
+TARGETS["cloudcalls/answers"] = ("controllers/cloudcalls/answer.py", ("tests/unit/node/test_recreated.py",))
+"""By name: the module, and the paths of its tests."""
+TARGETS["answers"] = (
+    "cloudprovider/checks/answers.py",
+    (
+        "tests/unit/cloudprovider/test_answers.py",
+        "tests/unit/cloudcalls/test_answer.py",
+        "tests/unit/cloudcalls/test_podcidrs.py",
+    ),
+)

@@ -1,0 +1,3 @@
+from tests.unit.process.conftest import restored
+
+__all__ = ["restored"]

@@ -1,0 +1,334 @@
+"""What providers answer: good answers pass unchanged, junk is named in full and costs its key."""
+
+import collections
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_node_address import V1NodeAddress
+
+from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState, RetryError, Route, Throttled, Zone
+from cloudprovider.checks import answers
+from controllers.cloudcalls.answer import BatchAnswer, by_name, judged
+from controllers.cloudcalls.errors import AnswerMissing, CallFailed, InvalidAnswer
+
+PREFIXES = ("test://", "aws:///")
+
+
+def check(answer: object, own: str = "", prefixes: tuple[str, ...] = PREFIXES) -> InstanceMetadata:
+    return judged(partial(answers.metadata, own=own, prefixes=prefixes), "instance_metadata")(answer)
+
+
+def address(kind: str, value: str) -> V1NodeAddress:
+    return V1NodeAddress(type=kind, address=value)
+
+
+def good(**changes: Any) -> InstanceMetadata:
+    base = InstanceMetadata(
+        provider_id="test://i-1",
+        instance_type="m5.large",
+        node_addresses=(
+            address("InternalIP", "10.0.0.1"),
+            address("InternalIP", "2001:db8::1"),
+            address("ExternalIP", "1.2.3.4"),
+            address("Hostname", "n1"),
+            address("InternalDNS", "ip-10-0-0-1.eu_west.Internal."),
+            address("ExternalDNS", "ec2.example.com"),
+        ),
+        zone="eu-west-1a",
+        region="eu-west-1",
+        additional_labels={"example.com/rack": "r1", "plain": ""},
+    )
+    return attrs.evolve(base, **changes)
+
+
+def test_a_good_answer_passes_as_a_copy() -> None:
+    answer = good()
+    passed = check(answer)
+    assert passed == answer
+    answer.node_addresses[0].address = "changed later"
+    assert passed.node_addresses[0].address == "10.0.0.1"
+    assert passed.additional_labels is not answer.additional_labels
+
+
+@pytest.mark.row("N8")
+@pytest.mark.parametrize("junk", [None, "text", 5, {"provider_id": "test://x"}, [], object(), InstanceMetadata])
+def test_other_types_are_refused(junk: object) -> None:
+    with pytest.raises(InvalidAnswer, match="not InstanceMetadata"):
+        check(junk)
+
+
+@pytest.mark.row("N8")
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"provider_id": "other://i-1"}, "does not begin with 'test://' or 'aws:///'"),
+        ({"provider_id": "i-1"}, "does not begin with"),
+        ({"provider_id": "test://"}, "names no instance"),
+        ({"provider_id": "aws:////"}, "names no instance"),
+        ({"provider_id": "test://i 1"}, "blanks"),
+        ({"provider_id": "test://i\n"}, "blanks"),
+        ({"provider_id": ""}, "no provider_id, and neither"),
+        ({"instance_type": "m5 large"}, "instance_type: the value 'm5 large'"),
+        ({"zone": "-a"}, "zone: the value '-a'"),
+        ({"zone": "z" * 64}, "zone: the value"),
+        ({"region": "ü"}, "region: the value"),
+        ({"node_addresses": [address("InternalIP", "300.0.0.1")]}, "'300.0.0.1' is no IP address"),
+        ({"node_addresses": [address("ExternalIP", "host.example")]}, "is no IP address"),
+        ({"node_addresses": [address("InternalIP", "fe80::1%eth0")]}, "is no IP address"),
+        ({"node_addresses": [address("InternalIP", "")]}, "is empty"),
+        ({"node_addresses": [address("Internal", "10.0.0.1")]}, "unknown address type 'Internal'"),
+        ({"node_addresses": [address("Hostname", "a..b")]}, "'a..b' is no host name"),
+        ({"node_addresses": [address("InternalDNS", "a b")]}, "is no host name"),
+        ({"node_addresses": [address("ExternalDNS", "-x.example")]}, "is no host name"),
+        ({"node_addresses": [address("Hostname", "x" * 64)]}, "is no host name"),
+        ({"node_addresses": [address("Hostname", ".".join(["x" * 60] * 5))]}, "is no host name"),
+        ({"node_addresses": [V1NodeAddress.model_construct(type=1, address=None)]}, "has int as type and NoneType"),
+        ({"additional_labels": {"bad key": "x"}}, "bad key"),
+        ({"additional_labels": {"k": "bad value"}}, "bad value"),
+    ],
+)  # fmt: skip
+def test_junk_is_named(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidAnswer, match=re.escape(problem)) as caught:
+        check(good(**changes))
+    assert len(caught.value.problems) == 1
+
+
+@pytest.mark.row("N8")
+def test_all_problems_are_reported_together() -> None:
+    with pytest.raises(InvalidAnswer) as caught:
+        check(
+            good(
+                provider_id="x",
+                zone="-",
+                region="r r",
+                node_addresses=[address("InternalIP", "x"), address("?", "10.0.0.1"), address("Hostname", "a b")],
+                additional_labels={"-": "-", "ok": "ok"},
+            )
+        )
+    assert len(caught.value.problems) == 8
+    for part in ("provider_id", "zone", "region", "'x'", "'?'", "'a b'", "'-'"):
+        assert part in str(caught.value)
+
+
+def test_the_nodes_own_provider_id_stands_in() -> None:
+    assert check(good(provider_id=""), own="test://own").provider_id == "test://own"
+    assert check(good(provider_id="test://own"), own="test://own").provider_id == "test://own"
+
+
+def test_an_id_that_the_node_carries_already_is_not_disputed() -> None:
+    assert check(good(provider_id="legacy-form"), own="legacy-form").provider_id == "legacy-form"
+    with pytest.raises(InvalidAnswer):
+        check(good(provider_id="legacy-form"), own="test://1")
+
+
+def test_providers_without_provider_ids() -> None:
+    assert check(good(provider_id=""), prefixes=()).provider_id == ""
+    assert check(good(provider_id="whatever"), prefixes=()).provider_id == "whatever"
+    with pytest.raises(InvalidAnswer):
+        check(good(provider_id="a b"), prefixes=())
+
+
+@given(
+    st.builds(
+        InstanceMetadata,
+        provider_id=st.text(max_size=8) | st.just("test://1"),
+        instance_type=st.text(max_size=8),
+        node_addresses=st.lists(
+            st.builds(V1NodeAddress, type=st.text(max_size=5), address=st.text(max_size=9)),
+            max_size=3,
+        ),
+        zone=st.text(max_size=70),
+        region=st.text(max_size=3),
+        additional_labels=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+    )
+)
+def test_any_content_passes_or_is_an_invalid_answer(answer: InstanceMetadata) -> None:
+    with contextlib.suppress(InvalidAnswer):
+        assert check(answer).provider_id
+
+
+@pytest.mark.row("N8")
+@pytest.mark.parametrize("junk", [None, 0, 1, "", "true", [], object()])
+def test_only_true_and_false_are_flags(junk: object) -> None:
+    with pytest.raises(InvalidAnswer):
+        judged(answers.flag, "instance_exists")(junk)
+    assert judged(answers.flag, "m")(False) is False
+    assert judged(answers.flag, "m")(True) is True
+
+
+def test_a_missing_return_is_suggested() -> None:
+    with pytest.raises(InvalidAnswer, match="return statement"):
+        judged(answers.flag, "instance_exists")(None)
+
+
+async def asyncio_style() -> bool:
+    return True
+
+
+def test_a_coroutine_is_refused_without_a_warning_later() -> None:
+    with pytest.raises(InvalidAnswer, match="not async"):
+        judged(answers.flag, "instance_exists")(asyncio_style())
+    with pytest.raises(InvalidAnswer, match="not async"):
+        judged(answers.nothing, "ensure_load_balancer_deleted")(asyncio_style())
+
+
+def test_a_generator_did_nothing_but_other_values_may_come_from_methods_without_answer() -> None:
+    with pytest.raises(InvalidAnswer):
+        judged(answers.nothing, "m")(n for n in range(3))
+    judged(answers.nothing, "m")({"status": "deleted"})
+    judged(answers.nothing, "m")(None)
+
+
+def test_states_zones_texts() -> None:
+    assert judged(answers.state, "m")(InstanceState.GONE) is InstanceState.GONE
+    with pytest.raises(InvalidAnswer):
+        judged(answers.state, "m")("gone")
+    assert judged(answers.zone, "m")(Zone("a", "b")) == Zone("a", "b")
+    with pytest.raises(InvalidAnswer, match=r"failure_domain.*region"):
+        judged(answers.zone, "m")(Zone("a b", "-"))
+    with pytest.raises(InvalidAnswer):
+        judged(answers.zone, "m")(("a", "b"))
+    assert judged(answers.text, "m")("x") == "x"
+    not_text: list[Any] = ["", "  ", None, b"x", 5]
+    for junk in not_text:
+        with pytest.raises(InvalidAnswer):
+            judged(answers.text, "m")(junk)
+    assert judged(answers.texts, "m")(["a", "b"]) == ("a", "b")
+    assert judged(answers.texts, "m")([]) == ()
+    not_texts: list[Any] = ["ab", {"a": 1}, [""], [None], 5]
+    for junk in not_texts:
+        with pytest.raises(InvalidAnswer):
+            judged(answers.texts, "m")(junk)
+    assert judged(answers.label_text, "m")("") == ""
+    with pytest.raises(InvalidAnswer):
+        judged(answers.label_text, "m")("a/b")
+
+
+def test_addresses_alone() -> None:
+    assert judged(answers.addresses, "m")([address("InternalIP", "1.1.1.1")]) == (address("InternalIP", "1.1.1.1"),)
+    for junk in (None, "1.1.1.1", {"InternalIP": "1.1.1.1"}, 7):
+        with pytest.raises(InvalidAnswer, match="not a sequence"):
+            judged(answers.addresses, "m")(junk)
+
+
+def status(*points: dict[str, Any]) -> V1LoadBalancerStatus:
+    return V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(**p) for p in points])
+
+
+def test_load_balancer_statuses() -> None:
+    for fine in (V1LoadBalancerStatus(), status(), status({"ip": "1.2.3.4"}, {"hostname": "lb.example.com"})):
+        passed = judged(answers.load_balancer_status, "m")(fine)
+        assert passed == fine
+        assert passed is not fine
+    with pytest.raises(InvalidAnswer) as caught:
+        judged(answers.load_balancer_status, "ensure_load_balancer")(status({}, {"ip": "nope"}, {"hostname": "a b"}))
+    assert len(caught.value.problems) == 3
+    wrong: list[Any] = [None, {"ingress": []}, V1LoadBalancerStatus.model_construct(ingress="1.2.3.4")]
+    for junk in wrong:
+        with pytest.raises(InvalidAnswer):
+            judged(answers.load_balancer_status, "m")(junk)
+    with pytest.raises(InvalidAnswer):
+        judged(answers.load_balancer_status, "m")(V1LoadBalancerStatus.model_construct(ingress=["1.2.3.4"]))
+
+
+@pytest.mark.row("R10")
+def test_routes_of_others_pass_and_junk_spoils_the_list() -> None:
+    odd = Route("", "", "not-a-cidr", owned=False)
+    assert judged(answers.routes, "m")([odd]) == (odd,)
+    assert judged(answers.routes, "m")(iter([odd])) == (odd,)
+    spoilt: list[Any] = [None, "x", [None], [odd, "x"], {"a": odd}]
+    for junk in spoilt:
+        with pytest.raises(InvalidAnswer):
+            judged(answers.routes, "list_routes")(junk)
+    right = [Route("a", "n1", "10.244.1.0/24"), Route("b", "n2", "fd00:10:244::/64", owned=True)]
+    assert judged(answers.routes, "m")(right) == tuple(right)
+    wrong = [*right, Route("c", "n3", "10.244.2.0"), Route("d", "", "", owned=True), Route("e", "n5", "10.244.5.1/24")]
+    with pytest.raises(InvalidAnswer) as caught:
+        judged(answers.routes, "list_routes")(wrong)
+    what = "the destination_cidr"
+    assert caught.value.problems == (
+        f"item 2, the route 'c' to node 'n3': {what} '10.244.2.0' has no prefix length, as in 10.244.1.0/24",
+        f"item 3, the route 'd' to node '': {what} '' is not an IP range, such as 10.244.1.0/24",
+        f"item 4, the route 'e' to node 'n5': {what} '10.244.5.1/24' has host bits: write 10.244.5.0/24",
+    )
+
+
+def test_labels() -> None:
+    assert judged(answers.labels, "m")({"a.b/c": "d"}) == {"a.b/c": "d"}
+    wrong: list[Any] = [None, [("a", "b")], {"a": None}, {"/": "b"}]
+    for junk in wrong:
+        with pytest.raises(InvalidAnswer):
+            judged(answers.labels, "m")(junk)
+
+
+# ---- batches
+
+
+def state_of(name: str, value: object) -> InstanceState:
+    return answers.state(value)
+
+
+def take(answer: object, names: list[str]) -> BatchAnswer[InstanceState]:
+    return by_name(answer, names, state_of, method="instances_state")
+
+
+@pytest.mark.row("N8")
+def test_a_batch_is_taken_apart_by_name() -> None:
+    later = RetryError("later", 3)
+    found = take(
+        {"a": InstanceState.RUNNING, "b": "junk", "c": later, "d": ValueError("x"), "zz": InstanceState.GONE},
+        ["a", "b", "c", "d", "e"],
+    )
+    assert found.values["a"] is InstanceState.RUNNING
+    assert isinstance(found.values["b"], InvalidAnswer)
+    assert found.values["c"] is later
+    assert type(found.values["d"]) is CallFailed
+    assert isinstance(found.values["e"], AnswerMissing)
+    assert set(found.values) == {"a", "b", "c", "d", "e"}
+    assert found.foreign == 1
+    assert not found.is_complete()
+    assert found.throttled is None
+
+
+def test_not_found_is_an_answer_and_throttling_is_noticed() -> None:
+    assert take({"a": InstanceNotFound()}, ["a"]).is_complete()
+    slow = Throttled("x", 1)
+    assert take({"a": InstanceState.GONE, "b": slow}, ["a", "b"]).throttled is slow
+
+
+def test_a_default_of_the_mapping_is_no_answer() -> None:
+    answer: Mapping[str, Any] = collections.defaultdict(lambda: InstanceState.GONE, {"a": InstanceState.RUNNING})
+    found = take(answer, ["a", "b"])
+    assert isinstance(found.values["b"], AnswerMissing), "a node must not be gone because of a defaultdict"
+
+
+def test_a_batch_keyed_by_provider_id_is_explained() -> None:
+    found = take({"test://1": InstanceState.GONE}, ["a"])
+    assert "keyed by node name" in str(found.values["a"])
+
+
+def test_a_mapping_whose_code_raises_costs_that_name() -> None:
+    class Lazy(Mapping[str, Any]):
+        def __getitem__(self, key: str) -> Any:
+            if key == "b":
+                raise OSError("page 2 failed")
+            return InstanceState.RUNNING
+
+        def __iter__(self) -> Iterator[str]:
+            return iter("ab")
+
+        def __len__(self) -> int:
+            return 2
+
+    found = take(Lazy(), ["a", "b"])
+    assert found.values["a"] is InstanceState.RUNNING
+    assert isinstance(found.values["b"], CallFailed)

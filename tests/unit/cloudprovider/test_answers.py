@@ -1,0 +1,193 @@
+"""One judge of answers: the gateway, `check --node`, `node-info` and the conformance suite say the
+same of each."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_object_meta import V1ObjectMeta
+from kubernetes.client.models.v1_service import V1Service
+
+from cloudprovider import InstanceMetadata, OwnedLoadBalancer, Route
+from cloudprovider.checks import answers
+from cloudprovider.commands.failure import UnusableAnswer
+from cloudprovider.commands.nodeinfo import _metadata as as_node_info
+from cloudprovider.commands.questions import questions_about, questions_for
+from cloudprovider.internal.problem import Problem
+from controllers.cloudcalls.call import CloudCall
+from controllers.cloudcalls.capabilities import LoadBalancerCalls, RouteCalls
+from controllers.cloudcalls.errors import InvalidAnswer
+from controllers.cloudcalls.gateway import Gateway
+from controllers.cloudcalls.limits import PRIORITY_NORMAL
+from controllers.cloudcalls.nodes.instances import Question, metadata_v2
+from tests.unit.conformance.careless import GOOD, said_by
+
+PREFIXES = ("acme://",)
+METADATA = """InstanceMetadata(f"acme://{self.find(node)}", "small", [address], "zone-1", "region-1")"""
+STATUS = """V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="192.0.2.1")])"""
+ADDRESS = "InstanceMetadata('acme://1', node_addresses=[V1NodeAddress(type={!r}, address={!r})])"
+POINT = "V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress({})])"
+NAMES: dict[str, Any] = {"__name__": "careless"}
+exec(compile(GOOD, "careless.py", "exec"), NAMES)
+
+
+class Provider:
+    """Answers one thing to every question."""
+
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: self._answer
+
+    def provider_id_prefixes(self) -> tuple[str, ...]:
+        return PREFIXES
+
+
+class Direct:
+    """A gateway that calls at once, and judges."""
+
+    def call(self, ask: CloudCall[Any]) -> Any:
+        return ask.check(ask.fn(*ask.args))
+
+
+def invalid(call: Any) -> tuple[str, ...]:
+    with pytest.raises(InvalidAnswer) as caught:
+        call()
+    return caught.value.problems
+
+
+def told(problem: str | Problem) -> tuple[str, ...]:
+    assert isinstance(problem, Problem), problem
+    return problem.details or (problem.what.partition("gave a wrong answer: ")[2],)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "None",
+        "{'provider_id': 'acme://1'}",
+        "InstanceMetadata('i-1', node_addresses=[address])",
+        "InstanceMetadata('acme://', node_addresses=[address])",
+        "InstanceMetadata('acme://a b', node_addresses=[address])",
+        "InstanceMetadata('acme://1\\u200b', node_addresses=[address])",
+        "InstanceMetadata('', node_addresses=[address])",
+        "InstanceMetadata('acme://1', 'm5 large', [address], 'Zone 1 (Berlin)', '-')",
+        "InstanceMetadata('acme://1', node_addresses=[address], additional_labels={'bad key': 'bad value'})",
+        ADDRESS.format("InternalIp", "10.0.0.1"),
+        ADDRESS.format("InternalIP", "300.0.0.1"),
+        ADDRESS.format("Hostname", "bad host"),
+        ADDRESS.format("ExternalDNS", "-x.example"),
+        ADDRESS.format("InternalIP", ""),
+    ],
+)
+def test_metadata(wrong: str) -> None:
+    address = NAMES["V1NodeAddress"](type="InternalIP", address="10.0.0.1")
+    answer = eval(wrong, {**NAMES, "address": address})
+    node = V1Node(metadata=V1ObjectMeta(name="n", uid="u"))
+    expected = answers.problems_of(answers.metadata, answer, prefixes=PREFIXES)
+    assert expected
+    ask = next(metadata_v2(cast(Any, Provider(answer)), Question(node, PRIORITY_NORMAL), PREFIXES))
+    assert invalid(lambda: ask.check(answer)) == expected
+    with pytest.raises(UnusableAnswer, match="cannot be used") as unusable:
+        as_node_info(answer, cast(Any, Provider(None)))
+    assert str(unusable.value).endswith("; ".join(expected))
+    asked = list(questions_about("n", {"instances_v2": Provider(answer)}, PREFIXES))
+    assert told(next(one for one in asked if one.call.startswith("instance_metadata")).read(answer)) == expected
+    assert of_a_batch(answer) == expected
+    for scenario in ("I2", "B2"):
+        said = said_by(GOOD.replace(METADATA, wrong), scenario)
+        assert all(problem in said for problem in expected), said
+
+
+def of_a_batch(answer: object) -> tuple[str, ...]:
+    """What a batch with this value is said to be."""
+
+    class Batch:
+        def instances_state(self, nodes: object) -> object:
+            return {}
+
+        def instances_metadata(self, nodes: object) -> object:
+            return {"n": answer}
+
+    _, metadata = questions_about("n", {"instances_batch": Batch()}, PREFIXES)
+    return told(metadata.read(metadata.ask()))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["{}", POINT.format("ip='192.0.2.300'"), POINT.format("hostname='bad host'"), POINT.format("")],
+)
+def test_load_balancer_status(wrong: str) -> None:
+    answer = eval(wrong, NAMES)
+    expected = answers.problems_of(answers.load_balancer_status, answer)
+    assert expected
+    calls = LoadBalancerCalls(cast(Gateway, Direct()), Provider(answer))
+    assert invalid(lambda: calls.get("c", V1Service(metadata=V1ObjectMeta(name="s", namespace="d")))) == expected
+    question = next(one for one in questions_for({"load_balancer": Provider(answer)}) if "63" not in one.call)
+    assert told(question.read(answer)) == expected
+    said = said_by(GOOD.replace(STATUS, wrong), "L2")
+    assert all(problem in said for problem in expected) or "ensure_load_balancer returned" in said
+
+
+@pytest.mark.parametrize("wrong", ["", " ", "a/b", "a b", "x" * 256, "-a", None, 5, "ä"])
+def test_load_balancer_name(wrong: Any) -> None:
+    expected = answers.problems_of(answers.load_balancer_name, wrong)
+    assert expected
+    calls = LoadBalancerCalls(cast(Gateway, Direct()), Provider(wrong))
+    assert invalid(lambda: calls.name("c", V1Service(metadata=V1ObjectMeta(name="s", namespace="d")))) == expected
+    question = next(one for one in questions_for({"load_balancer": Provider(wrong)}) if "63" in one.call)
+    assert told(question.read(wrong)) == expected
+    named = f"    def get_load_balancer_name(self, cluster_name, service):\n        return {wrong!r}\n\n"
+    method = f"{named}    def status(self):"
+    said = said_by(GOOD.replace("    def status(self):", method), "L4")
+    assert all(problem in said for problem in expected), said
+
+
+def test_names_that_clouds_give_are_right() -> None:
+    for name in ("a" + "0" * 31, "kube_service_kubernetes_default_web", "net/lb"[:3], "x" * 255, "_a", "arn:aws:1"):
+        assert answers.load_balancer_name(name) == name
+
+
+@pytest.mark.parametrize("wrong", [None, "10.0.0.0/24", {"a": Route("a", "n", "10.0.0.0/24")}, ["10.0.0.0/24"], [None]])
+def test_routes(wrong: object) -> None:
+    expected = answers.problems_of(answers.routes, wrong)
+    assert expected
+    assert invalid(lambda: RouteCalls(cast(Gateway, Direct()), Provider(wrong)).list("c")) == expected
+    [question] = questions_for({"routes": Provider(wrong)})
+    assert told(question.read(wrong)) == expected
+
+
+def test_owned_load_balancers_and_texts() -> None:
+    nobodys = OwnedLoadBalancer("a", "")
+    assert answers.problems_of(answers.owned_load_balancers, [nobodys]) == (
+        "item 0 lacks its name, or both service and service_uid",
+    )
+    assert answers.owned_load_balancers([OwnedLoadBalancer("a", "d/s")]) == (OwnedLoadBalancer("a", "d/s"),)
+    assert answers.problems_of(answers.texts, ["a", " "]) == ("item 1 is ' ', not a text",)
+
+
+def test_strictness_is_for_authors() -> None:
+    poor = InstanceMetadata("acme://1", additional_labels={"kubernetes.io/x": "y"})
+    assert not answers.problems_of(answers.metadata, poor, prefixes=PREFIXES)
+    assert answers.problems_of(answers.metadata, poor, prefixes=PREFIXES, strict=True) == (
+        "there is no address at all",
+        "additional_labels: 'kubernetes.io/x' is a label of Kubernetes itself, which the host refuses",
+    )
+
+
+@pytest.mark.parametrize(
+    ("cidr", "problem"),
+    [
+        ("10.244.1.0/24", ""),
+        ("2001:db8::/64", ""),
+        ("10.244.1.7/24", "'10.244.1.7/24' has host bits: write 10.244.1.0/24"),
+        ("10.244.1.0", "'10.244.1.0' has no prefix length, as in 10.244.1.0/24"),
+        ("x", "'x' is not an IP range, such as 10.244.1.0/24"),
+        ("10.0.0.0/33", "'10.0.0.0/33' is not an IP range, such as 10.244.1.0/24"),
+    ],
+)
+def test_destinations(cidr: str, problem: str) -> None:
+    assert answers.destination_problem(cidr) == problem

@@ -1,0 +1,80 @@
+"""What would fail every scenario is told once; a wait ends at the Event that says that waiting
+cannot help."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cloudprovider import Interface
+from cloudprovider.testing.conformance import EndToEndConformance, Lab
+from cloudprovider.testing.conformance.base import ConformanceBase
+from cloudprovider.testing.conformance.plugin import Collector
+from controllers.testing.handles import Event
+
+
+class Unmade(ConformanceBase):
+    def make_provider(self, lab: Lab) -> Interface:
+        raise RuntimeError("no region, password=hunter22")
+
+
+def test_a_provider_that_cannot_be_made_is_one_error() -> None:
+    node = SimpleNamespace(stash=pytest.Stash(), addfinalizer=lambda _: None)
+    request = cast(pytest.FixtureRequest, SimpleNamespace(node=SimpleNamespace(getparent=lambda _: node)))
+    with pytest.raises(pytest.fail.Exception) as first:
+        Unmade()._bench(request, Lab())
+    assert "the provider cannot be made: RuntimeError: no region, password=<redacted> (" in str(first.value)
+    assert f"{__file__}:" in str(first.value)
+    assert first.value.pytrace is False, "no traceback of ours"
+    for _ in range(2):
+        with pytest.raises(pytest.skip.Exception, match="not run: the provider cannot be made"):
+            Unmade()._bench(request, Lab())
+
+
+def test_the_report_counts_what_was_not_run() -> None:
+    collector = Collector(None)
+    facts = {"scenario": "L1", "provider": "acme", "features": (), "class": "", "left_behind": [],
+             "reason": "not run: the provider cannot be made"}  # fmt: skip
+    report = cast(pytest.TestReport, SimpleNamespace(duration=0.1, outcome="skipped", when="setup", passed=False))
+    collector._add(dict(facts), report)
+    collector._add({**facts, "scenario": "L2", "reason": "not declared: LOAD_BALANCER"}, report)
+    found = collector.results("acme")
+    assert (found["L1"].outcome, found["L1"].reason) == ("not run", "the provider cannot be made")
+    assert found["L2"].outcome == "skipped"
+
+
+class OneLook:
+    """A cluster with one Event, whose wait looks once."""
+
+    def __init__(self, *events: Event) -> None:
+        self._events = events
+
+    def events(self, about: object) -> tuple[Event, ...]:
+        return self._events
+
+    def wait_until(self, condition: Any, timeout: float = 0.0, what: str = "") -> Any:
+        found = condition()
+        if not found:
+            raise AssertionError(f"waits for {timeout:g} s")
+        return found
+
+
+@pytest.mark.parametrize(
+    ("event", "ends"),
+    [
+        (Event("Warning", "InvalidInstanceMetadata", "zone: ...", 1, "node-controller"), True),
+        (Event("Warning", "SyncLoadBalancerFailed", "the provider's x gave an unusable answer: y", 1, "s"), True),
+        (Event("Warning", "SyncLoadBalancerFailed", "connection refused", 1, "s"), False),
+        (Event("Normal", "EnsuringLoadBalancer", "", 1, "s"), False),
+    ],
+)
+def test_a_wait_ends_at_the_event_that_says_so(event: Event, ends: bool) -> None:
+    suite, trial = EndToEndConformance(), cast(Any, SimpleNamespace(lab=Lab()))
+    cluster, about = cast(Any, OneLook(event)), cast(Any, object())
+    with pytest.raises(pytest.fail.Exception if ends else AssertionError) as caught:
+        suite._wait(trial, cluster, lambda: False, "the node is initialised", about=about)
+    told = f"the node is initialised: no longer waited for, as {event.reason} says: {event.message}"
+    assert str(caught.value) == (told if ends else "waits for 30 s")
+    assert suite._wait(trial, cluster, lambda: True, "it", about=about) is True, "an old Event does not count"

@@ -1,0 +1,110 @@
+"""Lines reach a stream in order, and a stream that hangs holds up nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from cloudprovider.testing.waiting import eventually
+from controllers.process import logs
+from controllers.process.logwriter import LineWriter
+from tests.support.threadless import no_thread
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        with contextlib.suppress(OSError):
+            os.close(end)
+
+
+def read_all(end: int, until: bytes) -> bytes:
+    data = b""
+    while until not in data:
+        data += os.read(end, 65536)
+    return data
+
+
+@pytest.mark.row("K19")
+def test_nobody_waits_for_a_reader_and_what_was_lost_is_told(pipe: tuple[int, int]) -> None:
+    reads, writes = pipe
+    with os.fdopen(writes, "w") as stream:
+        writer = LineWriter(stream, "{} lost\n".format, most=100_000)
+        for number in range(5000):  # 500 KB: more than the pipe and the memory hold
+            writer.write(f"{number:04} {'x' * 94}\n")
+        assert not writer.flush(0.05)
+        lines = read_all(reads, b" lost\n").decode().splitlines()
+        assert writer.flush(10)
+    kept = [int(line[:4]) for line in lines[:-1]]
+    assert kept == sorted(set(kept))  # whole and in order
+    assert kept[:900] == list(range(900))
+    assert len(kept) < 5000
+    assert lines[-1] == f"{5000 - len(kept)} lost"
+
+
+@pytest.mark.row("K19")
+def test_a_log_call_does_not_wait_while_nobody_reads(pipe: tuple[int, int]) -> None:
+    reads, writes = pipe
+    done = threading.Event()
+    with os.fdopen(writes, "w") as stream:
+        logs.setup("text", 0, stream)
+
+        def talk() -> None:
+            for _ in range(3000):
+                logging.getLogger("controllers.x").info("y" * 100)
+            done.set()
+
+        threading.Thread(target=talk, daemon=True).start()
+        assert done.wait(20)
+        logging.getLogger("controllers.x").info("the end")
+        read_all(reads, b"the end\n")
+
+
+def test_all_lines_of_many_threads_arrive(pipe: tuple[int, int]) -> None:
+    reads, writes = pipe
+    with os.fdopen(writes, "w") as stream:
+        writer = LineWriter(stream, str)
+
+        def talk(name: int) -> None:
+            for number in range(200):
+                writer.write(f"{name} {number}\n")
+
+        threads = [threading.Thread(target=talk, args=(name,)) for name in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert writer.flush(10)
+        lines = os.read(reads, 1 << 20).decode().splitlines()
+    assert sorted(lines) == sorted(f"{n} {i}" for n in range(8) for i in range(200))
+    for n in range(8):
+        assert [line for line in lines if line.startswith(f"{n} ")] == [f"{n} {i}" for i in range(200)]
+
+
+def test_a_stream_that_is_closed_stops_nobody(pipe: tuple[int, int]) -> None:
+    reads, writes = pipe
+    stream = os.fdopen(writes, "w")
+    writer = LineWriter(stream, str)
+    os.close(reads)
+    writer.write("a\n")
+    writer.write("b\n")
+    assert eventually(lambda: writer.flush(1)) is not False
+
+
+@pytest.mark.row("K7", "K19")
+def test_a_line_costs_nobody_an_error_where_no_thread_is_left(pipe: tuple[int, int]) -> None:
+    reads, writes = pipe
+    with os.fdopen(writes, "w", closefd=False) as stream:
+        writer = LineWriter(stream, str)
+        with no_thread("log"):
+            writer.write("first\n")
+        writer.write("second\n")
+        assert writer.flush(10)
+    assert os.read(reads, 100) == b"first\nsecond\n"

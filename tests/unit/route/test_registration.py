@@ -1,0 +1,117 @@
+"""When the route controller runs, and with what."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from cloudprovider import Interface
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
+from controllers.catalog import CATALOG
+from controllers.cloudcalls import CloudCalls
+from controllers.flags.parse import parse
+from controllers.registration.entry import Context
+from controllers.route.controller import RouteController
+from controllers.route.options import RouteOptions
+from controllers.route.registration import ENTRY
+from controllers.runtime.clock import SYSTEM_CLOCK
+from controllers.runtime.metrics import Metrics
+
+
+class _Anything:
+    def rest(self, name: str) -> Any:
+        return self
+
+    def informer(self, resource: object) -> Any:
+        return self
+
+    lister = None
+
+
+def _build(provider: Interface, *flags: str) -> Any:
+    options = parse(["--cloud-provider=fake", "--leader-elect=false", *flags], CATALOG).options
+    assert options is not None
+    metrics = Metrics()
+    cloud = CloudCalls(provider, metrics=metrics)
+    try:
+        return ENTRY.construct(
+            Context(
+                options=options,
+                clients=_Anything(),  # type: ignore[arg-type]  # not used before run
+                informers=_Anything(),  # type: ignore[arg-type]
+                cloud=cloud,
+                metrics=metrics,
+                clock=SYSTEM_CLOCK,
+                drain=1.0,
+            )
+        )
+    finally:
+        cloud.close()
+
+
+ON = ("--allocate-node-cidrs", "--cluster-cidr=10.244.0.0/16")
+
+
+def test_it_runs_where_both_flags_hold_and_the_cloud_has_routes() -> None:
+    with FakeCloud() as cloud:
+        assert isinstance(_build(cloud, *ON), RouteController)
+
+
+@pytest.mark.parametrize("flags", [(), (*ON, "--allocate-node-cidrs=false"), (*ON, "--configure-cloud-routes=false")])
+def test_it_is_off_where_one_does_not(flags: tuple[str, ...], caplog: pytest.LogCaptureFixture) -> None:
+    with FakeCloud() as cloud, caplog.at_level(logging.INFO):
+        assert _build(cloud, *flags) is None
+    assert "--allocate-node-cidrs" in caplog.text
+
+
+def test_it_is_off_with_a_warning_where_the_cloud_has_no_routes(caplog: pytest.LogCaptureFixture) -> None:
+    with FakeCloud(FakeConfig(capabilities=("instances_v2",))) as cloud:
+        assert _build(cloud, *ON) is None
+    assert "offers no routes" in caplog.text
+
+
+def test_the_cluster_cidr_must_be_given() -> None:
+    with FakeCloud() as cloud, pytest.raises(ValueError, match="--cluster-cidr"):
+        _build(cloud, "--allocate-node-cidrs")
+    with pytest.raises(ValueError, match="--cluster-cidr"):
+        RouteOptions(cluster_cidrs=()).mask_sizes()
+
+
+@pytest.mark.row("R6")
+@pytest.mark.parametrize(
+    ("cidr", "flags", "sizes"),
+    [
+        ("10.244.0.0/16", (), {}),
+        ("10.244.0.0/16", ("--node-cidr-mask-size=26",), {4: 26}),
+        ("fd00::/56", ("--node-cidr-mask-size=72",), {6: 72}),
+        ("10.244.0.0/16,fd00::/56", ("--node-cidr-mask-size-ipv4=26", "--node-cidr-mask-size-ipv6=72"), {4: 26, 6: 72}),
+    ],
+)
+def test_the_mask_sizes_reach_the_controller(
+    cidr: str, flags: tuple[str, ...], sizes: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[RouteOptions] = []
+
+    def build(context: Context, __: object, options: type[RouteOptions], **others: object) -> None:
+        built.append(context.options.of(options))
+
+    monkeypatch.setattr(Context, "build", build)
+    with FakeCloud() as cloud:
+        _build(cloud, "--allocate-node-cidrs", f"--cluster-cidr={cidr}", *flags)
+    assert built[0].mask_sizes() == sizes
+
+
+@pytest.mark.parametrize(
+    ("cidr", "flags"),
+    [
+        ("10.244.0.0/16,fd00::/56", ("--node-cidr-mask-size=26",)),
+        ("10.244.0.0/16", ("--node-cidr-mask-size=26", "--node-cidr-mask-size-ipv4=26")),
+        ("10.244.0.0/16", ("--node-cidr-mask-size-ipv6=72",)),
+        ("10.244.0.0/16", ("--node-cidr-mask-size=8",)),
+    ],
+)
+def test_mask_sizes_that_contradict_the_cluster_are_refused(cidr: str, flags: tuple[str, ...]) -> None:
+    with FakeCloud() as cloud, pytest.raises(ValueError, match="cluster"):
+        _build(cloud, "--allocate-node-cidrs", f"--cluster-cidr={cidr}", *flags)

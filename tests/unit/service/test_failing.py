@@ -1,0 +1,182 @@
+"""What goes on failing for one Service, call by call, and what is done meanwhile. At random:
+test_sequences.py; over the decision alone: test_starving.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from cloudprovider import CloudProviderError, ImplementedElsewhere, InvalidService, RetryError, Throttled
+from controllers.cloudcalls import CallsClosed
+from controllers.runtime.cache import SERVICES, uid_of
+from controllers.service.changes import note_of
+from controllers.service.records import State
+from tests.unit.service.bench import Bench
+from tests.unit.service.objects import FINALIZER, raw_node, raw_service
+
+KEY = "default/web"
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench("n1")
+    bench.serve()
+    return bench
+
+
+def _join(bench: Bench, number: int = 2) -> None:
+    bench.server.put(raw_node(f"n{number}", f"10.0.0.{number}"))
+
+
+def _address(bench: Bench) -> str:
+    [point] = bench.server.services[KEY]["status"]["loadBalancer"]["ingress"]
+    return str(point["ip"])
+
+
+def _move(bench: Bench, ip: str) -> None:
+    bench.server.edit(KEY, lambda raw: raw["spec"].update(loadBalancerIP=ip))
+
+
+@pytest.mark.row("S23")
+def test_an_address_that_could_not_be_written_is_not_forgotten_over_the_next_change(bench: Bench) -> None:
+    bench.server.refuses_status = True
+    _move(bench, "192.0.2.77")
+    bench.settle(rounds=3)
+    bench.server.edit(KEY, lambda raw: raw["spec"].update(ports=[{"port": 81}]))
+    bench.settle(rounds=10)
+    assert _address(bench) != "192.0.2.77"
+    bench.server.refuses_status = False
+    bench.settle(rounds=70)
+    assert _address(bench) == "192.0.2.77"
+
+
+@pytest.mark.row("S23")
+@pytest.mark.parametrize("error", [RetryError("busy", 5.0), CloudProviderError("bang"), CallsClosed("stopping")])
+def test_an_address_is_written_while_neither_update_nor_ensure_succeeds(bench: Bench, error: Exception) -> None:
+    bench.server.refuses_status = True
+    _move(bench, "192.0.2.77")
+    bench.settle(rounds=3)
+    bench.cloud.fail |= {"update": error, "ensure": error}
+    _join(bench)
+    bench.settle(rounds=20)
+    bench.server.refuses_status = False
+    bench.settle(rounds=70)
+    assert _address(bench) == "192.0.2.77"
+    service = SERVICES.parse(bench.server.services[KEY])
+    note = note_of(service)
+    assert note is not None
+    assert (note.uid, note.spec) == (uid_of(service), "none"), "what is unsure is not in the note"
+
+
+@pytest.mark.row("S23")
+def test_an_update_that_is_anothers_leaves_the_load_balancer_ours(bench: Bench) -> None:
+    bench.cloud.fail["update"] = ImplementedElsewhere("its targets are another's")
+    _join(bench)
+    bench.settle()
+    record = bench.records.get(KEY)
+    assert record is not None
+    assert record.state is State.WRITTEN
+    bench.cloud.balancers.clear()
+    bench.settle(rounds=4, step=900.0)
+    assert bench.cloud.balancers, "it is looked at as before"
+    assert bench.cloud.count("update") == 1
+    assert "UpdatedLoadBalancer" not in bench.recorder.reasons()
+
+
+@pytest.mark.row("S22")
+def test_nodes_reach_the_load_balancer_while_a_change_waits_an_hour_for_its_owner(bench: Bench) -> None:
+    bench.cloud.fail["ensure"] = InvalidService("no such size")
+    bench.server.edit(KEY, lambda raw: raw["metadata"].update(annotations={"example.com/size": "xxl"}))
+    bench.settle(rounds=3)
+    asked = bench.cloud.count("ensure")
+    for number in range(2, 5):
+        _join(bench, number)
+        bench.settle()
+        [balancer] = bench.cloud.balancers.values()
+        assert balancer.nodes == bench.wanted_nodes()
+    assert bench.cloud.count("ensure") == asked, "no update hastens what is to wait"
+    assert bench.cloud.count("update") == 3
+    built = [
+        given for (method, _), given in zip(bench.cloud.calls, bench.cloud.given, strict=True) if method == "update"
+    ]
+    assert all("example.com/size" not in (given.metadata.annotations or {}) for given in built if given.metadata)
+    bench.settle(rounds=5, step=10.0)
+    assert bench.cloud.count("update") == 3, "the targets are as they should be"
+
+
+@pytest.mark.row("S22")
+def test_a_load_balancer_that_was_never_built_gets_no_update() -> None:
+    bench = Bench("n1")
+    bench.cloud.fail["ensure"] = CloudProviderError("quota")
+    bench.server.put(raw_service())
+    bench.settle()
+    _join(bench)
+    bench.settle(rounds=10)
+    assert set(bench.cloud.methods()) == {"ensure"}
+
+
+@pytest.mark.row("S22")
+def test_nor_does_one_that_is_missing(bench: Bench) -> None:
+    bench.cloud.balancers.clear()
+    bench.cloud.fail["ensure"] = CloudProviderError("quota")
+    _join(bench)
+    bench.settle(rounds=20)
+    assert bench.cloud.count("update") == 1
+    assert bench.cloud.count("ensure") > 2
+
+
+@pytest.mark.row("S22")
+@pytest.mark.parametrize("error", [RetryError("busy", 5.0), Throttled("slow down", 5.0)])
+def test_a_cloud_that_says_later_is_asked_the_same_again_then_and_ensured_in_its_time(
+    bench: Bench, error: Exception
+) -> None:
+    bench.cloud.fail["update"] = error
+    _join(bench)
+    bench.settle(rounds=20)
+    assert bench.cloud.count("update") > 1
+    assert bench.cloud.count("ensure") == 0
+    bench.settle(rounds=50, step=900.0)
+    [balancer] = bench.cloud.balancers.values()
+    assert balancer.nodes == bench.wanted_nodes(), "the ensure period is over"
+
+
+@pytest.mark.row("S22")
+def test_a_look_that_fails_for_ever_keeps_neither_nodes_nor_finalizer_nor_repair_away(bench: Bench) -> None:
+    bench.cloud.fail["get"] = CloudProviderError("bang")
+    bench.settle(rounds=3, step=900.0)
+    _join(bench)
+    bench.server.edit(KEY, lambda raw: raw["metadata"].update(finalizers=[]))
+    bench.settle(rounds=70)
+    [balancer] = bench.cloud.balancers.values()
+    assert balancer.nodes == bench.wanted_nodes()
+    assert bench.server.services[KEY]["metadata"]["finalizers"] == [FINALIZER]
+    assert bench.cloud.count("ensure") == 0
+    bench.settle(rounds=50, step=900.0)
+    assert bench.cloud.count("ensure") == 1
+
+
+@pytest.mark.row("S22")
+def test_after_a_restart_a_look_that_fails_is_given_up_after_five_minutes(bench: Bench) -> None:
+    bench.cloud.fail["get"] = CloudProviderError("bang")
+    bench.start()
+    bench.settle(rounds=29, step=10.0)
+    assert bench.cloud.writes() == 0
+    assert bench.server.patches == []
+    bench.settle(rounds=12, step=10.0)
+    assert bench.cloud.count("ensure") == 1
+    bench.start()
+    bench.cloud.fail.clear()
+    bench.forget()
+    bench.settle(rounds=3)
+    assert bench.cloud.methods() == ["get"]
+
+
+def test_an_update_and_a_finalizer_that_somebody_removed_are_one_run(bench: Bench) -> None:
+    _join(bench)
+    bench.see()
+    bench.clock.advance(1.0)
+    bench.server.edit(KEY, lambda raw: raw["metadata"].update(finalizers=[]))
+    bench.see()
+    bench.work()
+    assert bench.cloud.methods() == ["update"]
+    assert bench.server.services[KEY]["metadata"]["finalizers"] == [FINALIZER]

@@ -1,0 +1,147 @@
+"""Writes to one Service, and the API server's word where the cache is no proof."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controllers.runtime.api import STRATEGIC_PATCH, Conflict, Invalid, NotFound, ServerError
+from controllers.runtime.cache import version_of
+from controllers.runtime.write import Patch
+from controllers.service import changes
+from controllers.service.kube import CacheBehind, ServiceGone
+from controllers.service.targets import targets
+from tests.support.controllers import Fault
+from tests.unit.service.bench import Bench
+from tests.unit.service.objects import FINALIZER, excluded, node, raw_node, raw_service, service
+
+KEY = "default/web"
+NOTHING = targets([], False)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    bench.server.put(raw_service())
+    return bench
+
+
+def _finalizer() -> Patch:
+    return changes.claim_patch(service(), keep_note=True)
+
+
+def test_a_write_goes_out_with_the_uid_and_brings_the_fresh_object(bench: Bench) -> None:
+    bench.server.edit(KEY, lambda raw: raw["spec"].update(loadBalancerIP="192.0.2.7"))
+    written = bench.api.write(KEY, service(), _finalizer())
+    ((path, body),) = bench.server.patches
+    assert path == "web"
+    assert body == {"metadata": {"finalizers": [FINALIZER], "uid": "uid-web"}}
+    assert written.spec is not None
+    assert written.spec.load_balancer_ip == "192.0.2.7"
+    assert version_of(written) == str(bench.server.version)
+
+
+def test_a_subresource_is_written_at_its_own_path(bench: Bench) -> None:
+    bench.api.write(KEY, service(), Patch({"metadata": {"annotations": {"a": "b"}}}, STRATEGIC_PATCH, "status"))
+    assert [path for path, _ in bench.server.patches] == ["web/status"]
+
+
+def test_nothing_to_write_is_no_request(bench: Bench) -> None:
+    shown = service()
+    assert bench.api.write(KEY, shown, Patch()) is shown
+    assert bench.server.patches == []
+
+
+def test_a_service_that_is_gone_or_another_says_so(bench: Bench) -> None:
+    with pytest.raises(ServiceGone):
+        bench.api.write(KEY, service(uid="former"), _finalizer())
+    assert bench.server.services[KEY]["metadata"]["finalizers"] == []
+    bench.server.delete(KEY)
+    with pytest.raises(ServiceGone):
+        bench.api.write(KEY, service(), _finalizer())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotFound("page not found", status=404),
+        NotFound("the namespace's", status=404, details={"name": "default"}),
+        Conflict("busy", status=409),
+        Invalid("no", status=422, details={"causes": [{"field": "spec"}]}),
+        ServerError("down", status=503),
+    ],
+)
+def test_no_other_refusal_does(bench: Bench, error: Exception) -> None:
+    bench.server.faults.append(Fault(error))
+    with pytest.raises(type(error)):
+        bench.api.write(KEY, service(), _finalizer())
+
+
+# ---- proof
+
+
+def test_a_service_is_gone_when_a_quorum_read_lacks_its_uid(bench: Bench) -> None:
+    bench.server.put(raw_service("other", uid="former"))
+    bench.api.prove_gone(KEY, "former")
+    assert bench.server.gets == [("/api/v1/namespaces/default/services", {"fieldSelector": "metadata.name=web"})], (
+        "no resourceVersion: a quorum read"
+    )
+    with pytest.raises(CacheBehind, match="uid-web"):
+        bench.api.prove_gone(KEY, "uid-web")
+
+
+def test_a_read_that_fails_proves_nothing(bench: Bench) -> None:
+    bench.server.faults.append(Fault(ServerError("down", status=500)))
+    with pytest.raises(ServerError):
+        bench.api.prove_gone(KEY, "former")
+
+
+def test_an_empty_cache_is_believed_after_the_api_server_agrees(bench: Bench) -> None:
+    bench.server.put(excluded("n1"))
+    assert bench.api.confirmed(NOTHING, may_be_empty=False) is NOTHING
+    assert bench.server.gets == [("/api/v1/nodes", {})], "no resourceVersion: a quorum read"
+
+
+def test_but_not_while_it_has_targets(bench: Bench) -> None:
+    bench.server.put(raw_node("n1"))
+    with pytest.raises(CacheBehind, match="has 1"):
+        bench.api.confirmed(NOTHING, may_be_empty=False)
+
+
+def test_a_node_that_cannot_be_read_may_be_a_target(bench: Bench) -> None:
+    broken: dict[str, Any] = {**excluded("n1"), "spec": "broken"}
+    bench.server.put(broken)
+    with pytest.raises(CacheBehind, match="unreadable"):
+        bench.api.confirmed(NOTHING, may_be_empty=False)
+
+
+def test_with_targets_or_nothing_to_lose_nobody_is_asked(bench: Bench) -> None:
+    some = targets([node()], False)
+    assert bench.api.confirmed(some, may_be_empty=False) is some
+    assert bench.api.confirmed(NOTHING, may_be_empty=True) is NOTHING
+    assert bench.server.gets == []
+
+
+def test_the_proof_lasts_ten_seconds_and_a_refutation_none(bench: Bench) -> None:
+    bench.server.put(raw_node("n1"))
+    for _ in range(2):
+        with pytest.raises(CacheBehind):
+            bench.api.confirmed(NOTHING, may_be_empty=False)
+    bench.server.delete("n1")
+    bench.server.gets.clear()
+    bench.api.confirmed(NOTHING, may_be_empty=False)
+    bench.server.put(raw_node("n1"))
+    bench.clock.advance(9.5)
+    bench.api.confirmed(NOTHING, may_be_empty=False)
+    assert len(bench.server.gets) == 1
+    bench.clock.advance(0.5)
+    with pytest.raises(CacheBehind):
+        bench.api.confirmed(NOTHING, may_be_empty=False)
+
+
+def test_readiness_counts_there_too_where_it_is_asked_for() -> None:
+    bench = Bench(ready_only=True)
+    bench.server.put(raw_node("n1", ready="False"))
+    with pytest.raises(CacheBehind):  # should none be ready, all are targets
+        bench.api.confirmed(NOTHING, may_be_empty=False)
