@@ -177,6 +177,8 @@ class Cloud:
             self._kernel.delete_disk(machine_id)
             with self._lock:  # last, so that an interrupted deletion can be repeated
                 self._save(machines={key: one for key, one in self._state.machines.items() if key != machine_id})
+            with suppress(KernelError):  # once more: SSH keys may have come meanwhile
+                self._kernel.delete_disk(machine_id)
 
     def console(self, machine_id: str, most: int = 1 << 16) -> str:
         """The end of the machine's console, at most so many bytes of it."""
@@ -281,7 +283,8 @@ class Cloud:
         with self._lock:
             lines = [f"{key} {user}\n" for user, keys in sorted(self._state.ssh_keys.items()) for key in keys]
             path = self.layout.machine_disk(machine_id) / "ssh" / "authorized_keys"
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for folder in (path.parents[1], path.parent):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             fresh = path.with_name("authorized_keys.new")
             fresh.write_text("".join(lines))
             fresh.chmod(0o600)
