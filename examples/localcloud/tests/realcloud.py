@@ -29,7 +29,7 @@ from pyroute2 import IPRoute
 __all__ = ["Cloud", "ask", "connect", "eventually", "slot", "why_not"]
 
 _SLOTS = 12
-SERVER = '''
+SERVER = """
 import os, pathlib, socketserver, sys, threading
 name, disk = os.environ["MACHINE_NAME"], pathlib.Path(os.environ["MACHINE_DISK"])
 class Tcp(socketserver.StreamRequestHandler):
@@ -55,7 +55,7 @@ for kind, port, handler in (
 ):
     threading.Thread(target=kind(("0.0.0.0", port), handler).serve_forever).start()
 (disk / "serving").write_text("yes")
-'''
+"""
 
 
 def why_not() -> str:
