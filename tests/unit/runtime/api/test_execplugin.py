@@ -127,6 +127,41 @@ while not os.path.exists({str(tmp_path / "pids")!r}):
 exit_at_once(3)
 """
         assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 3
+        self._gone(tmp_path)
+
+    def test_nor_one_that_is_just_being_started(self, tmp_path: Path) -> None:
+        """The program runs, and its process group is known only once the process waits for it."""
+        hanging(tmp_path, limit=600)  # writes the program
+        settings = {"command": str(tmp_path / "plugin"), "apiVersion": VERSION}
+        code = f"""
+import os, subprocess, threading, time
+from controllers.process import ending
+from controllers.runtime.api import execplugin
+ending.LAST_WORDS = 3.0  # ten times as long is waited for a plugin that is being started
+runs, waited, start = threading.Event(), threading.Event(), subprocess.Popen
+def start_slowly(*args, **more):
+    process = start(*args, **more)
+    while not os.path.exists({str(tmp_path / "pids")!r}):
+        time.sleep(0.01)
+    runs.set()
+    waited.wait(60)
+    return process
+class Time:
+    monotonic = time.monotonic
+    def sleep(seconds):
+        waited.set()
+        time.sleep(seconds)
+subprocess.Popen, execplugin.time = start_slowly, Time
+plugin = execplugin.ExecPlugin({settings!r}, {str(tmp_path)!r}, {{}}, limit=600)
+threading.Thread(target=plugin.fetch, daemon=True).start()
+runs.wait(60)
+ending.exit_at_once(3)
+"""
+        assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 3
+        self._gone(tmp_path)
+
+    def _gone(self, tmp_path: Path) -> None:
+        """Wait until the plugin and its child are gone; what is left is ended after that."""
         running = pids(tmp_path)
         try:
             for pid in running:
