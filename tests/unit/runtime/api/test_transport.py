@@ -10,7 +10,6 @@ import socket
 import ssl
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -40,9 +39,8 @@ from tests.unit.runtime.loopback import (
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 PATCH = b"PATCH / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
-PROMPT = 0.5
-"""Seconds in which an interruption must have been noticed: it takes milliseconds, on a machine that
-is not busy."""
+LONG = 10 * LIMIT
+"""Seconds of a deadline that a test does not wait for: what ends within `LIMIT` was interrupted."""
 
 
 def transport_to(url: str, tls: TLSSettings | None = None, **options: object) -> Transport:
@@ -341,14 +339,12 @@ class TestInterruption:
 
     @staticmethod
     def _assert_closes_promptly(transport: Transport, is_blocked: threading.Event | None = None) -> None:
-        call = Call(lambda: send(transport, "PATCH", PATCH, 60))
+        call = Call(lambda: send(transport, "PATCH", PATCH, LONG))
         if is_blocked is not None:
             assert is_blocked.wait(LIMIT)
         call.wait_until_blocked()
-        began = time.monotonic()
         transport.close()
         assert isinstance(call.outcome(), ClientClosed)
-        assert time.monotonic() - began < PROMPT
         assert transport.connections() == (0, 0)
 
     def test_while_connecting(self, full_backlog: str) -> None:
