@@ -187,6 +187,29 @@ def test_a_second_setup_replaces_the_first() -> None:
     assert second.getvalue().count("\n") == 1
 
 
+def test_loggers_that_other_threads_make_meanwhile_do_not_disturb_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look at an entry of Python's table of loggers is another thread's turn: it makes
+    a logger."""
+    loggers = logging.getLogger().manager.loggerDict
+    to_make = ["made.meanwhile1", "made.meanwhile2"]
+
+    class Watched:
+        @property
+        def __class__(self) -> type:  # isinstance asks for it
+            if to_make:
+                logging.getLogger(to_make.pop())
+            return Watched
+
+    with monkeypatch.context() as patched:
+        for name in ("first", "second"):
+            patched.setitem(loggers, name, Watched())  # type: ignore[arg-type]  # what the table never has
+        stream, log = written("text")
+    for name in ("made.meanwhile1", "made.meanwhile2", "made"):
+        del loggers[name]
+    log.info("here")
+    assert "here" in stream.getvalue()
+
+
 def test_warnings_become_log_lines() -> None:
     stream, _ = written("text")
     with warnings.catch_warnings():
