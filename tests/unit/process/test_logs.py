@@ -193,16 +193,15 @@ def test_loggers_that_other_threads_make_meanwhile_do_not_disturb_it(monkeypatch
     loggers = logging.getLogger().manager.loggerDict
     to_make = ["made.meanwhile1", "made.meanwhile2"]
 
-    class Watched:
-        @property
-        def __class__(self) -> type:  # isinstance asks for it
-            if to_make:
-                logging.getLogger(to_make.pop())
-            return Watched
+    def turn(_: object) -> type:
+        if to_make:
+            logging.getLogger(to_make.pop())
+        return object
 
+    watched = type("Watched", (), {"__class__": property(turn)})  # isinstance asks for it
     with monkeypatch.context() as patched:
         for name in ("first", "second"):
-            patched.setitem(loggers, name, Watched())  # type: ignore[arg-type]  # what the table never has
+            patched.setitem(loggers, name, watched())
         stream, log = written("text")
     for name in ("made.meanwhile1", "made.meanwhile2", "made"):
         del loggers[name]
