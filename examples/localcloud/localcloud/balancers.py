@@ -51,7 +51,9 @@ def ruleset(table: str, rules: Sequence[BalancerRule], present: Present = Presen
     """
     balancers = sorted((rule for rule in rules if rule.mode == "nat"), key=lambda rule: rule.address)
     chains = dict(_HOOKS)
-    body: list[str] = []
+    # Matches nothing here, but without any rule about connections the kernel stops following them,
+    # and an open one whose target has left would end.
+    body = [f"add rule ip {table} prerouting ct state established accept"]
     sets: dict[str, str] = {}
     ports: list[str] = []
     for rule in balancers:
