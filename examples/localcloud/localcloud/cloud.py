@@ -247,7 +247,8 @@ class Cloud:
             made = body.balancer(name, self._balancer_address(name, found, body.requested_address))
             if made != found:
                 self._save(balancers={**self._state.balancers, name: made})
-        self._balancers_changed()
+        self.health.watch(self._probes())
+        self._tell_balancers(asked=name)
         return made
 
     def delete_load_balancer(self, name: str, owner: str | None = None) -> None:
@@ -296,7 +297,8 @@ class Cloud:
         """Start or stop the machine as the state says, then everything that depends on it."""
         self._settle(machine_id)
         self._tell_routes()
-        self._balancers_changed()
+        self.health.watch(self._probes())
+        self._tell_balancers()
 
     def _settle(self, machine_id: str) -> None:
         with self._power[machine_id]:
@@ -313,20 +315,19 @@ class Cloud:
             routes = [one for one in state.routes.values() if one.name != but]
             self._kernel.apply_routes(route_rules(routes, state.machines))
 
-    def _balancers_changed(self) -> None:
-        self.health.watch(self._probes())
-        self._tell_balancers()
-
-    def _tell_balancers(self, but: str = "") -> None:
+    def _tell_balancers(self, *, but: str = "", asked: str = "") -> None:
+        """All load balancers but one. `asked` is the one that a request is about: others that alone
+        cannot be carried out are logged, and do not fail it."""
         with self._telling:
             state = self._state
-            self._kernel.apply_load_balancers(
-                [
-                    balancer_rule(one, state.machines, self.health.healthy(one.name))
-                    for one in state.balancers.values()
-                    if one.name != but
-                ]
-            )
+            balancers = [one for one in state.balancers.values() if one.name != but]
+            rules = [balancer_rule(one, state.machines, self.health.healthy(one.name)) for one in balancers]
+            try:
+                self._kernel.apply_load_balancers(rules)
+            except KernelError as exc:
+                if not exc.balancers or asked in exc.balancers:
+                    raise
+                logger.warning("%s", exc)
 
     def _probes(self) -> Sequence[Probe]:
         state = self._state
