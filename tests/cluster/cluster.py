@@ -191,8 +191,8 @@ class Cluster:
 
     def start(self) -> None:
         """As entering the with statement, but what was made stays when it fails, until `stop`."""
-        self._take_lock()
         check_host([self.options.folder, ROOT], programs_built=self._programs_built())
+        self._take_lock()
         self._build()
         with self.progress.part("what an earlier cluster left is gone"):
             self._clear()
