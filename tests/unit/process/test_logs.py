@@ -195,14 +195,14 @@ def test_loggers_that_other_threads_make_meanwhile_do_not_disturb_it(monkeypatch
 
     class Watched:
         @property
-        def __class__(self) -> type:  # isinstance asks for it
+        def __class__(self) -> type:  # type: ignore[misc]  # isinstance asks for it
             if to_make:
                 logging.getLogger(to_make.pop())
             return Watched
 
     with monkeypatch.context() as patched:
         for name in ("first", "second"):
-            patched.setitem(loggers, name, Watched())  # type: ignore[arg-type]  # what the table never has
+            patched.setitem(loggers, name, Watched())  # what the table never has
         stream, log = written("text")
     for name in ("made.meanwhile1", "made.meanwhile2", "made"):
         del loggers[name]
