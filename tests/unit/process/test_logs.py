@@ -194,8 +194,8 @@ def test_loggers_that_other_threads_make_meanwhile_do_not_disturb_it(monkeypatch
     to_make = ["made.meanwhile1", "made.meanwhile2"]
 
     class Watched:
-        @property
-        def __class__(self) -> type:  # type: ignore[misc]  # isinstance asks for it
+        @property  # type: ignore[misc]  # isinstance asks for it
+        def __class__(self) -> type:
             if to_make:
                 logging.getLogger(to_make.pop())
             return Watched
