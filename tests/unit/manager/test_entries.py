@@ -1,4 +1,4 @@
-"""Each controller of the catalog can be built, and is off where the provider lacks what it needs."""
+"""A controller that can be built, and one that is off where the provider lacks what it needs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_names_are_resolved_when_they_are_used() -> None:
         def build(self, kind: type, options: type) -> tuple[type, type]:
             return kind, options
 
-    made = built("collections:Counter", dict)(cast(Context, Build()))
+    made: object = built("collections:Counter", dict)(cast(Context, Build()))
     assert made == (pkgutil.resolve_name("collections:Counter"), dict)
     assert planned("builtins:repr")(cast(Any, 7)) == "7"
     assert list(informers("NODES", "SERVICES")()) == [NODES, SERVICES]
