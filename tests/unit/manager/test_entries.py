@@ -35,7 +35,8 @@ def test_what_the_provider_has_is_built() -> None:
         name="x", construct=lambda given: cast(Any, given.cloud), needs=lambda cloud: cloud.has_instances
     )
     given = context(has_instances=True)
-    assert entry.start(given) is given.cloud
+    made: object = entry.start(given)
+    assert made is given.cloud
 
 
 def test_names_are_resolved_when_they_are_used() -> None:
@@ -45,5 +46,6 @@ def test_names_are_resolved_when_they_are_used() -> None:
 
     made: object = built("collections:Counter", dict)(cast(Context, Build()))
     assert made == (pkgutil.resolve_name("collections:Counter"), dict)
-    assert planned("builtins:repr")(cast(Any, 7)) == "7"
+    calls: object = planned("builtins:repr")(cast(Any, 7))
+    assert calls == "7"
     assert list(informers("NODES", "SERVICES")()) == [NODES, SERVICES]
