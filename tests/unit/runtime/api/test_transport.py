@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
 from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.tls import CHECK_SECONDS, TLSFiles, TLSSettings
@@ -30,7 +31,6 @@ from tests.unit.runtime.loopback import (
     answer_all,
     answer_none,
     shut_down,
-    wait_until,
 )
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -161,7 +161,7 @@ class TestDeadConnections:
         ):
             assert send(transport) == 200
             idle = transport._idle[0]
-            wait_until(lambda: not idle.quiet())  # the server's end has arrived
+            eventually(lambda: not idle.quiet())  # the server's end has arrived
             assert send(transport, method, data) == 200
             assert server.connections == 2
 
