@@ -22,6 +22,7 @@ from controllers.runtime.api.wire.connection import Connection, Interrupted
 from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
 from controllers.runtime.clock import SYSTEM_CLOCK
 from tests.support.clock import FakeClock
+from tests.support.there import there
 from tests.unit.runtime.loopback import (
     LIMIT,
     Authority,
@@ -501,8 +502,7 @@ class TestTLS:
 
         def note(peer: Peer) -> None:
             assert isinstance(peer.sock, ssl.SSLSocket)
-            certificate = peer.sock.getpeercert()
-            assert certificate is not None
+            certificate = there(peer.sock.getpeercert())
             seen.append(dict(pair[0] for pair in certificate["subject"])["commonName"])  # type: ignore[misc]  # nested tuples
             answer_all(peer)
 
@@ -571,8 +571,7 @@ class TestProxy:
     @staticmethod
     def _proxy(target: int, status: int = 200) -> Server:
         def relay(peer: Peer) -> None:
-            request = peer.request()
-            assert request is not None
+            there(peer.request())
             peer.send(b"HTTP/1.1 %d X\r\n\r\n" % status)
             if status != 200:
                 return
