@@ -29,13 +29,13 @@ from pathlib import Path
 
 from tests.envtest.server import RealAPIServer
 from tests.image.buildah import Buildah
+from tests.image.debian import debian
 from tests.support.api import API, NODES
 from tests.support.https import free_port
 from tests.support.nodes import small_node
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "examples" / "deploy" / "image" / "Dockerfile"
-SUITE = "bookworm"
 TOOLS = ("buildah", "mmdebstrap")
 USER = "65532"
 OTHER_USER = "12345:12345"
@@ -86,20 +86,6 @@ def step(what: str) -> Iterator[None]:
     began = time.monotonic()
     yield
     print(f"{what}: {time.monotonic() - began:.0f} s", flush=True)
-
-
-def debian(*packages: str) -> Path:
-    """A file system with these packages and what they need; kept in the user's cache."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubernetes-cloud-provider" / "image"
-    cache.mkdir(parents=True, exist_ok=True)
-    target = cache / f"{SUITE}-{'-'.join(packages)}.tar"
-    if not target.exists():
-        partial = target.with_suffix(".partial.tar")
-        excluded = [f"--dpkgopt=path-exclude=/usr/share/{place}/*" for place in ("doc", "man", "locale")]
-        command = ["mmdebstrap", "--quiet", "--variant=essential", f"--include={','.join(packages)}", *excluded]
-        subprocess.run([*command, SUITE, str(partial)], check=True)
-        partial.rename(target)
-    return target
 
 
 def look(buildah: Buildah, container: str) -> None:
