@@ -27,6 +27,8 @@ __all__ = ["image_names", "suite_images"]
 
 PACKAGES = ("curl", "netcat-openbsd", "iproute2", "bind9-dnsutils", "busybox-static")
 PROGRAMS = {
+    # busybox's own shell runs its applets instead of the programs in PATH, such as nc.
+    "usr/bin/sh": "usr/bin/dash",
     "usr/bin/curl": "usr/bin/curl",
     "usr/bin/nc": "usr/bin/nc.openbsd",
     "usr/bin/ss": "usr/bin/ss",
@@ -36,7 +38,7 @@ PROGRAMS = {
 """Where each program is in the image, and in Debian's tree."""
 APPLETS = (
     "awk basename cat chmod chown cp cut date dd df dirname du echo env expr false find grep head hostname id "
-    "ifconfig ip kill ln ls md5sum mkdir mktemp mv nslookup ping printf ps pwd readlink rm rmdir sed seq sh sleep "
+    "ifconfig ip kill ln ls md5sum mkdir mktemp mv nslookup ping printf ps pwd readlink rm rmdir sed seq sleep "
     "sort stat tail tar tee test time timeout top touch tr true uname uniq wc wget which whoami xargs"
 )
 """What busybox is called as."""
