@@ -114,7 +114,7 @@ def _reason(case: ET.Element) -> str:
     for kind in ("failure", "error"):
         found = case.find(kind)
         if found is not None:
-            return _first(found.text or found.get("message", ""))
+            return _first(found.text or found.get("message") or "")
     skipped = case.find("skipped")
     return _first(skipped.get("message", "").removeprefix("skipped - ")) if skipped is not None else ""
 
