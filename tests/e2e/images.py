@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.e2e.archive import Layer, write_archive
 from tests.envtest.build import AssetsMissing, cache, e2e_program, e2e_sources
-from tests.image.debian import debian
+from tests.image.archives import debian
 
 __all__ = ["image_names", "suite_images"]
 

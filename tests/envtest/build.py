@@ -1,11 +1,12 @@
-"""Finds kube-apiserver, etcd, kubelet and Go's manager for the tests, and what checks manifests.
+"""Finds the programs of Kubernetes, etcd and Go's manager for the tests, and what checks manifests.
 
 ``KUBEBUILDER_ASSETS`` wins where it is set (the envtest convention). Otherwise the programs are in
 the user's cache, under a name made of the pins in the ``go.mod`` of their folders here, so that a
-changed pin builds anew. Only ``make envtest`` builds (`build=True`): by the Go toolchain, from the
-public modules that are pinned. A test finds what is there, or is left out
-(`tests/support/tiers.py`). helm, kustomize and kubeconform are built in the same way,
-from ``tools/go.mod``, helm only when it is asked for.
+changed pin builds anew. Only ``make envtest`` and ``make cluster`` build (`build=True`): by the Go
+toolchain, from the public modules that are pinned. A test finds what is there, or is left out
+(`tests/support/tiers.py`). All programs of Kubernetes are in one module, so that they share what is
+compiled. helm, kustomize and kubeconform are built in the same way, from ``tools/go.mod``, helm
+only when it is asked for.
 """
 
 from __future__ import annotations
@@ -14,12 +15,18 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PROGRAMS = {"etcd": HERE / "etcd", "kube-apiserver": HERE / "apiserver"}
+KUBERNETES = HERE / "kubernetes"
+SUITE = HERE.parent / "e2e" / "suite"
+PROGRAMS = ("etcd", "kube-apiserver")
+"""What KUBEBUILDER_ASSETS must hold."""
+CLUSTER_PROGRAMS = ("kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl", "coredns")
+"""The programs of the module ``kubernetes/`` that only `make cluster` needs."""
 TOOLS = {
     "helm": "helm.sh/helm/v4/cmd/helm",
     "kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform",
@@ -29,9 +36,8 @@ TOOLS = {
 E2E = {
     "suite": "./",
     "agnhost": "k8s.io/kubernetes/test/images/agnhost",
-    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
 }
-"""The programs of `make e2e`, by their Go packages in the module tests/e2e/suite."""
+"""The programs of `make e2e` alone, by their Go packages in the module tests/e2e/suite."""
 OPERATOR = "github.com/prometheus-operator/prometheus-operator"
 """The module that holds the definitions of PodMonitor and PrometheusRule."""
 
@@ -60,16 +66,15 @@ def assets(*, build: bool = False) -> Path:
         if missing:
             raise AssetsMissing(f"KUBEBUILDER_ASSETS={given} lacks {' and '.join(missing)}")
         return Path(given)
-    folder = cache() / _pins(*PROGRAMS.values())
-    for name, source in PROGRAMS.items():
-        _have(
-            folder / name,
-            source,
-            "./",
-            "the real API server needs a Go toolchain to build it, or KUBEBUILDER_ASSETS naming a folder with "
-            "kube-apiserver and etcd",
-            build=build,
-        )
+    own = {"etcd": HERE / "etcd", "kube-apiserver": KUBERNETES}
+    folder = cache() / _pins(HERE / "etcd", KUBERNETES, KUBERNETES / "kube-apiserver")
+    without_go = (
+        "the real API server needs a Go toolchain to build it, or KUBEBUILDER_ASSETS naming a folder with "
+        "kube-apiserver and etcd"
+    )
+    for name in PROGRAMS:
+        package = "./" if name == "etcd" else f"./{name}"
+        _have(folder / name, own[name], package, without_go, build=build)
     return folder
 
 
@@ -82,10 +87,24 @@ def kubelet(*, build: bool = False) -> Path:
     given = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull, "kubelet")
     if given.is_file():
         return given
-    source = HERE / "kubelet"
-    target = cache() / _pins(source) / "kubelet"
-    without_go = "the kubelet needs a Go toolchain to build it, or one in KUBEBUILDER_ASSETS"
-    _have(target, source, "./", without_go, build=build)
+    return _of_kubernetes("kubelet", "the kubelet needs a Go toolchain to build it, or one in KUBEBUILDER_ASSETS", build)
+
+
+def cluster_program(name: str, *, build: bool = False) -> Path:
+    """One of ``CLUSTER_PROGRAMS``. Raises as `assets`; may be called from many processes at once."""
+    return _of_kubernetes(name, f"{name} is built by a Go toolchain, and there is none", build)
+
+
+def kubernetes_version() -> str:
+    """The version of Kubernetes that is pinned, such as v1.36.3."""
+    found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", (KUBERNETES / "go.mod").read_text(), re.MULTILINE)
+    assert found is not None, "kubernetes/go.mod does not pin k8s.io/kubernetes"
+    return found[1]
+
+
+def _of_kubernetes(name: str, without_go: str, build: bool) -> Path:
+    target = cache() / _pins(KUBERNETES, KUBERNETES / name) / name
+    _have(target, KUBERNETES, f"./{name}", without_go, build=build)
     return target
 
 
@@ -124,10 +143,9 @@ def tool(name: str, *, build: bool = False) -> Path:
 def e2e_program(name: str, *, build: bool = False) -> Path:
     """A program of ``E2E``: Kubernetes' end-to-end tests, and what they need (many minutes, once).
     Raises as `assets`; may be called from many processes at once."""
-    source = HERE.parent / "e2e" / "suite"
-    target = cache() / f"e2e-{_pins(source)}" / name
+    target = cache() / f"e2e-{_pins(SUITE)}" / name
     without_go = f"{name} is built by a Go toolchain, and there is none"
-    _have(target, source, E2E[name], without_go, build=build, by="make e2e")
+    _have(target, SUITE, E2E[name], without_go, build=build, by="make e2e")
     return target
 
 
@@ -136,7 +154,7 @@ def e2e_sources() -> Path:
 
     Raises AssetsMissing without a Go toolchain, CalledProcessError where the module cannot be had.
     """
-    return _module("k8s.io/kubernetes", HERE.parent / "e2e" / "suite", "the end-to-end tests need Go's module cache")
+    return _module("k8s.io/kubernetes", SUITE, "the end-to-end tests need Go's module cache")
 
 
 def operator_definitions() -> list[Path]:
@@ -177,9 +195,16 @@ def _have(target: Path, source: Path, package: str, without_go: str, *, build: b
             return
         print(f"building {target.name} into {target.parent} (once; this can take some minutes)", flush=True)
         partial = target.with_suffix(".partial")
-        command = [go, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(partial), package]
+        command = [go, "build", "-trimpath", "-ldflags", _link_flags(source), "-o", str(partial), package]
         subprocess.run(command, cwd=source, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
         partial.rename(target)
+
+
+def _link_flags(source: Path) -> str:
+    """No tables for a debugger; and the programs of Kubernetes say their version: helm asks the API
+    server for it."""
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version") if source in (KUBERNETES, SUITE) else ()
+    return " ".join(["-s -w", *(f"-X {package}.gitVersion={kubernetes_version()}" for package in packages)])
 
 
 def cache() -> Path:
