@@ -203,7 +203,8 @@ def _have(target: Path, source: Path, package: str, without_go: str, *, build: b
 def _link_flags(source: Path) -> str:
     """No tables for a debugger; and the programs of Kubernetes say their version: helm asks the API
     server for it."""
-    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version") if source in (KUBERNETES, SUITE) else ()
+    ours = source in (KUBERNETES, SUITE)
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version") if ours else ()
     return " ".join(["-s -w", *(f"-X {package}.gitVersion={kubernetes_version()}" for package in packages)])
 
 
