@@ -1,9 +1,8 @@
 """The control plane that a vendor would manage: etcd, kube-apiserver, kube-controller-manager and
 kube-scheduler on the host, at an address that the machines reach.
 
-Pod CIDRs are given out by our node-ipam-controller, not by kube-controller-manager: what is shipped
-is what is shown to work. With `node_ipam=True` kube-controller-manager does it, as for a provider
-whose cloud knows nothing of pods.
+Nodes get their pod CIDRs from our node-ipam-controller, not from kube-controller-manager, and
+routes from our route controller: so the cluster only works if what is shipped works.
 """
 
 from __future__ import annotations
@@ -30,10 +29,7 @@ _CONTROLLERS, _SCHEDULER, _PROXY = "kube-controller-manager", "kube-scheduler", 
 class ControlPlane:
     """For one thread at a time. `start` returns when the API server is ready; `stop` ends all."""
 
-    def __init__(
-        self, folder: Path, *, address: str, service_range: str, pod_range: str, nodes: Sequence[str], node_ipam: bool
-    ) -> None:
-        self._pod_range, self._node_ipam = pod_range, node_ipam
+    def __init__(self, folder: Path, *, address: str, service_range: str, nodes: Sequence[str]) -> None:
         users = [Identity(f"system:{name}", name) for name in (_CONTROLLERS, _SCHEDULER, _PROXY)]
         kubelets = [Identity(f"system:node:{node}", f"kubelet-{node}", ("system:nodes",)) for node in nodes]
         self._tokens = {one.user: one.token for one in (*users, *kubelets)}
@@ -61,7 +57,11 @@ class ControlPlane:
         common = (f"--client-ca-file={folder / 'client-ca.crt'}", "--bind-address=127.0.0.1", "--leader-elect=false")
         for name, flags in ((_CONTROLLERS, self._controllers()), (_SCHEDULER, ())):
             config = self.write_kubeconfig(folder / f"{name}.kubeconfig", self._tokens[f"system:{name}"])
-            places = (f"--kubeconfig={config}", f"--secure-port={free_port()}", f"--cert-dir={folder / f'{name}-certs'}")
+            places = (
+                f"--kubeconfig={config}",
+                f"--secure-port={free_port()}",
+                f"--cert-dir={folder / f'{name}-certs'}",
+            )
             self._programs.spawn(name, [str(cluster_program(name)), *places, *common, *flags])
 
     def stop(self) -> None:
@@ -100,11 +100,10 @@ class ControlPlane:
         return kubeconfig(self.server.url, self.server.ca_file.read_text(), token)
 
     def _controllers(self) -> Sequence[str]:
-        ranges = ["--allocate-node-cidrs=true", f"--cluster-cidr={self._pod_range}"] if self._node_ipam else []
         return [
             "--cloud-provider=external",
             "--configure-cloud-routes=false",
-            *(ranges or ["--allocate-node-cidrs=false"]),
+            "--allocate-node-cidrs=false",
             "--use-service-account-credentials=true",
             f"--service-account-private-key-file={self.server.service_account_key}",
             f"--root-ca-file={self.server.ca_file}",

@@ -75,7 +75,11 @@ def dns(address: str) -> list[Object]:
         _object("v1", "ServiceAccount", name),
         _object("rbac.authorization.k8s.io/v1", "ClusterRole", role, namespace=None, rules=rules),
         _object(
-            "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", role, namespace=None, roleRef=role_ref,
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRoleBinding",
+            role,
+            namespace=None,
+            roleRef=role_ref,
             subjects=[subject],
         ),  # fmt: skip
         _object("v1", "ConfigMap", name, data={"Corefile": _COREFILE}),
@@ -87,7 +91,7 @@ def dns(address: str) -> list[Object]:
 def demo() -> list[Object]:
     """A page that says which pod serves it, behind a Service of type LoadBalancer."""
     labels = {"app": DEMO}
-    page = "mkdir /tmp/page && echo \"Hello from $POD on $NODE\" > /tmp/page/index.html && exec httpd -f -p 8080 -h /tmp/page"
+    page = 'mkdir /tmp/page && echo "Hello from $POD on $NODE" > /tmp/page/index.html && exec httpd -f -p 8080 -h /tmp/page'
     container = {
         "name": DEMO,
         "image": BUSYBOX,
@@ -115,18 +119,21 @@ def demo() -> list[Object]:
 
 def chart_values(
     *, repository: str, tag: str, provider: str, cluster: str, cloud_config: str, pod_range: str, service_range: str,
-    node_ipam: bool,
 ) -> Object:  # fmt: skip
-    """The values for examples/deploy/chart: two replicas on the control-plane nodes. With `node_ipam`
-    the manager gives out the pod CIDRs."""
-    flags: Mapping[str, object] = {"cluster-cidr": pod_range, "configure-cloud-routes": True, "v": 2}
-    ranges = {"allocate-node-cidrs": True, "service-cluster-ip-range": service_range} if node_ipam else {}
+    """The values for examples/deploy/chart: two replicas on the control-plane nodes, which give out
+    the pod CIDRs too."""
     return {
         "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
         "cloudProvider": provider,
         "clusterName": cluster,
-        "controllers": ["*", *(["node-ipam-controller"] if node_ipam else [])],
-        "flags": {**flags, **ranges},
+        "controllers": ["*", "node-ipam-controller"],
+        "flags": {
+            "allocate-node-cidrs": True,
+            "cluster-cidr": pod_range,
+            "service-cluster-ip-range": service_range,
+            "configure-cloud-routes": True,
+            "v": 2,
+        },
         "cloudConfig": {"content": cloud_config},
         "kind": "Deployment",
         "replicas": 2,
@@ -146,4 +153,9 @@ def _object(
     **fields: object,
 ) -> Object:  # fmt: skip
     metadata: Object = {"name": name, **({"namespace": namespace} if namespace else {})}
-    return {"apiVersion": version, "kind": kind, "metadata": {**metadata, **({"labels": labels} if labels else {})}, **fields}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {**metadata, **({"labels": labels} if labels else {})},
+        **fields,
+    }

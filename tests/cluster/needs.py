@@ -77,9 +77,7 @@ def missing(
     if cni is None:
         absent.append(f"the network plugins {', '.join(CNI_PLUGINS)}")
     if packages:
-        problems.append(
-            f"not found: {', '.join(absent)}. Debian, Ubuntu: sudo apt-get install {' '.join(packages)}"
-        )
+        problems.append(f"not found: {', '.join(absent)}. Debian, Ubuntu: sudo apt-get install {' '.join(packages)}")
     if go_needed and find("go") is None:
         problems.append("not found: go, which builds Kubernetes' programs once. Install it from https://go.dev/dl")
     if not root:

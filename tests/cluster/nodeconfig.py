@@ -96,7 +96,7 @@ def user_data(
         "# A kubelet sets these for the whole host; here it finds them set, and the host keeps its own.",
         *(f"mount --bind {_KUBELET}/kernel/{setting} /proc/sys/{setting}" for setting in KERNEL_SETTINGS),
         "run() {",
-        '  name=$1; shift',
+        "  name=$1; shift",
         "  while :; do",
         '    "$@" >> "/var/log/$name.log" 2>&1 && code=0 || code=$?',
         '    echo "$name ended with $code; it is started again"',

@@ -87,7 +87,9 @@ def kubelet(*, build: bool = False) -> Path:
     given = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull, "kubelet")
     if given.is_file():
         return given
-    return _of_kubernetes("kubelet", "the kubelet needs a Go toolchain to build it, or one in KUBEBUILDER_ASSETS", build)
+    return _of_kubernetes(
+        "kubelet", "the kubelet needs a Go toolchain to build it, or one in KUBEBUILDER_ASSETS", build
+    )
 
 
 def cluster_program(name: str, *, build: bool = False) -> Path:
@@ -126,15 +128,15 @@ def bench_program(name: str, *, build: bool = False) -> Path:
     return target
 
 
-def tool(name: str, *, build: bool = False) -> Path:
+def tool(name: str, *, build: bool = False, always: bool = False) -> Path:
     """A program of ``TOOLS``; helm, which takes many minutes, is built only where REQUIRE_HELM is
-    set.
+    set, or with `always`.
 
     Raises as `assets`; may be called from many processes at once.
     """
     source = HERE / "tools"
     target = cache() / f"tools-{_pins(source)}" / name
-    if name == "helm" and not target.is_file() and not os.environ.get("REQUIRE_HELM"):
+    if name == "helm" and not target.is_file() and not (always or os.environ.get("REQUIRE_HELM")):
         raise AssetsMissing(f"helm {NOT_BUILT}`make envtest REQUIRE_HELM=1`, many minutes")
     _have(target, source, TOOLS[name], f"{name} is built by a Go toolchain, and there is none", build=build)
     return target
