@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import shutil
 import subprocess
 import tarfile
@@ -19,9 +18,9 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.e2e.archive import Layer, write_archive
 from tests.envtest.build import AssetsMissing, cache, e2e_program, e2e_sources
 from tests.image.archives import debian
+from tests.image.layers import Layer, write_archive
 
 __all__ = ["image_names", "suite_images"]
 
@@ -42,7 +41,6 @@ APPLETS = (
     "sort stat tail tar tee test time timeout top touch tr true uname uniq wc wget which whoami xargs"
 )
 """What busybox is called as."""
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 AGNHOST = "test/images/agnhost"
 RESOLVER = "glibc-dns-testing"
 
@@ -95,11 +93,10 @@ def _make(temporary: Path, wanted: list[tuple[str, Path]]) -> None:
         layer.folder("uploads", mode=0o1777)
         for name in ("localhost.crt", "localhost.key"):
             layer.file(name, sources / "porter" / name, mode=0o644)
-    architecture = ARCHITECTURES[platform.machine()]
     environment = {"Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin:/"], "WorkingDir": "/"}
     process = {**environment, "Entrypoint": ["/agnhost"], "Cmd": ["pause"]}
-    write_archive(agnhost_target, [agnhost_name], [tools, agnhost], process, architecture=architecture)
-    write_archive(resolver_target, [resolver_name], [tools], {**environment, "Cmd": ["sh"]}, architecture=architecture)
+    write_archive(agnhost_target, [agnhost_name], [tools, agnhost], process)
+    write_archive(resolver_target, [resolver_name], [tools], {**environment, "Cmd": ["sh"]})
 
 
 def _unpacked(archive: Path, folder: Path) -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.archive import Layer, write_archive
+from tests.image.layers import Layer, write_archive
 
 
 def layer(folder: Path, name: str = "layer.tar") -> Path:
@@ -53,7 +53,7 @@ def test_the_manifest_names_layers_and_configuration_by_their_digests(tmp_path: 
     with Layer(two) as made:
         made.text("greeting", "hello")
     target = tmp_path / "image.tar"
-    write_archive(target, ["registry.example/a:1"], [one, two], {"Cmd": ["sh"]}, architecture="arm64")
+    write_archive(target, ["registry.example/a:1"], [one, two], {"Cmd": ["sh"]})
     with tarfile.open(target) as archive:
         read = {entry.name: archive.extractfile(entry) for entry in archive}
         content = {name: stream.read() for name, stream in read.items() if stream is not None}
@@ -65,27 +65,27 @@ def test_the_manifest_names_layers_and_configuration_by_their_digests(tmp_path: 
     assert manifest["Config"] == f"{hashlib.sha256(content[manifest['Config']]).hexdigest()}.json"
     config = json.loads(content[manifest["Config"]])
     assert config["rootfs"] == {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]}
-    assert (config["os"], config["architecture"], config["config"]) == ("linux", "arm64", {"Cmd": ["sh"]})
+    assert (config["os"], config["config"]) == ("linux", {"Cmd": ["sh"]})
 
 
 def test_the_same_content_makes_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        write_archive(tmp_path / f"{name}.tar", ["a:1"], [layer(tmp_path / name)], {}, architecture="amd64")
+        write_archive(tmp_path / f"{name}.tar", ["a:1"], [layer(tmp_path / name)], {})
     assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b.tar").read_bytes()
 
 
 @pytest.mark.parametrize("names", [[], ["registry.example:5000/a"], ["a:1", "b"]])
 def test_a_name_without_a_tag_is_refused_before_anything_is_written(tmp_path: Path, names: list[str]) -> None:
     with pytest.raises(ValueError, match="names with tags"):
-        write_archive(tmp_path / "image.tar", names, [], {}, architecture="amd64")
+        write_archive(tmp_path / "image.tar", names, [], {})
     assert not list(tmp_path.iterdir())
 
 
 def test_an_archive_that_fails_is_not_there(tmp_path: Path) -> None:
     broken = tmp_path / "broken.tar"
     with pytest.raises(FileNotFoundError):
-        write_archive(tmp_path / "image.tar", ["a:1"], [broken], {}, architecture="amd64")
+        write_archive(tmp_path / "image.tar", ["a:1"], [broken], {})
     assert not (tmp_path / "image.tar").exists()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import platform
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 __all__ = ["Layer", "write_archive"]
 
 _CHUNK = 1 << 20
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class Layer:
@@ -84,17 +86,14 @@ class Layer:
         return entry
 
 
-def write_archive(
-    target: Path, names: Sequence[str], layers: Sequence[Path], config: Mapping[str, Any], *, architecture: str
-) -> None:
-    """Write a docker-archive of one image.
+def write_archive(target: Path, names: Sequence[str], layers: Sequence[Path], config: Mapping[str, Any]) -> None:
+    """Write a docker-archive of one image for this machine's architecture.
 
     Args:
         target: the archive; it appears whole or not at all.
         names: the image's names with their tags; at least one.
         layers: tar files, lowest first; one may not be given twice.
         config: what the image says about its process: Entrypoint, Cmd, Env, WorkingDir.
-        architecture: as Go names it, `amd64`.
 
     Raises ValueError where there is no name, or a name has no tag.
     """
@@ -103,7 +102,7 @@ def write_archive(
         raise ValueError(f"an image needs names with tags: {untagged or 'none is given'}")
     digests = {path: _sha256(path) for path in layers}
     content = {
-        "architecture": architecture,
+        "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
         "config": dict(config),
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digests[path]}" for path in layers]},
