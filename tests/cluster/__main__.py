@@ -6,7 +6,6 @@ import argparse
 import signal
 import subprocess
 import sys
-from ipaddress import IPv4Network
 from pathlib import Path
 from types import FrameType
 
@@ -72,9 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cloud-config", type=Path, help="its --cloud-config; default: the local cloud's")
     parser.add_argument("--name", default="lc", help="prefix of all that is made in the kernel (%(default)s)")
     parser.add_argument("--base", default="10.90", help="first two numbers of all addresses (%(default)s)")
-    parser.add_argument(
-        "--pool", type=IPv4Network, default=IPv4Network("198.51.100.0/24"), help="load balancers (%(default)s)"
-    )
+    parser.add_argument("--pool", default="198.51.100.0/24", help="load balancers (%(default)s)")
     parser.add_argument("--once", action="store_true", help="take it away as soon as all works")
     return parser
 

@@ -1,5 +1,5 @@
-"""A whole cluster on one machine: a cloud, a control plane, nodes, our manager from its image by its
-chart, DNS, and a page behind a load balancer.
+"""A whole cluster on one machine: a cloud, a control plane, nodes, our manager from its image by
+its chart, DNS, and a page behind a load balancer.
 
     with Cluster() as cluster:
         cluster.kubectl("get", "nodes")
@@ -71,7 +71,7 @@ class Options:
 
     name: str = "lc"
     base: str = "10.90"
-    pool: IPv4Network = IPv4Network("198.51.100.0/24")
+    pool: str = "198.51.100.0/24"
     provider: Path = OURS
     """The folder of a distribution with one provider."""
     cloud_config: str | None = None
@@ -96,7 +96,10 @@ class Cluster:
         self.folder = self.options.folder / self.options.name
         self.progress = Progress(say)
         layout = Layout(
-            name=self.options.name, base=self.options.base, pool=self.options.pool, folder=self.folder / "cloud"
+            name=self.options.name,
+            base=self.options.base,
+            pool=IPv4Network(self.options.pool),
+            folder=self.folder / "cloud",
         )
         self.cloud = LocalCloud(layout)
         self._provider = read_provider(self.options.provider)

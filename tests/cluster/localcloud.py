@@ -1,4 +1,4 @@
-"""The cloud of a cluster: the daemon of examples/localcloud, started, asked and taken away again."""
+"""The cloud of a cluster: the daemon of examples/localcloud, started, asked, and taken away."""
 
 from __future__ import annotations
 
@@ -56,11 +56,9 @@ class LocalCloud:
         """End the daemon and all machines, whoever started them, and remove what is in the kernel.
         May be called twice. Raises RuntimeError."""
         self.end_daemon()
-        deadline = time.monotonic() + _SECONDS
+        command, deadline = self._command("destroy"), time.monotonic() + _SECONDS
         while True:
-            done = subprocess.run(
-                self._command("destroy"), env={**os.environ, **_env()}, capture_output=True, text=True
-            )
+            done = subprocess.run(command, env={**os.environ, **_env()}, capture_output=True, text=True)
             if done.returncode == 0:
                 return
             if time.monotonic() > deadline:

@@ -81,7 +81,7 @@ def dns(address: str) -> list[Object]:
             namespace=None,
             roleRef=role_ref,
             subjects=[subject],
-        ),  # fmt: skip
+        ),
         _object("v1", "ConfigMap", name, data={"Corefile": _COREFILE}),
         _object("apps/v1", "Deployment", name, labels=labels, spec=_deployment(labels, pod, replicas=2)),
         _object("v1", "Service", "kube-dns", labels=labels, spec=service),
@@ -91,7 +91,8 @@ def dns(address: str) -> list[Object]:
 def demo() -> list[Object]:
     """A page that says which pod serves it, behind a Service of type LoadBalancer."""
     labels = {"app": DEMO}
-    page = 'mkdir /tmp/page && echo "Hello from $POD on $NODE" > /tmp/page/index.html && exec httpd -f -p 8080 -h /tmp/page'
+    page = 'mkdir /tmp/page && echo "Hello from $POD on $NODE" > /tmp/page/index.html && '
+    page += "exec httpd -f -p 8080 -h /tmp/page"
     container = {
         "name": DEMO,
         "image": BUSYBOX,
@@ -148,14 +149,8 @@ def _deployment(labels: Mapping[str, str], pod: Object, *, replicas: int) -> Obj
     }
 
 
-def _object(
-    version: str, kind: str, name: str, *, namespace: str | None = "kube-system", labels: Mapping[str, str] | None = None,
-    **fields: object,
-) -> Object:  # fmt: skip
+def _object(version: str, kind: str, name: str, *, namespace: str | None = "kube-system", **fields: Any) -> Object:
+    labels = fields.pop("labels", None)
     metadata: Object = {"name": name, **({"namespace": namespace} if namespace else {})}
-    return {
-        "apiVersion": version,
-        "kind": kind,
-        "metadata": {**metadata, **({"labels": labels} if labels else {})},
-        **fields,
-    }
+    metadata.update({"labels": labels} if labels else {})
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}

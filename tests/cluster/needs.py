@@ -32,7 +32,7 @@ TOOLS = {
 """Programs, and the packages of Debian and Ubuntu that have them."""
 CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 CNI_PLUGINS = ("host-local", "loopback", "portmap", "ptp")
-HIDDEN = (Path("/var/lib"), Path("/var/log"), Path("/run"), Path("/etc/cni"))
+HIDDEN = tuple(map(Path, ("/etc", "/run", "/tmp", "/var/cache", "/var/lib", "/var/log", "/var/tmp")))
 """A machine has folders of its own here: what it shall see of the host must be elsewhere."""
 
 
@@ -84,11 +84,12 @@ def missing(
         problems.append("not root: start it again with sudo, as `sudo make cluster`")
     elif "unshare" not in absent and not namespaces():
         problems.append("namespaces and mounts are not allowed here: a container needs --privileged")
-    for folder in folders:
-        for hidden in HIDDEN:
-            if folder.resolve().is_relative_to(hidden):
-                problems.append(f"the machines do not see {folder}: set XDG_CACHE_HOME to a folder outside {hidden}")
-    return problems
+    return problems + [
+        f"the machines do not see {folder}: put it, or XDG_CACHE_HOME, outside {hidden}"
+        for folder in folders
+        for hidden in HIDDEN
+        if folder.resolve().is_relative_to(hidden)
+    ]
 
 
 def cni_folder(folders: Sequence[Path] = CNI_FOLDERS) -> Path | None:

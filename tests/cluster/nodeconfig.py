@@ -17,7 +17,7 @@ from typing import Any
 from attrs import frozen
 
 from tests.cluster.staticimages import PAUSE
-from tests.envtest.machine import EVICTION_SIGNALS, KERNEL_SETTINGS
+from tests.envtest.machine import EVICTION_SIGNALS
 
 __all__ = ["CONTAINERD_SOCKET", "NodePrograms", "Role", "kubeconfig", "user_data"]
 
@@ -82,19 +82,14 @@ def user_data(
         f"{_KUBELET}/resolv.conf": "",
         f"{_PROXY}/config.json": json.dumps(proxy_config(network)),
         f"{_PROXY}/kubeconfig": json.dumps(proxy_kubeconfig),
-        **{f"{_KUBELET}/kernel/{setting}": f"{value}\n" for setting, value in KERNEL_SETTINGS.items()},
     }
     folders = sorted({str(Path(file).parent) for file in files})
     lines = [
         "#!/bin/sh",
         "set -eu",
         "umask 077",
-        f"rm -rf {_NETWORKS} /run/containerd",
         f"mkdir -p {' '.join(folders)} {_NETWORKS}/net.d /var/log",
-        "echo 1 > /proc/sys/net/ipv4/ip_forward",
         *(f"echo {base64.b64encode(text.encode()).decode()} | base64 -d > {file}" for file, text in files.items()),
-        "# A kubelet sets these for the whole host; here it finds them set, and the host keeps its own.",
-        *(f"mount --bind {_KUBELET}/kernel/{setting} /proc/sys/{setting}" for setting in KERNEL_SETTINGS),
         "run() {",
         "  name=$1; shift",
         "  while :; do",
@@ -108,8 +103,9 @@ def user_data(
         *(_import(image, programs.snapshotter) for image in role.images),
         f'sed "s/@ADDRESS@/$MACHINE_ADDRESS/; s/@NAME@/$MACHINE_NAME/" {_PROXY}/config.json > {_PROXY}/own.json',
         f"run kube-proxy {_quoted(programs.kube_proxy)} --config={_PROXY}/own.json &",
-        f"run kubelet {_quoted(programs.kubelet)} --config={_KUBELET}/config.json --kubeconfig={_KUBELET}/kubeconfig \\",
-        f"  --root-dir={_KUBELET} --cert-dir={_KUBELET}/pki --cloud-provider=external --v=2 \\",
+        f"run kubelet {_quoted(programs.kubelet)} --config={_KUBELET}/config.json \\",
+        f"  --kubeconfig={_KUBELET}/kubeconfig --root-dir={_KUBELET} --cert-dir={_KUBELET}/pki \\",
+        "  --cloud-provider=external --v=2 \\",
         '  "--hostname-override=$MACHINE_NAME" "--node-ip=$MACHINE_ADDRESS" &',
         "wait",
     ]

@@ -93,7 +93,7 @@ def kubelet(*, build: bool = False) -> Path:
 
 
 def cluster_program(name: str, *, build: bool = False) -> Path:
-    """One of ``CLUSTER_PROGRAMS``. Raises as `assets`; may be called from many processes at once."""
+    """One of ``CLUSTER_PROGRAMS``. Raises as `assets`; may be called from many processes."""
     return _of_kubernetes(name, f"{name} is built by a Go toolchain, and there is none", build)
 
 

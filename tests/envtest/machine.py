@@ -30,14 +30,14 @@ from typing import Any
 from tests.envtest.build import AssetsMissing, cache, kubelet
 from tests.envtest.programs import Programs
 
-__all__ = ["EVICTION_SIGNALS", "KERNEL_SETTINGS", "STATUS_PERIOD", "Machine", "check_machine", "host_ip"]
+__all__ = ["EVICTION_SIGNALS", "STATUS_PERIOD", "Machine", "check_machine", "host_ip"]
 
 STATUS_PERIOD = 0.5
 """Seconds between two status updates of the kubelet; 10 s and 5 min by default."""
 _HIDDEN = (Path("/var/lib"), Path("/var/log"))
 """A kubelet writes to /var/lib/kubelet/device-plugins and /var/log/containers, wherever its own
 folder is."""
-KERNEL_SETTINGS: Mapping[str, int] = {
+_KERNEL_SETTINGS: Mapping[str, int] = {
     "vm/overcommit_memory": 1,
     "vm/panic_on_oom": 0,
     "kernel/panic": 10,
@@ -169,7 +169,7 @@ class Machine:
     def _mounts(self) -> Iterator[str]:
         for hidden in _HIDDEN:
             yield f"mount -t tmpfs machine {hidden}"
-        for setting in KERNEL_SETTINGS:
+        for setting in _KERNEL_SETTINGS:
             yield f"mount --bind {shlex.quote(str(self.folder / 'sys' / setting))} /proc/sys/{setting}"
 
     def _answers(self) -> bool:
@@ -177,7 +177,7 @@ class Machine:
             return connection.connect_ex(str(self._socket)) == 0
 
     def _write_files(self) -> None:
-        for setting, value in KERNEL_SETTINGS.items():
+        for setting, value in _KERNEL_SETTINGS.items():
             file = self.folder / "sys" / setting
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(f"{value}\n")

@@ -65,8 +65,8 @@ class Buildah:
             options += ["--volume", f"{os.environ['PIP_CERT']}:{TRUST}:ro"]
         ignore = dockerfile.with_name(f"{dockerfile.name}.dockerignore")
         self(
-            "build", "--isolation", "chroot", f"--layers={json.dumps(self._layers)}", "--quiet", "--file", str(dockerfile),
-            "--ignorefile", str(ignore), "--tag", name, *options, str(context),
+            "build", "--isolation", "chroot", f"--layers={json.dumps(self._layers)}", "--quiet",
+            "--file", str(dockerfile), "--ignorefile", str(ignore), "--tag", name, *options, str(context),
         )  # fmt: skip
         return name
 

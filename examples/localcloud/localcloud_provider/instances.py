@@ -6,6 +6,7 @@ not in the answer is gone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from kubernetes.client.models.v1_node import V1Node
@@ -35,6 +36,7 @@ PROVIDER = "localcloud"
 """Before "://" in provider IDs: must never change."""
 
 _MACHINES = path_of("machines")
+_MACHINE_ID = re.compile(r"m[0-9]{1,6}")
 
 
 class LocalInstances(InstancesV2, InstancesBatch, SSHKeys):
@@ -122,15 +124,24 @@ class LocalInstances(InstancesV2, InstancesBatch, SSHKeys):
 
 
 def machine_id(provider_id: str) -> str:
-    """The cloud's ID of a machine. Raises `CloudProviderError` for a provider ID of another
-    cloud."""
+    """The cloud's ID of a machine. Raises `CloudProviderError` for what this cloud never gives:
+    that is unknown to us, which is not "gone"."""
     try:
         parsed = parse_provider_id(provider_id)
     except ValueError as exc:
         raise CloudProviderError(f"cannot read the provider ID: {exc}") from exc
-    if parsed.provider != PROVIDER or not parsed.instance or set(parsed.instance) & set(",/"):
-        raise CloudProviderError(f"{provider_id} is no machine of this cloud")  # unknown to us, which is not "gone"
+    if parsed.provider != PROVIDER or not _MACHINE_ID.fullmatch(parsed.instance):
+        raise CloudProviderError(f"{provider_id} is no machine of this cloud: {PROVIDER}://m and a number")
     return parsed.instance
+
+
+def is_ours(provider_id: str) -> bool:
+    """Whether this is the provider ID of a machine of this cloud, be it there or not."""
+    try:
+        machine_id(provider_id)
+    except CloudProviderError:
+        return False
+    return True
 
 
 def metadata(machine: Machine) -> InstanceMetadata:

@@ -19,7 +19,7 @@ from cloudprovider import CloudProviderError, LoadBalancer, OwnedLoadBalancer, O
 from cloudprovider.errors import InvalidService
 from cloudprovider.helpers import provider_id_of, uid_of
 from localcloud_provider.client import Client, Conflict, NotFound, Refused, path_of
-from localcloud_provider.instances import PROVIDER, machine_id
+from localcloud_provider.instances import is_ours, machine_id
 from localcloud_provider.plan import LABEL_SERVICE, LABEL_UID, plan
 from localcloud_provider.resources import Balancer, Balancers
 
@@ -127,8 +127,8 @@ def _essence(balancer: Balancer) -> tuple[object, ...]:
 
 
 def _targets(nodes: Sequence[V1Node]) -> tuple[str, ...]:
-    ids = [provider_id_of(node) for node in nodes]
-    return tuple(sorted({machine_id(one) for one in ids if one.startswith(f"{PROVIDER}://")}))
+    ids = {provider_id_of(node) for node in nodes}
+    return tuple(sorted(machine_id(one) for one in ids if is_ours(one)))  # a foreign node spoils nothing
 
 
 def _status(balancer: Balancer) -> V1LoadBalancerStatus:
