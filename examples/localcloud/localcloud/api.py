@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -159,6 +160,13 @@ class ApiServer(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     @override
+    def server_bind(self) -> None:
+        """As the base class, which also looks for the address's name: a wait where there is no
+        DNS."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    @override
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that went away is its own affair."""
         level = logging.DEBUG if isinstance(sys.exception(), OSError) else logging.ERROR
@@ -167,7 +175,7 @@ class ApiServer(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://{self.server_address[0]!s}:{self.server_address[1]}"
+        return f"http://{self.server_name}:{self.server_port}"
 
     def is_token(self, header: str) -> bool:
         """Whether the header Authorization carries the token."""

@@ -186,7 +186,7 @@ def test_an_error_of_the_cloud_is_logged_and_not_shown(
     ],
 )
 def test_bodies_that_are_not_read(caller: Caller, head: str, status: bytes) -> None:
-    with socket.create_connection(caller.made.server.server_address[:2], 5) as connection:
+    with socket.create_connection(("127.0.0.1", caller.made.server.server_port), 5) as connection:
         connection.sendall(f"POST /v1/machines HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n".encode())
         answer = connection.makefile("rb").read()  # to the end: the connection is closed
     assert answer.startswith(b"HTTP/1.1 " + status)
@@ -194,7 +194,7 @@ def test_bodies_that_are_not_read(caller: Caller, head: str, status: bytes) -> N
 
 
 def test_a_refused_request_leaves_its_connection_in_order(caller: Caller) -> None:
-    pool = urllib3.HTTPConnectionPool(*caller.made.server.server_address[:2], maxsize=1, retries=False)
+    pool = urllib3.HTTPConnectionPool("127.0.0.1", caller.made.server.server_port, maxsize=1, retries=False)
     bodies = [
         pool.request("POST", "/v1/machines", body=b'{"name": "a"}').status,
         pool.request("GET", "/healthz").status,

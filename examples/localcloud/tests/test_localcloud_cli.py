@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from localcloud import cli, serve
+from localcloud import serve
 from localcloud.cli import main
+from localcloud.client import Client
 from localcloud.layout import Layout
 from localcloud.serve import Settings, StartError, locked, read_token
 from locallab import TOKEN, Daemon, daemon
@@ -64,7 +65,7 @@ def test_machines(run: Run, made: Daemon, tmp_path: Path) -> None:
 def test_a_program_in_a_machine_replaces_the_process(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     run("machine", "create", "a")
     called: list[list[str]] = []
-    monkeypatch.setattr(cli.os, "execvp", lambda program, words: called.append(words))
+    monkeypatch.setattr(os, "execvp", lambda program, words: called.append(words))
     run("machine", "exec", "a", "--", "ls", "-l")
     run("machine", "exec", "a")
     assert called == [["true", "ls", "-l"], ["true", "/bin/sh"]]
@@ -79,7 +80,7 @@ def test_routes_and_load_balancers(run: Run, made: Daemon) -> None:
         "r     10.91.1.0/24  m1       blackhole\n"
     )  # fmt: skip
     assert run("route", "delete", "r") == "the route r is deleted\n"
-    body = cli.actions.Client(made.server.url, TOKEN)
+    body = Client(made.server.url, TOKEN)
     port = {"protocol": "UDP", "port": 53, "targetPort": 30053}
     document = {"owner": "me", "ports": [port], "targets": ["m1"], "labels": {"a": "b"}}
     body.call("PUT", "/v1/loadbalancers/dns", document)

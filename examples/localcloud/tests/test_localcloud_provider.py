@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -108,12 +108,12 @@ def test_annotations_ask_for_a_proxy_and_an_address(made: Daemon, provider: Loca
     one = service(load_balancer_ip="198.51.100.9")
     assert one.metadata is not None
     one.metadata.annotations = {"localcloud.example/mode": "proxy", "localcloud.example/address": "198.51.100.8"}
-    (point,) = ensure(provider, one).ingress or ()
+    [point] = ensure(provider, one).ingress or []
     assert (point.ip, point.ip_mode, only(made).mode) == ("198.51.100.8", "Proxy", "proxy")
     one.metadata.annotations = {}
     assert one.spec is not None
     one.spec.load_balancer_ip = None
-    (point,) = ensure(provider, one).ingress or ()
+    [point] = ensure(provider, one).ingress or []
     assert (point.ip, point.ip_mode, only(made).mode) == ("198.51.100.8", "VIP", "nat")
 
 
@@ -172,7 +172,7 @@ def test_nothing_is_written_where_nothing_differs(
     ensure(provider, one, *nodes)
     monkeypatch.setattr(provider.client, "put", None)  # a call would fail
     assert one.spec is not None
-    one.spec.load_balancer_source_ranges.reverse()
+    one.spec.load_balancer_source_ranges = ["203.0.113.0/24", "192.0.2.0/24"]
     ensure(provider, one, *reversed(nodes))
     provider.load_balancer().update_load_balancer(CLUSTER, one, nodes)
 
@@ -181,7 +181,10 @@ def test_a_change_by_hand_is_repaired(made: Daemon, provider: LocalCloud) -> Non
     one, target = service(), node(made, "a")
     ensure(provider, one, target)
     before = only(made)
-    for change in ({"draining": ["m1"]}, {"targets": []}, {"labels": {}}, {"mode": "proxy"}, {"weights": {"m1": 3}}):
+    changes: list[dict[str, object]] = [
+        {"draining": ["m1"]}, {"targets": []}, {"labels": {}}, {"mode": "proxy"}, {"weights": {"m1": 3}},
+    ]  # fmt: skip
+    for change in changes:
         port = {"protocol": "TCP", "port": 80, "targetPort": 30080}
         document = {"owner": CLUSTER, "ports": [port], "targets": ["m1"], "labels": dict(before.labels), **change}
         made.cloud.put_load_balancer(NAME, BalancerBody.model_validate(document))
@@ -197,12 +200,13 @@ def test_what_is_another_services_is_never_touched(made: Daemon, provider: Local
     port = {"protocol": "TCP", "port": 1, "targetPort": 1}
     made.cloud.put_load_balancer(NAME, BalancerBody.model_validate({"owner": "green", "ports": [port]}))
     before, balancers = only(made), provider.load_balancer()
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: ensure(provider, service()),
         lambda: balancers.update_load_balancer(CLUSTER, service(), []),
         lambda: balancers.ensure_load_balancer_deleted(CLUSTER, service()),
         lambda: balancers.get_load_balancer(CLUSTER, service()),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(NotOurs, match="its owner is 'green'"):
             call()
     assert only(made) == before
