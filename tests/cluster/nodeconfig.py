@@ -90,6 +90,7 @@ def user_data(
         "umask 077",
         f"mkdir -p {' '.join(folders)} {_NETWORKS}/net.d /var/log",
         *(f"echo {base64.b64encode(text.encode()).decode()} | base64 -d > {file}" for file, text in files.items()),
+        "umask 022  # otherwise a container that runs as a user could not enter its own file system",
         "run() {",
         "  name=$1; shift",
         "  while :; do",

@@ -56,7 +56,7 @@ def kernel_of(layout: Layout, *, memory: bool) -> Kernel:
         return MemoryKernel()
     from localcloud.linux import LinuxKernel  # needs pyroute2, which a test of the API does not
 
-    return LinuxKernel(layout)
+    return LinuxKernel(layout, f"http://{layout.host_address}:{DEFAULT_PORT}")
 
 
 def serve(settings: Settings, ready: Callable[[str], object] = lambda url: None) -> None:
