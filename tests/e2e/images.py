@@ -24,8 +24,9 @@ from tests.image.layers import Layer, write_archive
 
 __all__ = ["image_folder", "image_names", "suite_images"]
 
-PACKAGES = ("curl", "netcat-openbsd", "iproute2", "bind9-dnsutils", "busybox-static")
+PACKAGES = ("curl", "netcat-openbsd", "iproute2", "bind9-dnsutils", "busybox")
 PROGRAMS = {
+    "usr/bin/busybox": "usr/bin/busybox",
     # busybox's own shell runs its applets instead of the programs in PATH, such as nc.
     "usr/bin/sh": "usr/bin/dash",
     "usr/bin/curl": "usr/bin/curl",
@@ -118,7 +119,6 @@ def _tools(target: Path, debian_root: Path) -> None:
         layer.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nuser-defined-in-image:x:1000:1000::/tmp:/bin/sh\n")
         layer.text("etc/group", "root:x:0:\ngroup-defined-in-image:x:50000:user-defined-in-image\n")
         layer.text("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")
-        layer.file("usr/bin/busybox", debian_root / "usr/bin/busybox")
         for name in APPLETS.split():
             layer.link(f"usr/bin/{name}", "busybox")
         for name, source in PROGRAMS.items():
