@@ -40,7 +40,6 @@ def main(arguments: list[str] | None = None) -> int:
                     signal.pause()
             finally:
                 _leave_alone()
-                print("taking the cluster away ...", flush=True)
         print("nothing of it is left", flush=True)
     except KeyboardInterrupt:
         print("ended; nothing of it is left", flush=True)
@@ -56,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     _leave_alone()
+    print("\ntaking the cluster away ...", flush=True)
     raise KeyboardInterrupt
 
 

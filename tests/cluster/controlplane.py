@@ -66,8 +66,8 @@ class ControlPlane:
 
     def stop(self) -> None:
         """End all programs and remove their data. May be called twice."""
-        self._programs.close()
-        self.server.stop()
+        self._programs.close(kill=True)
+        self.server.stop(kill=True)
 
     def check_running(self) -> None:
         """Raises RuntimeError with the tails of the logs if a program has ended by itself."""

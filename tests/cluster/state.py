@@ -34,10 +34,13 @@ def unready_of(deployment: Mapping[str, Any]) -> str:
     status, wanted = deployment["status"], deployment["spec"]["replicas"]
     if status.get("observedGeneration", 0) < deployment["metadata"]["generation"]:
         return "has not been looked at yet"
-    updated, ready = status.get("updatedReplicas", 0), status.get("readyReplicas", 0)
-    if updated == ready == status.get("replicas", 0) == wanted:
-        return ""
-    return f"{ready} of {wanted} replicas are ready"
+    updated, ready, total = (status.get(key, 0) for key in ("updatedReplicas", "readyReplicas", "replicas"))
+    text = f"{ready} of {wanted} replicas are ready"
+    if updated < wanted:
+        text += f", {updated} of the last version"
+    elif total > wanted:
+        text += f", {total - wanted} too many"
+    return "" if updated == ready == total == wanted else text
 
 
 def pods_lack(prefix: str, pods: Iterable[Mapping[str, Any]]) -> str:

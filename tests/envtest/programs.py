@@ -69,10 +69,11 @@ class Programs:
             process.kill()
             process.wait()
 
-    def close(self) -> None:
-        """End all that still run, the last one first. May be called twice."""
+    def close(self, *, kill: bool = False) -> None:
+        """End all that still run, the last one first; `kill` is for those whose data are thrown
+        away. May be called twice."""
         for name in reversed(list(self._processes)):
-            self.end(name)
+            self.end(name, kill=kill)
 
     def process(self, name: str) -> subprocess.Popen[bytes]:
         """The process of a program that was started and not ended; it may have ended by itself."""

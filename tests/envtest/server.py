@@ -109,9 +109,10 @@ class RealAPIServer:
         self._start_etcd()
         self._start_apiserver()
 
-    def stop(self) -> None:
-        """End both processes and remove their data. May be called twice."""
-        self._programs.close()
+    def stop(self, *, kill: bool = False) -> None:
+        """End both processes and remove their data. May be called twice. Where clients still watch,
+        only `kill` ends the server within seconds."""
+        self._programs.close(kill=kill)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop_apiserver(self, *, kill: bool = False) -> None:

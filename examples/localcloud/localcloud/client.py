@@ -51,5 +51,7 @@ class Client:
             raise ApiError(answer.status, f"{target} answered {answer.status} with no JSON: is it the API?") from exc
         if answer.status >= 400:
             error = found.get("error", {})
-            raise ApiError(answer.status, *(error.get("problems") or [f"{target} answered {answer.status}"]))
+            raise ApiError(
+                answer.status, *(error.get("problems") or [f"{target} answered {answer.status}: is it the API?"])
+            )
         return found

@@ -177,6 +177,8 @@ class Cloud:
             self._kernel.delete_disk(machine_id)
             with self._lock:  # last, so that an interrupted deletion can be repeated
                 self._save(machines={key: one for key, one in self._state.machines.items() if key != machine_id})
+            with suppress(KernelError):  # once more: SSH keys may have come meanwhile
+                self._kernel.delete_disk(machine_id)
 
     def console(self, machine_id: str, most: int = 1 << 16) -> str:
         """The end of the machine's console, at most so many bytes of it."""
@@ -245,7 +247,8 @@ class Cloud:
             made = body.balancer(name, self._balancer_address(name, found, body.requested_address))
             if made != found:
                 self._save(balancers={**self._state.balancers, name: made})
-        self._balancers_changed()
+        self.health.watch(self._probes())
+        self._tell_balancers(asked=name)
         return made
 
     def delete_load_balancer(self, name: str, owner: str | None = None) -> None:
@@ -281,7 +284,8 @@ class Cloud:
         with self._lock:
             lines = [f"{key} {user}\n" for user, keys in sorted(self._state.ssh_keys.items()) for key in keys]
             path = self.layout.machine_disk(machine_id) / "ssh" / "authorized_keys"
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for folder in (path.parents[1], path.parent):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             fresh = path.with_name("authorized_keys.new")
             fresh.write_text("".join(lines))
             fresh.chmod(0o600)
@@ -293,7 +297,8 @@ class Cloud:
         """Start or stop the machine as the state says, then everything that depends on it."""
         self._settle(machine_id)
         self._tell_routes()
-        self._balancers_changed()
+        self.health.watch(self._probes())
+        self._tell_balancers()
 
     def _settle(self, machine_id: str) -> None:
         with self._power[machine_id]:
@@ -310,20 +315,19 @@ class Cloud:
             routes = [one for one in state.routes.values() if one.name != but]
             self._kernel.apply_routes(route_rules(routes, state.machines))
 
-    def _balancers_changed(self) -> None:
-        self.health.watch(self._probes())
-        self._tell_balancers()
-
-    def _tell_balancers(self, but: str = "") -> None:
+    def _tell_balancers(self, *, but: str = "", asked: str = "") -> None:
+        """All load balancers but one. `asked` is the one that a request is about: others that alone
+        cannot be carried out are logged, and do not fail it."""
         with self._telling:
             state = self._state
-            self._kernel.apply_load_balancers(
-                [
-                    balancer_rule(one, state.machines, self.health.healthy(one.name))
-                    for one in state.balancers.values()
-                    if one.name != but
-                ]
-            )
+            balancers = [one for one in state.balancers.values() if one.name != but]
+            rules = [balancer_rule(one, state.machines, self.health.healthy(one.name)) for one in balancers]
+            try:
+                self._kernel.apply_load_balancers(rules)
+            except KernelError as exc:
+                if not exc.balancers or asked in exc.balancers:
+                    raise
+                logger.warning("%s", exc)
 
     def _probes(self) -> Sequence[Probe]:
         state = self._state

@@ -1,8 +1,8 @@
-"""The first process of a machine: it makes the machine's view of its disk, /proc, /sys and /dev, runs
-the userData, and reaps. Stands alone (only the standard library), since it runs as a script.
+"""The first process of a machine: it makes the machine's view of its disk, /proc, /sys and /dev,
+runs the userData, and reaps. Stands alone (only the standard library), since it runs as a script.
 
-The host's files are there read-only. What a node's software writes (see `PRIVATE`, and /etc, a copy)
-is on the machine's disk. The cgroups are a subtree of the host's and look like the root of all.
+The host's files are there read-only. What a node's software writes (`PRIVATE` folders, and changes
+of /etc) is on the machine's disk. The cgroups are a subtree of the host's and look like the root.
 Called as ``init.py CONFIG READY``: a file of JSON (see `Config`), and the number of a file
 descriptor that gets one line, empty or what failed, when the userData has been started.
 """
@@ -21,10 +21,10 @@ import time
 import uuid
 from typing import TypedDict
 
-PRIVATE = ("/var/lib", "/var/log", "/var/cache", "/var/tmp", "/run", "/tmp", "/etc")
+PRIVATE = ("/var/lib", "/var/log", "/var/cache", "/var/tmp", "/run", "/tmp")
 """Folders that are on the machine's own disk."""
 EMPTY_AT_BOOT = ("/run", "/tmp")
-NOT_COPIED = ("cni", "containerd", "kubernetes")
+EMPTY_IN_ETC = ("cni", "containerd", "kubernetes")
 """Folders of the host's /etc that tell the host's own node software what to do."""
 DEVICES = (
     "null", "zero", "full", "random", "urandom", "tty", "kmsg", "fuse", "net/tun", "loop-control",
@@ -37,8 +37,8 @@ HOST_SETTINGS = {
     "kernel/keys/root_maxkeys": 1_000_000,
     "kernel/keys/root_maxbytes": 25_000_000,
 }
-"""Settings of the whole host that software of a node likes to change: here it finds these values and
-changes files of its own."""
+"""Settings of the whole host that software of a node likes to change: here it finds these values,
+and changes files of its own."""
 SETTINGS = {
     "net/ipv4/ip_forward": 1,
     "net/ipv4/conf/all/rp_filter": 0,
@@ -98,8 +98,9 @@ def boot(config: Config) -> None:
     links = {name: os.readlink(f"/sys/fs/cgroup/{name}") for name in _links("/sys/fs/cgroup")}
     for namespace in _mounts_below("/run/netns"):
         _libc.umount2(namespace.encode(), _DETACH)  # a copy would keep a removed namespace alive
-    shared = [path for path in _mounts_below("/") if not _within(path, ("/proc", "/sys", "/dev", *PRIVATE))]
+    shared = [path for path in _mounts_below("/") if not _within(path, ("/proc", "/sys", "/dev", "/etc", *PRIVATE))]
     mount("proc", "/proc", "proc")
+    mount_etc(config["disk"])
     for path, folder in own.items():
         mount(f"/proc/self/fd/{folder}", path, flags=_BIND)
     os.makedirs(config["disk"], exist_ok=True)  # it may be below one of those
@@ -144,16 +145,19 @@ def prepare_disk(config: Config) -> list[str]:
         own = root + path
         if path in EMPTY_AT_BOOT:
             shutil.rmtree(own, ignore_errors=True)
-        if path == "/etc" and not os.path.exists(own):
-            os.makedirs(root, exist_ok=True)
-            shutil.copytree("/etc", f"{own}.new", symlinks=True, ignore=_skip_in_etc)
-            os.rename(f"{own}.new", own)
         os.makedirs(own, exist_ok=True)
     for path in ("/run/lock", "/run/netns", "/var/lib/cni"):
         os.makedirs(root + path, exist_ok=True)
     for path in ("/tmp", "/var/tmp"):
         os.chmod(root + path, 0o1777)
     etc = root + "/etc"
+    for path in (etc, os.path.join(config["disk"], "work"), os.path.join(config["disk"], "home")):
+        os.makedirs(path, exist_ok=True)
+    for name in EMPTY_IN_ETC:
+        if not os.path.exists(f"{etc}/{name}"):
+            os.mkdir(f"{etc}/{name}")
+            with contextlib.suppress(OSError):  # told below, when overlayfs refuses the file system
+                os.setxattr(f"{etc}/{name}", "trusted.overlay.opaque", b"y")
     write(f"{etc}/hostname", f"{config['name']}\n")
     write(f"{etc}/hosts", f"127.0.0.1 localhost\n{config['address']} {config['name']}\n")
     write(f"{etc}/resolv.conf", "# A machine of the local cloud reaches no name server.\n")
@@ -161,19 +165,21 @@ def prepare_disk(config: Config) -> list[str]:
     if not os.path.exists(identity):
         write(identity, f"{uuid.uuid4().hex}\n")
     shutil.copy(identity, f"{etc}/machine-id")
-    os.makedirs(os.path.join(config["disk"], "home"), exist_ok=True)
     return [path for path in PRIVATE if os.path.isdir(path)]
 
 
-def _skip_in_etc(folder: str, names: list[str]) -> list[str]:
-    if folder == "/etc":
-        return [name for name in names if name in NOT_COPIED]
-    return [name for name in names if not _is_plain(os.path.join(folder, name))]
-
-
-def _is_plain(path: str) -> bool:
-    mode = os.lstat(path).st_mode
-    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+def mount_etc(disk: str) -> None:
+    """The host's /etc with the machine's changes, which are on its disk."""
+    upper, work = (os.open(os.path.join(disk, name), os.O_PATH) for name in ("root/etc", "work"))
+    try:
+        data = f"lowerdir=/etc,upperdir=/proc/self/fd/{upper},workdir=/proc/self/fd/{work}"
+        mount("overlay", "/etc", "overlay", data=data)
+    except OSError as problem:
+        hint = "the cloud's folder must be on a file system that overlayfs can write to, such as ext4, xfs or tmpfs"
+        raise OSError(problem.errno, f"{problem.strerror}; {hint}") from problem
+    finally:
+        os.close(upper)
+        os.close(work)
 
 
 def hierarchies() -> list[Hierarchy]:

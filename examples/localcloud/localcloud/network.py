@@ -37,6 +37,10 @@ _ROUTER_SETTINGS: Final[Mapping[str, int]] = {
     "net/ipv4/conf/all/send_redirects": 0,
     "net/ipv4/conf/default/send_redirects": 0,
     f"net/ipv4/conf/{_BRIDGE}/proxy_arp_pvlan": 1,
+    # By default one client hears once a second that there is no way, and waits otherwise.
+    "net/ipv4/icmp_ratelimit": 0,
+    # Otherwise the bridge itself would rewrite a packet to a load balancer and send it to a port.
+    "net/bridge/bridge-nf-call-iptables": 0,
     # No kernel sends its IPv6 greetings here, which would only fill the table of connections.
     "net/ipv6/conf/all/disable_ipv6": 1,
 }
@@ -147,7 +151,7 @@ class Network:
         wanted = {str(ip_network(rule.destination)): rule.gateway for rule in rules}
         with _kernel("setting routes"), _inside(self._layout.router_namespace) as router:
             present = {
-                f"{entry.get('dst')}/{entry['dst_len']}": entry.get("gateway")
+                f"{entry.get('dst') or '0.0.0.0'}/{entry['dst_len']}": entry.get("gateway")
                 for entry in router.get_routes(family=2, table=254, proto=_OWN_ROUTES)
             }
             for destination, gateway in wanted.items():

@@ -50,13 +50,13 @@ class Settings:
     """Nothing is made in the kernel: machines are only said to run."""
 
 
-def kernel_of(layout: Layout, *, memory: bool) -> Kernel:
-    """The kernel's side; Linux's needs root, and says so at its setup."""
+def kernel_of(layout: Layout, url: str = "", *, memory: bool = False) -> Kernel:
+    """The kernel's side; machines are told `url`. Linux's needs root, and says so at its setup."""
     if memory:
         return MemoryKernel()
-    from localcloud.linux import LinuxKernel  # needs pyroute2, which a test of the API does not
+    from localcloud.linux import LinuxKernel  # needs pyroute2, which the API alone does not
 
-    return LinuxKernel(layout, f"http://{layout.host_address}:{DEFAULT_PORT}")
+    return LinuxKernel(layout, url)
 
 
 def serve(settings: Settings, ready: Callable[[str], object] = lambda url: None) -> None:
@@ -66,10 +66,10 @@ def serve(settings: Settings, ready: Callable[[str], object] = lambda url: None)
     layout.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with locked(layout.folder):
         token = read_token(settings.token_file, create=True)
-        cloud = Cloud(layout, kernel_of(layout, memory=settings.memory))
+        address = settings.listen or (str(layout.host_address), DEFAULT_PORT)
+        cloud = Cloud(layout, kernel_of(layout, f"http://{address[0]}:{address[1]}", memory=settings.memory))
         cloud.start()  # before the API listens: the host's address is on the link that this makes
         try:
-            address = settings.listen or (str(layout.host_address), DEFAULT_PORT)
             limit = RateLimit(settings.rate) if settings.rate else None
             with ApiServer(address, cloud, token, limit) as server, _stopped_by_signals(server):
                 logger.info("the API listens on %s, the token is in %s", server.url, settings.token_file)
@@ -85,7 +85,7 @@ def destroy(layout: Layout) -> None:
     StartError while a daemon runs, and KernelError."""
     layout.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with locked(layout.folder):
-        kernel_of(layout, memory=False).destroy()
+        kernel_of(layout).destroy()
 
 
 def read_token(path: Path, *, create: bool = False) -> str:

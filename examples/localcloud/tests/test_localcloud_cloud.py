@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from localcloud.cloud import Cloud, Conflict, NotFound
 from localcloud.inputs import BalancerBody, Invalid, KeysBody, MachineBody, RouteBody, parse
-from localcloud.kernel import KernelError
+from localcloud.kernel import BalancerRule, KernelError
 from localcloud.layout import Layout
 from localcloud.memory import MemoryKernel
 from localcloud.model import HealthCheck, Machine
@@ -296,6 +296,27 @@ def test_what_the_kernel_refused_is_carried_out_by_the_same_request_again(
     again = world.started()
     assert (world.kernel.routes, world.kernel.load_balancers, world.kernel.machines) == after
     again.close()
+
+
+def test_one_load_balancer_that_cannot_be_carried_out_fails_no_other(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    apply = world.kernel.apply_load_balancers
+
+    def without_proxy(rules: Sequence[BalancerRule]) -> None:
+        apply(rules)
+        if failed := [rule.name for rule in rules if rule.mode == "proxy"]:
+            raise KernelError(f"load balancer {', '.join(failed)}: there is no haproxy", failed)
+
+    world.kernel.apply_load_balancers = without_proxy  # type: ignore[method-assign]
+    with pytest.raises(KernelError, match="load balancer slow: there is no haproxy"):
+        world.balancer("slow", mode="proxy")
+    assert world.balancer("web") == "198.51.100.2"
+    world.machine("a")
+    world.cloud.delete_load_balancer("web")
+    assert "load balancer slow: there is no haproxy" in caplog.text
+    world.cloud.delete_load_balancer("slow")
+    assert world.kernel.load_balancers == ()
 
 
 def test_ssh_keys_are_on_every_machine(world: World) -> None:
