@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--name", default="e2e", help="of the cluster (%(default)s)")
     parser.add_argument("--base", default="10.100", help="first two numbers of its addresses (%(default)s)")
     parser.add_argument(
-        "--pool", type=IPv4Network, default=IPv4Network("198.18.0.0/24"), help="its load balancers (%(default)s)"
+        "--pool", type=IPv4Network, default=IPv4Network("198.18.200.0/24"), help="its load balancers (%(default)s)"
     )
     return parser
 
