@@ -12,6 +12,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from ipaddress import IPv4Network
@@ -32,6 +33,7 @@ from tests.envtest.build import E2E, AssetsMissing, cluster_program, e2e_program
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "kubernetes-e2e.md"
 COMMAND = "make e2e"
+CLEAN_SECONDS = 60.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,11 +104,20 @@ def _run_set(cluster: Cluster, chosen: SpecSet, folder: Path, *, keep_page: bool
         _say(f"{result.seconds:7.1f} s  {result.outcome}  {result.title}  {result.reason}".rstrip())
     if keep_page:
         keep(PAGE, chosen.name, block(chosen, results, CANNOT_PASS, kubernetes_version()), command=COMMAND)
-    left = _load_balancers(cluster) - before
+    left = _left_behind(cluster, before)
     return [
         *unexpected(results, CANNOT_PASS),
         *(f"the tests of the set {chosen.name} left the load balancer {name} in the cloud" for name in sorted(left)),
     ]
+
+
+def _left_behind(cluster: Cluster, before: set[str]) -> set[str]:
+    """The load balancers that are still there a minute after the tests: their namespaces go in the
+    background."""
+    deadline = time.monotonic() + CLEAN_SECONDS
+    while (left := _load_balancers(cluster) - before) and time.monotonic() < deadline:
+        time.sleep(1)
+    return left
 
 
 def _load_balancers(cluster: Cluster) -> set[str]:

@@ -36,12 +36,6 @@ PROGRAMS = {
     "usr/bin/getent": "usr/bin/getent",
 }
 """Where each program is in the image, and in Debian's tree."""
-APPLETS = (
-    "awk basename cat chmod chown cp cut date dd df dirname du echo env expr false find grep head hostname id "
-    "ifconfig ip kill ln ls md5sum mkdir mktemp mv nslookup ping printf ps pwd readlink rm rmdir sed seq sleep "
-    "sort stat tail tar tee test time timeout top touch tr true uname uniq wc wget which whoami xargs"
-)
-"""What busybox is called as."""
 AGNHOST = "test/images/agnhost"
 RESOLVER = "glibc-dns-testing"
 
@@ -62,6 +56,8 @@ def suite_images(folder: Path) -> list[Path]:
     if not all(target.is_file() for target in targets):
         with tempfile.TemporaryDirectory(prefix="images-", dir=folder) as temporary:
             _make(Path(temporary), list(zip(names, targets, strict=True)))
+        for old in set(folder.glob("*.tar")) - set(targets):
+            old.unlink()
     return targets
 
 
@@ -119,12 +115,19 @@ def _tools(target: Path, debian_root: Path) -> None:
         layer.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nuser-defined-in-image:x:1000:1000::/tmp:/bin/sh\n")
         layer.text("etc/group", "root:x:0:\ngroup-defined-in-image:x:50000:user-defined-in-image\n")
         layer.text("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")
-        for name in APPLETS.split():
+        for name in _applets(debian_root):
             layer.link(f"usr/bin/{name}", "busybox")
         for name, source in PROGRAMS.items():
             layer.file(name, debian_root / source)
         for name in _libraries(debian_root):
             layer.file(name, (debian_root / name).resolve())
+
+
+def _applets(debian_root: Path) -> list[str]:
+    """What busybox can do, but for what is there as a program."""
+    command = ["chroot", str(debian_root), "busybox", "--list"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return sorted({*listed} - {Path(name).name for name in PROGRAMS})
 
 
 def _libraries(debian_root: Path) -> list[str]:
