@@ -1,11 +1,12 @@
-"""Finds kube-apiserver, etcd, kubelet and Go's manager for the tests, and what checks manifests.
+"""Finds the programs of Kubernetes, etcd and Go's manager for the tests, and what checks manifests.
 
 ``KUBEBUILDER_ASSETS`` wins where it is set (the envtest convention). Otherwise the programs are in
 the user's cache, under a name made of the pins in the ``go.mod`` of their folders here, so that a
-changed pin builds anew. Only ``make envtest`` builds (`build=True`): by the Go toolchain, from the
-public modules that are pinned. A test finds what is there, or is left out
-(`tests/support/tiers.py`). helm, kustomize and kubeconform are built in the same way,
-from ``tools/go.mod``, helm only when it is asked for.
+changed pin builds anew. Only ``make envtest`` and ``make cluster`` build (`build=True`): by the Go
+toolchain, from the public modules that are pinned. A test finds what is there, or is left out
+(`tests/support/tiers.py`). All programs of Kubernetes are in one module, so that they share what is
+compiled. helm, kustomize and kubeconform are built in the same way, from ``tools/go.mod``, helm
+only when it is asked for.
 """
 
 from __future__ import annotations
@@ -14,18 +15,29 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PROGRAMS = {"etcd": HERE / "etcd", "kube-apiserver": HERE / "apiserver"}
+KUBERNETES = HERE / "kubernetes"
+SUITE = HERE.parent / "e2e" / "suite"
+PROGRAMS = ("etcd", "kube-apiserver")
+"""What KUBEBUILDER_ASSETS must hold."""
+CLUSTER_PROGRAMS = ("kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl", "coredns")
+"""The programs of the module ``kubernetes/`` that only `make cluster` needs."""
 TOOLS = {
     "helm": "helm.sh/helm/v4/cmd/helm",
     "kubeconform": "github.com/yannh/kubeconform/cmd/kubeconform",
     "kustomize": "sigs.k8s.io/kustomize/kustomize/v5",
 }
 """The tools that check the manifests of examples/deploy, by their Go packages."""
+E2E = {
+    "suite": "./",
+    "agnhost": "k8s.io/kubernetes/test/images/agnhost",
+}
+"""The programs of `make e2e` alone, by their Go packages in the module tests/e2e/suite."""
 OPERATOR = "github.com/prometheus-operator/prometheus-operator"
 """The module that holds the definitions of PodMonitor and PrometheusRule."""
 
@@ -54,16 +66,15 @@ def assets(*, build: bool = False) -> Path:
         if missing:
             raise AssetsMissing(f"KUBEBUILDER_ASSETS={given} lacks {' and '.join(missing)}")
         return Path(given)
-    folder = cache() / _pins(*PROGRAMS.values())
-    for name, source in PROGRAMS.items():
-        _have(
-            folder / name,
-            source,
-            "./",
-            "the real API server needs a Go toolchain to build it, or KUBEBUILDER_ASSETS naming a folder with "
-            "kube-apiserver and etcd",
-            build=build,
-        )
+    own = {"etcd": HERE / "etcd", "kube-apiserver": KUBERNETES}
+    folder = cache() / _pins(HERE / "etcd", KUBERNETES, KUBERNETES / "kube-apiserver")
+    without_go = (
+        "the real API server needs a Go toolchain to build it, or KUBEBUILDER_ASSETS naming a folder with "
+        "kube-apiserver and etcd"
+    )
+    for name in PROGRAMS:
+        package = "./" if name == "etcd" else f"./{name}"
+        _have(folder / name, own[name], package, without_go, build=build)
     return folder
 
 
@@ -76,10 +87,26 @@ def kubelet(*, build: bool = False) -> Path:
     given = Path(os.environ.get("KUBEBUILDER_ASSETS") or os.devnull, "kubelet")
     if given.is_file():
         return given
-    source = HERE / "kubelet"
-    target = cache() / _pins(source) / "kubelet"
-    without_go = "the kubelet needs a Go toolchain to build it, or one in KUBEBUILDER_ASSETS"
-    _have(target, source, "./", without_go, build=build)
+    return _of_kubernetes(
+        "kubelet", "the kubelet needs a Go toolchain to build it, or one in KUBEBUILDER_ASSETS", build
+    )
+
+
+def cluster_program(name: str, *, build: bool = False) -> Path:
+    """One of ``CLUSTER_PROGRAMS``. Raises as `assets`; may be called from many processes."""
+    return _of_kubernetes(name, f"{name} is built by a Go toolchain, and there is none", build)
+
+
+def kubernetes_version() -> str:
+    """The version of Kubernetes that is pinned, such as v1.36.3."""
+    found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", (KUBERNETES / "go.mod").read_text(), re.MULTILINE)
+    assert found is not None, "kubernetes/go.mod does not pin k8s.io/kubernetes"
+    return found[1]
+
+
+def _of_kubernetes(name: str, without_go: str, build: bool) -> Path:
+    target = cache() / _pins(KUBERNETES, KUBERNETES / name) / name
+    _have(target, KUBERNETES, f"./{name}", without_go, build=build)
     return target
 
 
@@ -101,18 +128,35 @@ def bench_program(name: str, *, build: bool = False) -> Path:
     return target
 
 
-def tool(name: str, *, build: bool = False) -> Path:
+def tool(name: str, *, build: bool = False, always: bool = False) -> Path:
     """A program of ``TOOLS``; helm, which takes many minutes, is built only where REQUIRE_HELM is
-    set.
+    set, or with `always`.
 
     Raises as `assets`; may be called from many processes at once.
     """
     source = HERE / "tools"
     target = cache() / f"tools-{_pins(source)}" / name
-    if name == "helm" and not target.is_file() and not os.environ.get("REQUIRE_HELM"):
+    if name == "helm" and not target.is_file() and not (always or os.environ.get("REQUIRE_HELM")):
         raise AssetsMissing(f"helm {NOT_BUILT}`make envtest REQUIRE_HELM=1`, many minutes")
     _have(target, source, TOOLS[name], f"{name} is built by a Go toolchain, and there is none", build=build)
     return target
+
+
+def e2e_program(name: str, *, build: bool = False) -> Path:
+    """A program of ``E2E``: Kubernetes' end-to-end tests, and what they need (many minutes, once).
+    Raises as `assets`; may be called from many processes at once."""
+    target = cache() / f"e2e-{_pins(SUITE)}" / name
+    without_go = f"{name} is built by a Go toolchain, and there is none"
+    _have(target, SUITE, E2E[name], without_go, build=build, by="make e2e")
+    return target
+
+
+def e2e_sources() -> Path:
+    """Kubernetes' sources in Go's module cache, of the version of the end-to-end tests.
+
+    Raises AssetsMissing without a Go toolchain, CalledProcessError where the module cannot be had.
+    """
+    return _module("k8s.io/kubernetes", SUITE, "the end-to-end tests need Go's module cache")
 
 
 def operator_definitions() -> list[Path]:
@@ -121,22 +165,28 @@ def operator_definitions() -> list[Path]:
 
     Raises AssetsMissing without a Go toolchain, CalledProcessError where the module cannot be had.
     """
-    go = shutil.which("go")
-    if go is None:
-        raise AssetsMissing("the definitions of PodMonitor and PrometheusRule come with a Go module: install Go")
-    answer = subprocess.run(
-        [go, "mod", "download", "-json", OPERATOR], cwd=HERE / "crds", check=True, capture_output=True, text=True
-    )
-    folder = Path(json.loads(answer.stdout)["Dir"]) / "example" / "prometheus-operator-crd"
+    without_go = "the definitions of PodMonitor and PrometheusRule come with a Go module"
+    folder = _module(OPERATOR, HERE / "crds", without_go) / "example" / "prometheus-operator-crd"
     return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in ("podmonitors", "prometheusrules")]
 
 
-def _have(target: Path, source: Path, package: str, without_go: str, *, build: bool) -> None:
-    """Build `package` in the module at `source` into `target`, unless it is there."""
+def _module(name: str, source: Path, needed_for: str) -> Path:
+    """The folder of the Go module `name` in the version that ``source/go.mod`` pins."""
+    go = shutil.which("go")
+    if go is None:
+        raise AssetsMissing(f"{needed_for}: install Go")
+    command = [go, "mod", "download", "-json", name]
+    answer = subprocess.run(command, cwd=source, check=True, capture_output=True, text=True)
+    return Path(json.loads(answer.stdout)["Dir"])
+
+
+def _have(target: Path, source: Path, package: str, without_go: str, *, build: bool, by: str = "make envtest") -> None:
+    """Build `package` in the module at `source` into `target`, unless it is there; `by` is the
+    command that does it."""
     if target.is_file():
         return
     if not build:
-        raise AssetsMissing(f"{target.name} {NOT_BUILT}`make envtest`")
+        raise AssetsMissing(f"{target.name} {NOT_BUILT}`{by}`")
     go = shutil.which("go")
     if go is None:
         raise AssetsMissing(without_go)
@@ -147,9 +197,17 @@ def _have(target: Path, source: Path, package: str, without_go: str, *, build: b
             return
         print(f"building {target.name} into {target.parent} (once; this can take some minutes)", flush=True)
         partial = target.with_suffix(".partial")
-        command = [go, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(partial), package]
+        command = [go, "build", "-trimpath", "-ldflags", _link_flags(source), "-o", str(partial), package]
         subprocess.run(command, cwd=source, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
         partial.rename(target)
+
+
+def _link_flags(source: Path) -> str:
+    """No tables for a debugger; and the programs of Kubernetes say their version: helm asks the API
+    server for it."""
+    ours = source in (KUBERNETES, SUITE)
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version") if ours else ()
+    return " ".join(["-s -w", *(f"-X {package}.gitVersion={kubernetes_version()}" for package in packages)])
 
 
 def cache() -> Path:

@@ -30,7 +30,7 @@ from typing import Any
 from tests.envtest.build import AssetsMissing, cache, kubelet
 from tests.envtest.programs import Programs
 
-__all__ = ["STATUS_PERIOD", "Machine", "check_machine", "host_ip"]
+__all__ = ["EVICTION_SIGNALS", "STATUS_PERIOD", "Machine", "check_machine", "host_ip"]
 
 STATUS_PERIOD = 0.5
 """Seconds between two status updates of the kubelet; 10 s and 5 min by default."""
@@ -46,7 +46,7 @@ _KERNEL_SETTINGS: Mapping[str, int] = {
     "kernel/keys/root_maxbytes": 25_000_000,
 }
 """What a kubelet wants to find, and otherwise sets, for the whole host (setupKernelTunables)."""
-_EVICTION_SIGNALS = (
+EVICTION_SIGNALS = (
     "memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
 )  # fmt: skip
 _PACKAGES = {"containerd": "containerd", "unshare": "util-linux", "setpriv": "util-linux", "mount": "mount"}
@@ -234,7 +234,7 @@ def _kubelet_config(folder: Path, containerd: Path) -> dict[str, Any]:
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
-        "evictionHard": dict.fromkeys(_EVICTION_SIGNALS, "0%"),
+        "evictionHard": dict.fromkeys(EVICTION_SIGNALS, "0%"),
         "failCgroupV1": False,
         "failSwapOn": False,
         "localStorageCapacityIsolation": False,

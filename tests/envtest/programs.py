@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,12 +30,18 @@ class Programs:
         self._guards: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: dict[str, Path] = {}
 
-    def spawn(self, name: str, command: Sequence[str]) -> None:
-        """Start a program; what it writes is added to its log."""
+    def spawn(self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
+        """Start a program, with a few variables of ours and those of `env`; what it writes is added
+        to its log."""
         self._logs[name] = self._folder / f"{name}.log"
         with self._logs[name].open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self._folder, env=_clean_env()
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self._folder,
+                env={**_clean_env(), **(env or {})},
             )
         program = Path(command[0]).name[:_COMM_LENGTH]
         self._guards[name] = subprocess.Popen(
@@ -63,10 +69,11 @@ class Programs:
             process.kill()
             process.wait()
 
-    def close(self) -> None:
-        """End all that still run, the last one first. May be called twice."""
+    def close(self, *, kill: bool = False) -> None:
+        """End all that still run, the last one first; `kill` is for those whose data are thrown
+        away. May be called twice."""
         for name in reversed(list(self._processes)):
-            self.end(name)
+            self.end(name, kill=kill)
 
     def process(self, name: str) -> subprocess.Popen[bytes]:
         """The process of a program that was started and not ended; it may have ended by itself."""

@@ -57,26 +57,46 @@ class RealAPIServer:
     ``stop`` ends both processes and removes the folder. For one thread at a time.
     """
 
-    def __init__(self, *, audit_level: str = "Request", identities: Sequence[Identity] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        audit_level: str = "Request",
+        identities: Sequence[Identity] = (),
+        address: str = "127.0.0.1",
+        port: int | None = None,
+        service_range: str = "10.96.0.0/16",
+        pods: bool = False,
+        folder: Path | None = None,
+    ) -> None:
+        """`pods`: for a cluster in which pods run: they get service accounts, and the server talks
+        to kubelets and to pods' addresses. `folder` must not exist yet."""
         self._audit_level = audit_level
         self._identities = identities
-        self.folder = Path(tempfile.mkdtemp(prefix="envtest-"))
+        self._address, self._service_range, self._pods = address, service_range, pods
+        if folder is not None:
+            folder.mkdir(parents=True)
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="envtest-"))
         self.token = secrets.token_hex(16)
         self.manager_token = secrets.token_hex(16)
         self.restricted_token = secrets.token_hex(16)
         self.kubelet_tokens = {name: secrets.token_hex(16) for name in KUBELET_NODES}
         self.client_authority = Authority("client-ca")
         """Signs certificates of clients."""
-        self._port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
+        self._port, self._etcd_port, self._peer_port = port or free_port(), free_port(), free_port()
         self._programs = Programs(self.folder)
 
     @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self._port}"
+        return f"https://{self._address}:{self._port}"
 
     @property
     def ca_file(self) -> Path:
         return self.folder / "certs" / "apiserver.crt"
+
+    @property
+    def service_account_key(self) -> Path:
+        """Signs the tokens of service accounts."""
+        return self.folder / "sa.key"
 
     @property
     def audit_log(self) -> Path:
@@ -89,9 +109,10 @@ class RealAPIServer:
         self._start_etcd()
         self._start_apiserver()
 
-    def stop(self) -> None:
-        """End both processes and remove their data. May be called twice."""
-        self._programs.close()
+    def stop(self, *, kill: bool = False) -> None:
+        """End both processes and remove their data. May be called twice. Where clients still watch,
+        only `kill` ends the server within seconds."""
+        self._programs.close(kill=kill)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop_apiserver(self, *, kill: bool = False) -> None:
@@ -176,7 +197,7 @@ class RealAPIServer:
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        (self.folder / "sa.key").write_bytes(private)
+        self.service_account_key.write_bytes(private)
         kubelets = "".join(
             f'{token},system:node:{name},kubelet-{name},"system:nodes"\n' for name, token in self.kubelet_tokens.items()
         )
@@ -208,17 +229,17 @@ class RealAPIServer:
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             f"--secure-port={self._port}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self._address}",
             f"--cert-dir={folder / 'certs'}",
             f"--token-auth-file={folder / 'tokens.csv'}",
             f"--client-ca-file={folder / 'client-ca.crt'}",
             "--authorization-mode=Node,RBAC",
-            f"--service-account-key-file={folder / 'sa.key'}",
-            f"--service-account-signing-key-file={folder / 'sa.key'}",
+            f"--service-account-key-file={self.service_account_key}",
+            f"--service-account-signing-key-file={self.service_account_key}",
             "--service-account-issuer=https://kubernetes.default.svc",
-            "--service-cluster-ip-range=10.96.0.0/16",
+            f"--service-cluster-ip-range={self._service_range}",
             "--enable-admission-plugins=NodeRestriction",
-            "--disable-admission-plugins=ServiceAccount",
+            *self._flags_for_pods(),
             "--allow-privileged=true",
             f"--audit-policy-file={folder / 'audit.json'}",
             f"--audit-log-path={self.audit_log}",
@@ -239,6 +260,19 @@ class RealAPIServer:
             except subprocess.TimeoutExpired:
                 continue
 
+    def _flags_for_pods(self) -> Sequence[str]:
+        if not self._pods:  # nobody would make the service accounts that a pod must have
+            return ["--disable-admission-plugins=ServiceAccount"]
+        certificate, key = self.client_authority.client_files(self.folder, "kube-apiserver", ("system:masters",))
+        return [
+            f"--kubelet-client-certificate={certificate}",
+            f"--kubelet-client-key={key}",
+            "--kubelet-preferred-address-types=InternalIP,Hostname",
+            # Webhooks and proxied Services are reached by their pods' addresses: no kube-proxy runs
+            # beside this server.
+            "--enable-aggregator-routing=true",
+        ]
+
     def _spawn(self, name: str, *arguments: str) -> None:
         self._programs.spawn(name, [str(assets() / name), *arguments])
 
@@ -249,7 +283,7 @@ class RealAPIServer:
             context = ssl.create_default_context(cafile=str(self.ca_file))
         except ssl.SSLError:
             return False  # the certificate is only half written yet
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=5, context=context)
+        connection = http.client.HTTPSConnection(self._address, self._port, timeout=5, context=context)
         try:
             connection.request("GET", "/readyz", headers={"Authorization": f"Bearer {self.token}"})
             return connection.getresponse().status == 200

@@ -28,14 +28,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.envtest.server import RealAPIServer
+from tests.image.archives import BASES, DOCKERFILE, ROOT, debian
 from tests.image.buildah import Buildah
 from tests.support.api import API, NODES
 from tests.support.https import free_port
 from tests.support.nodes import small_node
 
-ROOT = Path(__file__).parents[2]
-DOCKERFILE = ROOT / "examples" / "deploy" / "image" / "Dockerfile"
-SUITE = "bookworm"
 TOOLS = ("buildah", "mmdebstrap")
 USER = "65532"
 OTHER_USER = "12345:12345"
@@ -68,8 +66,7 @@ def main() -> int:
         folder = Path(temporary)
         buildah = Buildah(folder / "storage")
         with step("base of Debian packages"):
-            base = buildah.base("base", debian("python3", "ca-certificates"))
-            build_base = buildah.base("build-base", debian("python3", "ca-certificates", "python3-venv"))
+            base, build_base = (buildah.base(name, debian(*packages)) for name, packages in BASES.items())
         with step("image"):
             buildah.build("ccm", DOCKERFILE, ROOT, BASE=f"localhost/{base}", BUILD_BASE=f"localhost/{build_base}")
         container = buildah("from", "localhost/ccm")
@@ -86,20 +83,6 @@ def step(what: str) -> Iterator[None]:
     began = time.monotonic()
     yield
     print(f"{what}: {time.monotonic() - began:.0f} s", flush=True)
-
-
-def debian(*packages: str) -> Path:
-    """A file system with these packages and what they need; kept in the user's cache."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kubernetes-cloud-provider" / "image"
-    cache.mkdir(parents=True, exist_ok=True)
-    target = cache / f"{SUITE}-{'-'.join(packages)}.tar"
-    if not target.exists():
-        partial = target.with_suffix(".partial.tar")
-        excluded = [f"--dpkgopt=path-exclude=/usr/share/{place}/*" for place in ("doc", "man", "locale")]
-        command = ["mmdebstrap", "--quiet", "--variant=essential", f"--include={','.join(packages)}", *excluded]
-        subprocess.run([*command, SUITE, str(partial)], check=True)
-        partial.rename(target)
-    return target
 
 
 def look(buildah: Buildah, container: str) -> None:

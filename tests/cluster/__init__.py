@@ -1,0 +1,1 @@
+"""A whole cluster on this machine: `make cluster`, and `Cluster` for tests."""

@@ -1,0 +1,110 @@
+"""The control plane that a vendor would manage: etcd, kube-apiserver, kube-controller-manager and
+kube-scheduler on the host, at an address that the machines reach.
+
+Nodes get their pod CIDRs from our node-ipam-controller, not from kube-controller-manager, and
+routes from our route controller: so the cluster only works if what is shipped works.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.nodeconfig import kubeconfig
+from tests.envtest.build import cluster_program
+from tests.envtest.programs import Programs
+from tests.envtest.server import Identity, RealAPIServer
+from tests.support.api import API
+from tests.support.https import free_port
+
+__all__ = ["ControlPlane"]
+
+PORT = 6443
+_CONTROLLERS, _SCHEDULER, _PROXY = "kube-controller-manager", "kube-scheduler", "kube-proxy"
+
+
+class ControlPlane:
+    """For one thread at a time. `start` returns when the API server is ready; `stop` ends all."""
+
+    def __init__(self, folder: Path, *, address: str, service_range: str, nodes: Sequence[str]) -> None:
+        users = [Identity(f"system:{name}", name) for name in (_CONTROLLERS, _SCHEDULER, _PROXY)]
+        kubelets = [Identity(f"system:node:{node}", f"kubelet-{node}", ("system:nodes",)) for node in nodes]
+        self._tokens = {one.user: one.token for one in (*users, *kubelets)}
+        self.server = RealAPIServer(
+            audit_level="Metadata",
+            identities=[*users, *kubelets],
+            address=address,
+            port=PORT,
+            service_range=service_range,
+            pods=True,
+            folder=folder,
+        )
+        self._programs = Programs(folder)
+
+    @property
+    def api(self) -> API:
+        """As administrator."""
+        return API(self.server.url, self.server.token, self.server.ca_file)
+
+    def start(self) -> None:
+        """Raises RuntimeError with the tails of the logs when a program does not get ready in
+        60 s."""
+        self.server.start()
+        folder = self.server.folder
+        common = (f"--client-ca-file={folder / 'client-ca.crt'}", "--bind-address=127.0.0.1", "--leader-elect=false")
+        for name, flags in ((_CONTROLLERS, self._controllers()), (_SCHEDULER, ())):
+            config = self.write_kubeconfig(folder / f"{name}.kubeconfig", self._tokens[f"system:{name}"])
+            places = (
+                f"--kubeconfig={config}",
+                f"--secure-port={free_port()}",
+                f"--cert-dir={folder / f'{name}-certs'}",
+            )
+            self._programs.spawn(name, [str(cluster_program(name)), *places, *common, *flags])
+
+    def stop(self) -> None:
+        """End all programs and remove their data. May be called twice."""
+        self._programs.close(kill=True)
+        self.server.stop(kill=True)
+
+    def check_running(self) -> None:
+        """Raises RuntimeError with the tails of the logs if a program has ended by itself."""
+        for name in (_CONTROLLERS, _SCHEDULER):
+            code = self._programs.process(name).poll()
+            if code is not None:
+                raise RuntimeError(f"{name} ended with {code}:\n{self._programs.log_tail()}")
+
+    def write_kubeconfig(self, path: Path, token: str) -> Path:
+        path.touch(0o600)
+        path.write_text(json.dumps(self._kubeconfig(token)))
+        return path
+
+    def kubelet_kubeconfig(self, node: str) -> Mapping[str, Any]:
+        return self._kubeconfig(self._tokens[f"system:node:{node}"])
+
+    def proxy_kubeconfig(self) -> Mapping[str, Any]:
+        return self._kubeconfig(self._tokens[f"system:{_PROXY}"])
+
+    def wait_for_default_account(self, deadline: float) -> None:
+        """Until pods can be created: the namespace's service account is there. Raises
+        RuntimeError."""
+        while self.api.find("/api/v1/namespaces/default/serviceaccounts/default") is None:
+            self.check_running()
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"kube-controller-manager makes no service accounts:\n{self._programs.log_tail()}")
+            time.sleep(0.2)
+
+    def _kubeconfig(self, token: str) -> dict[str, Any]:
+        return kubeconfig(self.server.url, self.server.ca_file.read_text(), token)
+
+    def _controllers(self) -> Sequence[str]:
+        return [
+            "--cloud-provider=external",
+            "--configure-cloud-routes=false",
+            "--allocate-node-cidrs=false",
+            "--use-service-account-credentials=true",
+            f"--service-account-private-key-file={self.server.service_account_key}",
+            f"--root-ca-file={self.server.ca_file}",
+        ]
