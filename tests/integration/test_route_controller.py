@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
 from controllers.manager.embedding import Host
@@ -18,7 +18,7 @@ from controllers.options.podnetwork import parse_cluster_cidrs
 from controllers.route.controller import RouteController
 from controllers.route.options import RouteOptions
 from controllers.runtime.metrics import Metrics
-from tests.integration.conftest import EMBEDDED, Cluster
+from tests.integration.conftest import Cluster
 from tests.support.api import NODES, STRATEGIC
 from tests.support.nodes import small_node
 from tests.support.running import at_work
@@ -145,75 +145,6 @@ def test_a_burst_costs_one_listing_and_an_idle_time_none(api: Cluster, cloud: Fa
         assert metrics.value("workqueue_adds_total", name="Routes") == before + 1
 
 
-@pytest.mark.row("R1")
-@EMBEDDED
-def test_the_slow_check_repairs_what_was_changed_by_hand(api: Cluster, cloud: FakeCloud) -> None:
-    _add_node(api, "node-1", "10.244.1.0/24")
-    with _running(api.kubeconfig, cloud, _options(route_reconciliation_period=0.5)):
-        eventually(lambda: _reason(api, "node-1") == CREATED)
-        cloud.console.remove_route(cloud.console.routes()[0].name)
-        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "node-1"})
-        cloud.console.change_route(cloud.console.routes()[0].name, target_node="", blackhole=True)
-        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "node-1"})
-        cloud.console.add_route("old", "10.244.9.0/24", cluster="kubernetes", blackhole=True, foreign=False)
-        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "node-1"})
-
-
-@pytest.mark.row("R2")
-@EMBEDDED
-def test_a_failed_creation_is_told_and_retried_without_another_event(api: Cluster, cloud: FakeCloud) -> None:
-    no = cloud.faults.on("create_route", raises(OSError), key="sick")
-    _add_node(api, "sick", "10.244.1.0/24")
-    _add_node(api, "well", "10.244.2.0/24")
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: _reason(api, "sick") == MISSING)
-        eventually(lambda: _reason(api, "well") == CREATED)
-        event = eventually(lambda: [e for e in api.events_of("sick") if e["reason"] == "FailedToCreateRoute"])[0]
-        assert event["type"] == "Warning"
-        assert event["source"]["component"] == "route_controller"
-        assert "10.244.1.0/24" in event["message"]
-        no.remove()
-        eventually(lambda: _reason(api, "sick") == CREATED, timeout=20)
-        assert _table(cloud)["10.244.1.0/24"] == "sick"
-        assert cloud.calls.counts()["list_routes"] == 1
-        tries = [call for call in cloud.calls.log("create_route") if "sick" in str(call)]
-        assert 2 <= len(tries) < 12
-
-
-@pytest.mark.row("R3")
-@EMBEDDED
-def test_nothing_foreign_is_touched(api: Cluster) -> None:
-    existing: list[dict[str, Any]] = [
-        {"name": "vpn", "destination_cidr": "192.168.0.0/16", "target_node": "vpn-gateway"},
-        {"name": "vpn-blackhole", "destination_cidr": "192.168.7.0/24", "blackhole": True},
-        {"name": "supernet", "destination_cidr": "10.0.0.0/8", "blackhole": True},
-        {"name": "kubernetes-cluster", "destination_cidr": "10.244.0.0/16", "target_node": "node-1"},
-        {"name": "kubernetes-half", "destination_cidr": "10.244.128.0/17", "target_node": "gone"},
-        {"name": "no-target", "destination_cidr": "10.244.50.0/24"},
-        {"name": "by-hand", "destination_cidr": "10.244.51.0/24", "target_node": "appliance"},
-        {"name": "host", "destination_cidr": "10.244.52.7/32", "target_node": "node-1"},
-        {"name": "kubernetes-other", "destination_cidr": "10.245.1.0/24", "target_node": "gone"},
-        {"name": "kubernetes-old", "destination_cidr": "10.244.9.0/24", "target_node": "gone", "foreign": False,
-         "cluster": "kubernetes"},
-        {"name": "kubernetes-moved", "destination_cidr": "10.244.8.0/24", "target_node": "node-1", "foreign": False,
-         "cluster": "kubernetes"},
-        {"name": "dead", "destination_cidr": "10.244.10.0/24", "blackhole": True},
-    ]  # fmt: skip
-    _add_node(api, "node-1", "10.244.1.0/24")
-    settings = {"existing": existing, "tells_owner": True}
-    options = _options(route_reconciliation_period=0.3)
-    with _cloud(routes=settings) as cloud, _running(api.kubeconfig, cloud, options) as metrics:
-        eventually(lambda: _reason(api, "node-1") == CREATED)
-        eventually(lambda: len(_table(cloud)) == 11)
-        listed = cloud.calls.counts()["list_routes"]
-        eventually(lambda: cloud.calls.counts()["list_routes"] >= listed + 3)  # long enough for the doubtful ones
-        assert {route.name for route in cloud.console.routes() if route.foreign} == {
-            entry["name"] for entry in existing if entry.get("foreign", True)
-        }
-        assert [route.target_node for route in cloud.console.routes() if not route.foreign] == ["node-1"]
-        assert metrics.value("route_controller_routes_left_alone") == 3
-
-
 def test_another_agents_condition_is_left_alone_where_it_says_the_same(api: Cluster, cloud: FakeCloud) -> None:
     """As Cilium and Calico write it; nobody else's reason is a fault."""
     _add_node(api, "node-1", "10.244.1.0/24")
@@ -224,19 +155,3 @@ def test_another_agents_condition_is_left_alone_where_it_says_the_same(api: Clus
         listed = cloud.calls.counts()["list_routes"]
         eventually(lambda: cloud.calls.counts()["list_routes"] >= listed + 3)
         assert _reason(api, "node-1") == ("False", "CiliumIsUp")
-
-
-@pytest.mark.row("R4")
-@EMBEDDED
-def test_calls_keep_to_the_gateways_limits(api: Cluster) -> None:
-    for number in range(24):
-        _add_node(api, f"node-{number}", f"10.244.{number}.0/24")
-    limits = CloudCallOptions(concurrency=3, qps=20, burst=4)
-    with _cloud(latency={"create_route": 0.05}) as cloud, _running(api.kubeconfig, cloud, calls=limits):
-        eventually(lambda: len(_table(cloud)) == 24, timeout=20)
-        calls = cloud.calls.log("create_route")
-        spans = [(call.started, call.ended) for call in calls if call.ended is not None]
-        most = max(sum(start <= at < end for start, end in spans) for at, _ in spans)
-        assert most <= 3
-        starts = sorted(start for start, _ in spans)
-        assert starts[-1] - starts[0] >= (24 - 1 - 4) / 20 * 0.9

@@ -45,11 +45,6 @@ def _periods(cloud: FakeCloud, count: int = 4) -> None:
     eventually(lambda: cloud.calls.counts()["list_routes"] >= listed + count)
 
 
-def _why(api: Cluster, name: str) -> str:
-    events = eventually(lambda: [one for one in api.events_of(name) if one["reason"] == "FailedToCreateRoute"])
-    return str(events[0]["message"])
-
-
 # ---- R7, R8: what a kubelet says of its own Node
 
 
@@ -181,35 +176,3 @@ def test_beside_routes_that_cannot_be_read_nothing_is_created_and_health_names_t
 
 def _condition_is_absent(api: Cluster, name: str) -> bool:
     return _reason(api, name) == (None, None)
-
-
-@pytest.mark.row("R11", "O7")
-@pytest.mark.parametrize("strict", [True, False], ids=["says-so", "makes-blackholes"])
-@EMBEDDED
-def test_a_route_to_a_dead_machine_is_not_made_again_and_again(
-    api: Cluster, strict: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", "controllers.route")
-    machines = [{"name": "n1", "addresses": [["InternalIP", "10.0.0.1"]]}]
-    settings = {"instances": machines, "routes": {"strict_targets": strict}}
-    _add_node(api, "n1", "10.244.1.0/24")
-    options = _options(route_reconciliation_period=PERIOD, list_interval=0.1)
-    with _cloud(**settings) as cloud, _running(api.kubeconfig, cloud, options):
-        eventually(lambda: _reason(api, "n1") == CREATED)
-        cloud.console.remove_instance("n1")
-        for _ in range(6):
-            if not strict and _table(cloud).get("10.244.1.0/24") == "n1":
-                cloud.console.change_route(cloud.console.routes()[0].name, target_node="", blackhole=True)
-            _periods(cloud, 1)
-        eventually(lambda: _reason(api, "n1") == MISSING)
-        deletions = [line for line in caplog.messages if line.startswith("deleted route: 10.244.1.0/24 to nowhere")]
-        assert len(deletions) == 1
-        assert cloud.calls.counts()["delete_route"] == 1
-        if not strict:
-            return
-        assert _table(cloud) == {}
-        cloud.console.add_instance("n1")
-        eventually(lambda: _table(cloud) == {"10.244.1.0/24": "n1"}, timeout=70)
-        eventually(lambda: _reason(api, "n1") == CREATED)
-        made = [line for line in caplog.messages if line == "created route: 10.244.1.0/24 to node n1"]
-        assert len(made) == 2

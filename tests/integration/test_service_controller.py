@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cloudprovider import ImplementedElsewhere, Interface
+from cloudprovider import Interface
 from cloudprovider.internal.backoff import Backoff
-from cloudprovider.testing.fake import FakeCloud, FakeConfig, answers, hangs, raises
+from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs
 from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import CloudCallOptions
 from controllers.manager.embedding import Host
@@ -87,11 +87,6 @@ def _strip_finalizer(api: Cluster, name: str) -> None:
     api.patch(f"{SERVICES}/{name}", {"metadata": {"finalizers": None}})
 
 
-def _backends(cloud: FakeCloud) -> list[str]:
-    [balancer] = cloud.console.load_balancers()
-    return [backend.removeprefix("fake://") for backend in balancer.backends]
-
-
 def _about_cluster(api: Cluster, reason: str) -> list[dict[str, Any]]:
     return [event for event in api.events_of("kube-system") if event["reason"] == reason]
 
@@ -125,86 +120,6 @@ def test_a_service_gets_its_load_balancer_and_loses_it_when_deleted(api: Cluster
     assert not cloud.calls.overlaps()
     for name in ("inside", "classy"):
         assert "finalizers" not in api.get(f"{SERVICES}/{name}")["metadata"]
-
-
-@pytest.mark.row("S1")
-@pytest.mark.row("S13")
-@EMBEDDED
-def test_whatever_a_backend_depends_on_reaches_the_load_balancer(api: Cluster, cloud: FakeCloud) -> None:
-    for name in ("node-0", "node-1", "node-2"):
-        _add_node(api, name)
-    api.create(SERVICES, _service("web"))
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: _ingress(api, "web"))
-        assert _backends(cloud) == ["node-0", "node-1", "node-2"]
-        label = "node.kubernetes.io/exclude-from-external-load-balancers"
-        api.patch(f"{NODES}/node-0", {"metadata": {"labels": {label: ""}}})
-        eventually(lambda: _backends(cloud) == ["node-1", "node-2"])
-        api.patch(f"{NODES}/node-0", {"metadata": {"labels": {label: "false"}}})
-        eventually(lambda: _backends(cloud) == ["node-0", "node-1", "node-2"])
-        api.delete(f"{NODES}/node-1")
-        _add_node(api, "node-3")
-        eventually(lambda: _backends(cloud) == ["node-0", "node-2", "node-3"])
-        updates = _count(cloud, "update_load_balancer")
-        address = [{"type": "Hostname", "address": "node-3"}, {"type": "InternalIP", "address": "10.1.1.1"}]
-        api.patch(f"{NODES}/node-3/status", {"status": {"addresses": address}})
-        eventually(lambda: _count(cloud, "update_load_balancer") == updates + 1)
-        eventually(lambda: "UpdatedLoadBalancer" in _reasons(api, "web"))
-        # A heartbeat is none of it; the next change shows that it was seen and passed over.
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-        api.patch(f"{NODES}/node-3/status", {"status": {"conditions": [ready]}})
-        api.patch(SERVICES + "/web", {"metadata": {"annotations": {"example.com/size": "big"}}})
-        eventually(lambda: _count(cloud, "ensure_load_balancer") == 2)
-        assert _count(cloud, "update_load_balancer") == updates + 1
-
-
-@pytest.mark.row("S2")
-@EMBEDDED
-def test_what_was_deleted_or_changed_by_hand_is_repaired(api: Cluster, cloud: FakeCloud) -> None:
-    _add_node(api, "node-0")
-    api.create(SERVICES, _service("web"))
-    with _running(api.kubeconfig, cloud, _options(drift_check_period=0.6, ensure_period=0.6)):
-        [point] = eventually(lambda: _ingress(api, "web"))
-        [balancer] = cloud.console.load_balancers()
-        cloud.console.change_load_balancer(
-            balancer.name, backends=("fake://node-5",), source_ranges=("203.0.113.0/24",)
-        )
-        eventually(lambda: _backends(cloud) == ["node-0"])
-        assert cloud.console.load_balancer(balancer.name).source_ranges == ()
-        cloud.console.delete_load_balancer(balancer.name)
-        eventually(cloud.console.load_balancers)
-        eventually(
-            lambda: [point["ip"] for point in _ingress(api, "web")] == list(cloud.console.load_balancers()[0].ingress)
-        )
-        # Checks that find all in order write nothing.
-        version = eventually(lambda: api.get(f"{SERVICES}/web")["metadata"]["resourceVersion"])
-        ensured = _count(cloud, "ensure_load_balancer")
-        eventually(lambda: _count(cloud, "ensure_load_balancer") >= ensured + 3)
-        assert api.get(f"{SERVICES}/web")["metadata"]["resourceVersion"] == version
-    assert _reasons(api, "web").count("EnsuredLoadBalancer") <= 2
-    assert point
-
-
-@pytest.mark.row("S3")
-@EMBEDDED
-def test_a_node_that_joins_while_a_service_is_deleted_leaves_no_orphan(api: Cluster, cloud: FakeCloud) -> None:
-    _add_node(api, "node-0")
-    api.create(SERVICES, _service("web"))
-    with _running(api.kubeconfig, cloud, _options(node_sync_window=0.0)):
-        eventually(lambda: _ingress(api, "web"))
-        slow = cloud.faults.on("ensure_load_balancer_deleted", hangs(soft=True))
-        api.delete(f"{SERVICES}/web")
-        eventually(lambda: cloud.calls.running())
-        _add_node(api, "node-1")
-        _add_node(api, "node-2")
-        api.delete(f"{NODES}/node-0")
-        api.patch(f"{SERVICES}/web", {"metadata": {"annotations": {"example.com/late": "change"}}})
-        slow.remove()
-        eventually(lambda: api.find(f"{SERVICES}/web") is None)
-    assert cloud.console.load_balancers() == []
-    assert not cloud.calls.overlaps()
-    last = cloud.calls.log(*CHANGING)[-1]
-    assert (last.method, last.effect) == ("ensure_load_balancer_deleted", "deleted")
 
 
 @pytest.mark.row("S5")
@@ -259,65 +174,6 @@ def test_a_restart_with_nothing_changed_makes_no_write_at_all(api: Cluster, clou
     assert [api.get(f"{SERVICES}/{name}")["metadata"]["resourceVersion"] for name in names] == before
 
 
-@pytest.mark.row("S7")
-@EMBEDDED
-def test_a_restart_does_what_changed_meanwhile_and_nothing_else(api: Cluster, cloud: FakeCloud) -> None:
-    _add_node(api, "node-0")
-    for name in ("same", "other-port", "deleted-by-hand", "to-go"):
-        api.create(SERVICES, _service(name))
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: all(_ingress(api, name) for name in ("same", "other-port", "deleted-by-hand", "to-go")))
-    api.patch(f"{SERVICES}/other-port", {"spec": {"ports": [{"port": 81, "protocol": "TCP"}]}})
-    api.delete(f"{SERVICES}/to-go")
-    lost = next(one for one in cloud.console.load_balancers() if one.service == "default/deleted-by-hand")
-    cloud.console.delete_load_balancer(lost.name)
-    cloud.calls.clear()
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: api.find(f"{SERVICES}/to-go") is None)
-        eventually(lambda: len(cloud.console.load_balancers()) == 3)
-        eventually(lambda: any(port.port == 81 for one in cloud.console.load_balancers() for port in one.ports))
-        _add_node(api, "node-1")
-        eventually(lambda: all(len(one.backends) == 2 for one in cloud.console.load_balancers()))
-    done = sorted((call.method, call.keys[1]) for call in cloud.calls.log(*CHANGING))
-    assert done == [
-        ("ensure_load_balancer", "default/deleted-by-hand"),
-        ("ensure_load_balancer", "default/other-port"),
-        ("ensure_load_balancer_deleted", "default/to-go"),
-        *(("update_load_balancer", f"default/{name}") for name in ("deleted-by-hand", "other-port", "same")),
-    ]
-
-
-@pytest.mark.row("S8")
-@EMBEDDED
-def test_whatever_carries_our_finalizer_is_cleaned_up(api: Cluster, cloud: FakeCloud) -> None:
-    _add_node(api, "node-0")
-    api.create(SERVICES, _service("web"))
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: _ingress(api, "web"))
-    # By way of another type, as a class cannot be set directly; nobody of ours is looking.
-    api.patch(f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}})
-    api.patch(f"{SERVICES}/web", {"spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/other"}})
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: not cloud.console.load_balancers())
-        eventually(lambda: FINALIZER not in api.get(f"{SERVICES}/web")["metadata"].get("finalizers", []))
-    assert NOTE not in api.get(f"{SERVICES}/web")["metadata"].get("annotations", {})
-
-
-@pytest.mark.row("S9")
-@EMBEDDED
-def test_a_service_that_is_being_deleted_is_never_ensured(api: Cluster, cloud: FakeCloud) -> None:
-    service = _service("web")
-    service["metadata"]["finalizers"] = ["example.com/slow-owner"]
-    api.create(SERVICES, service)
-    api.delete(f"{SERVICES}/web")
-    _add_node(api, "node-0")
-    with _running(api.kubeconfig, cloud):
-        api.create(SERVICES, _service("other"))
-        eventually(lambda: _ingress(api, "other"))
-        assert api.get(f"{SERVICES}/web")["metadata"]["finalizers"] == ["example.com/slow-owner"]
-    assert {call.keys[1] for call in cloud.calls.log(*CHANGING)} == {"default/other"}
-
-
 @pytest.mark.row("S10")
 @EMBEDDED
 def test_orphans_are_reported_and_left_alone(api: Cluster) -> None:
@@ -346,26 +202,6 @@ def test_the_default_cluster_name_is_warned_about(api: Cluster, cloud: FakeCloud
         [event] = eventually(lambda: _about_cluster(api, "DefaultClusterName"))
     assert event["type"] == "Warning"
     assert "--cluster-name" in event["message"]
-
-
-def test_type_flips_end_right_whatever_was_under_way(api: Cluster) -> None:
-    with _cloud(latency={"ensure_load_balancer": 0.3}) as cloud:
-        _add_node(api, "node-0")
-        api.create(SERVICES, _service("web"))
-        with _running(api.kubeconfig, cloud):
-            eventually(lambda: cloud.calls.running())
-            api.patch(f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}})
-            eventually(lambda: FINALIZER not in api.get(f"{SERVICES}/web")["metadata"].get("finalizers", []))
-            assert cloud.console.load_balancers() == []
-            api.patch(f"{SERVICES}/web", {"spec": {"type": "LoadBalancer"}})
-            eventually(lambda: _ingress(api, "web"))
-            api.patch(f"{SERVICES}/web", {"spec": {"type": "NodePort"}})
-            api.patch(f"{SERVICES}/web", {"spec": {"type": "LoadBalancer"}})
-            eventually(lambda: cloud.console.load_balancers() and _ingress(api, "web"))
-            api.patch(f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}})
-            eventually(lambda: not cloud.console.load_balancers())
-            eventually(lambda: not _ingress(api, "web"))
-        assert not cloud.calls.overlaps()
 
 
 def test_a_service_made_anew_under_its_name_gets_its_own_after_the_former_is_gone(api: Cluster) -> None:
@@ -406,44 +242,6 @@ def test_what_people_take_off_a_service_is_put_back_without_asking_the_cloud(
         eventually(lambda: NOTE in api.get(f"{SERVICES}/web")["metadata"].get("annotations", {}))
         eventually(lambda: _ingress(api, "web") == point)
     assert _count(cloud, *CHANGING) == 1
-
-
-@EMBEDDED
-def test_a_load_balancer_built_elsewhere_is_left_to_its_builder(api: Cluster, cloud: FakeCloud) -> None:
-    _add_node(api, "node-0")
-    cloud.faults.on("*_load_balancer*", raises(ImplementedElsewhere))
-    api.create(SERVICES, _service("web"))
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: _count(cloud, "ensure_load_balancer") == 1)
-        api.patch(f"{SERVICES}/web/status", {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}}})
-        _add_node(api, "node-1")
-        api.patch(f"{SERVICES}/web", {"metadata": {"annotations": {"example.com/a": "b"}}})
-        eventually(lambda: _count(cloud, "ensure_load_balancer") == 2)
-        assert [point["ip"] for point in _ingress(api, "web")] == ["203.0.113.9"]
-        api.delete(f"{SERVICES}/web")
-        eventually(lambda: api.find(f"{SERVICES}/web") is None)
-    assert not [event for event in api.events_of("web") if event["type"] == "Warning"]
-
-
-@EMBEDDED
-def test_no_nodes_failures_and_junk_are_told_and_harm_nobody_else(api: Cluster, cloud: FakeCloud) -> None:
-    cloud.faults.on("ensure_load_balancer", raises(RuntimeError("no such subnet")), key="default/failing")
-    cloud.faults.on("ensure_load_balancer", answers(None), key="default/junk")
-    cloud.faults.on("ensure_load_balancer", hangs(), key="default/hanging")
-    names = ("failing", "junk", "hanging", "well")
-    for name in names:
-        api.create(SERVICES, _service(name))
-    with _running(api.kubeconfig, cloud, calls=CloudCallOptions(timeout=1.0, build_timeout=1.0)):
-        eventually(lambda: _ingress(api, "well"))
-        eventually(lambda: "UnAvailableLoadBalancer" in _reasons(api, "well"))
-        for name in ("failing", "junk", "hanging"):
-            eventually(lambda name=name: "SyncLoadBalancerFailed" in _reasons(api, name))  # type: ignore[misc]
-        [event] = [e for e in api.events_of("failing") if e["reason"] == "SyncLoadBalancerFailed"]
-        assert "no such subnet" in event["message"]
-        cloud.faults.clear()
-        eventually(lambda: all(_ingress(api, name) for name in names), 30)
-    assert len(cloud.console.load_balancers()) == 4
-    assert not cloud.calls.overlaps()
 
 
 @pytest.mark.row("O9")

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from cloudprovider import Interface, LoadBalancer
-from cloudprovider.testing.fake import FakeCloud, FakeConfig, raises
+from cloudprovider.testing.fake import FakeCloud, FakeConfig
 from cloudprovider.testing.waiting import eventually
 from controllers.manager.embedding import Host
 from controllers.runtime.metrics import Metrics
 from controllers.service.controller import ServiceController
 from controllers.service.options import ServiceOptions
-from tests.integration.conftest import EMBEDDED, Cluster
+from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.marker import pass_by
 from tests.support.nodes import small_node
@@ -148,23 +148,6 @@ def test_its_finalizer_stays_on_until_that_controller_takes_it_off(api: Cluster,
     eventually(lambda: api.find(path) is None)
 
 
-@pytest.mark.row("S14")
-@EMBEDDED
-def test_a_note_that_was_copied_from_another_service_deletes_nothing(api: Cluster, cloud: FakeCloud) -> None:
-    api.create(SERVICES, _service("web"))
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: _ingress(api.get(f"{SERVICES}/web")))
-        copied = api.get(f"{SERVICES}/web")["metadata"]["annotations"]
-        forged = _service("forged", loadBalancerClass=CLASS)
-        forged["metadata"].update(annotations=copied, finalizers=[FINALIZER])
-        api.create(SERVICES, forged)
-        api.create(SERVICES, _service("marker"))
-        eventually(lambda: _ingress(api.get(f"{SERVICES}/marker")))
-    assert api.get(f"{SERVICES}/forged")["metadata"]["finalizers"] == [FINALIZER]
-    assert len(cloud.console.load_balancers()) == 2
-    assert cloud.calls.count("ensure_load_balancer_deleted") == 0
-
-
 class _Announced(LoadBalancer):
     """The address comes from an agent on the nodes, which writes it into the status; the provider
     echoes that."""
@@ -243,20 +226,3 @@ def test_an_operator_that_owns_all_annotations_gets_its_way(api: Cluster, cloud:
     # The claim, the note, and once what is put back after a minute.
     assert 1 <= writes[0] <= 3
     assert cloud.calls.count("ensure_load_balancer") == 1
-
-
-@pytest.mark.row("S18")
-@EMBEDDED
-def test_a_service_whose_load_balancer_is_gone_already_can_be_deleted(api: Cluster, cloud: FakeCloud) -> None:
-    path = f"{SERVICES}/web"
-    api.create(SERVICES, _service("web"))
-    with _running(api.kubeconfig, cloud):
-        eventually(lambda: _ingress(api.get(path)))
-        cloud.faults.on("ensure_load_balancer_deleted", raises(RuntimeError("404")))
-        [balancer] = cloud.console.load_balancers()
-        cloud.console.delete_load_balancer(balancer.name)
-        api.delete(path)
-        eventually(lambda: api.find(path) is None)
-    reasons = [event["reason"] for event in api.events_of("web")]
-    assert "DeletedLoadBalancer" in reasons
-    assert "SyncLoadBalancerFailed" not in reasons

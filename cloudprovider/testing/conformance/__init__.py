@@ -10,7 +10,13 @@ docs/reference/scenarios.md lists every scenario.
 from __future__ import annotations
 
 import importlib
+import pkgutil
 from typing import TYPE_CHECKING
+
+import pytest
+
+# By itself pytest does it for what a wheel has installed, and not for an editable installation.
+pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
 
 if TYPE_CHECKING:
     from cloudprovider.testing.conformance.base import ConformanceBase

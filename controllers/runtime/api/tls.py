@@ -17,6 +17,7 @@ from typing import Final
 
 from attrs import evolve, field, frozen
 
+from cloudprovider.internal.tlssockets import TLSSocket
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class TLSSettings:
         """Read the files and make a context; raises OSError (ssl.SSLError among them) when one
         cannot be used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.sslsocket_class = TLSSocket
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         # As Go: a certificate in the bundle is an anchor, self-signed or not.

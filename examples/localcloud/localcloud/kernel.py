@@ -6,7 +6,7 @@ what it was told, for tests without root.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from attrs import frozen
@@ -17,7 +17,15 @@ __all__ = ["BalancerRule", "Kernel", "KernelError", "RouteRule", "TargetRule", "
 
 
 class KernelError(Exception):
-    """The kernel, or a program that the cloud needs, refused; the text says what to do."""
+    """The kernel, or a program that the cloud needs, refused; the text says what to do.
+
+    `balancers` are the names of the load balancers that could not be carried out, where all else
+    was; empty: nothing is certain.
+    """
+
+    def __init__(self, message: str, balancers: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.balancers = frozenset(balancers)
 
 
 @frozen(kw_only=True)

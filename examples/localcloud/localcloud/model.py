@@ -50,6 +50,8 @@ class Route:
     """A network: 10.91.3.0/24."""
     machine: str
     """Its ID."""
+    owner: str = ""
+    """Who made it; nobody else can change it."""
 
 
 @frozen(kw_only=True)

@@ -71,8 +71,10 @@ class Proxy:
     def apply(self, rules: Sequence[BalancerRule]) -> None:
         """Serve these and no others. Raises KernelError with all that stands in the way."""
         tcp = [rule for rule in rules if all(port.protocol == "TCP" for port in rule.ports)]
-        problems = [f"load balancer {rule.name}: mode proxy has TCP only" for rule in rules if rule not in tcp]
+        failed = [rule for rule in rules if rule not in tcp]
+        problems = [f"load balancer {rule.name}: mode proxy has TCP only" for rule in failed]
         if tcp and not find("haproxy"):
+            failed += tcp
             names = ", ".join(rule.name for rule in tcp)
             install = f"Debian, Ubuntu: apt-get install {PACKAGES['haproxy']}"
             problems.append(f"load balancer {names}: mode proxy takes haproxy ({install})")
@@ -81,7 +83,7 @@ class Proxy:
         else:
             self.stop()
         if problems:
-            raise KernelError("; ".join(problems))
+            raise KernelError("; ".join(problems), (rule.name for rule in failed))
 
     def stop(self) -> None:
         """End it with all its connections. Nothing where it does not run."""

@@ -128,14 +128,6 @@ class Stage:
         managers = {self._uid(one): one.name for one in self.supervisor.candidates()}
         return judge(self._audit.read(), self.cloud.calls, managers, LEASE, slack)
 
-    def requests_of(self, candidate: Candidate, resource: str, verb: str, since: float = 0.0) -> int:
-        """How many such requests it made since then (Unix seconds)."""
-        uid = self._uid(candidate)
-        return sum(
-            one.who == uid and one.resource == resource and one.verb == verb and one.began >= since
-            for one in self._audit.read()
-        )
-
     def churn(self, *, seed: int, rate: float = 5.0) -> Churn:
         return Churn(self.api, self.cloud.cloud, self._nodes, seed=seed, rate=rate)
 

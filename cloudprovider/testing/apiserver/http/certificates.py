@@ -10,6 +10,7 @@ import weakref
 from pathlib import Path
 
 from cloudprovider.internal.certificates import issue
+from cloudprovider.internal.tlssockets import TLSSocket
 
 
 class Certificates:
@@ -28,4 +29,5 @@ class Certificates:
         key_file = folder / "server.key"
         key_file.write_bytes(issued.key)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.sslsocket_class = TLSSocket
         self.context.load_cert_chain(self.ca_file, key_file)

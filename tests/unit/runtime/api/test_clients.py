@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -621,16 +620,14 @@ class TestIdentity:
 class TestClosing:
     def test_every_request_and_stream_ends_at_once(self) -> None:
         with Server(answer_none) as server:
-            clients = builder_for(server, timeout=60)
+            clients = builder_for(server, timeout=10 * LIMIT)  # what ends within LIMIT was ended by `close`
             rest = clients.rest("x")
             calls = [Call(lambda: rest.get("/")) for _ in range(4)]
-            calls.append(Call(lambda: list(rest.stream("/w", read_timeout=60))))
+            calls.append(Call(lambda: list(rest.stream("/w", read_timeout=10 * LIMIT))))
             for call in calls:
                 call.wait_until_blocked()
-            began = time.monotonic()
             clients.close()
             assert [type(call.outcome()) for call in calls] == [ClientClosed] * 5
-            assert time.monotonic() - began < 0.5
             clients.close()
             with pytest.raises(ClientClosed):
                 rest.get("/")

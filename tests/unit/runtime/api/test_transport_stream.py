@@ -25,7 +25,8 @@ from controllers.runtime.metrics import Metrics
 from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_none
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-PROMPT = 0.5
+LONG = 10 * LIMIT
+"""Seconds of a deadline that a test does not wait for: what ends within `LIMIT` was interrupted."""
 
 
 def chunk(data: bytes) -> bytes:
@@ -240,10 +241,8 @@ class TestClosing:
     def _assert_closes(self, stream: LineStream, transport: Transport) -> None:
         call = Call(lambda: list(stream))
         call.wait_until_blocked()
-        began = time.monotonic()
         stream.close()
         assert call.outcome() == []
-        assert time.monotonic() - began < PROMPT
         assert transport.connections() == (0, 0)
 
     @pytest.mark.parametrize("tls", [False, True])
@@ -251,7 +250,7 @@ class TestClosing:
         authority = Authority(tmp_path)
         with Server(sending(HEAD, hold=True), tls=authority.server_context() if tls else None) as server:
             rest, transport, _ = client_of(server.url, TLSSettings(ca_file=str(authority.file)) if tls else None)
-            stream = rest.stream("/w", read_timeout=60)
+            stream = rest.stream("/w", read_timeout=LONG)
             stream.open()
             self._assert_closes(stream, transport)
             transport.close()
@@ -259,7 +258,7 @@ class TestClosing:
     def test_while_waiting_for_the_status(self) -> None:
         with Server(answer_none) as server:
             rest, transport, _ = client_of(server.url)
-            self._assert_closes(rest.stream("/w", read_timeout=60), transport)
+            self._assert_closes(rest.stream("/w", read_timeout=LONG), transport)
             transport.close()
 
     def test_in_the_tls_handshake(self) -> None:
@@ -269,14 +268,14 @@ class TestClosing:
 
         with Server(mute) as server:
             rest, transport, _ = client_of(server.url.replace("http", "https"), TLSSettings(verify=False))
-            self._assert_closes(rest.stream("/w", read_timeout=60), transport)
+            self._assert_closes(rest.stream("/w", read_timeout=LONG), transport)
             transport.close()
 
     def test_while_waiting_for_the_rate_limit(self) -> None:
         limiter = TokenBucket(0.001, 1)
         limiter.reserve()
         rest, transport, _ = client_of("http://127.0.0.1:1", limiter=limiter)
-        self._assert_closes(rest.stream("/w", read_timeout=60), transport)
+        self._assert_closes(rest.stream("/w", read_timeout=LONG), transport)
         transport.close()
 
     def test_before_it_was_read(self, serve: Serve) -> None:

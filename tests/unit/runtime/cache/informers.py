@@ -11,7 +11,7 @@ from typing import Any
 from controllers.runtime.cache.resources import Raw
 from controllers.runtime.cache.watchtypes import Lines
 
-WAIT = 5.0
+WAIT = 20.0
 """Real seconds that a test may wait for another thread."""
 
 

@@ -1,0 +1,138 @@
+"""LoadBalancer: one of the cloud's for each Service.
+
+The cloud builds a load balancer with one PUT, which is whole and may be repeated, so there are no
+parts to be left behind. Each carries the cluster as its owner and the Service's UID as a label, and
+what is not proved by them to be the Service's is never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
+from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
+from kubernetes.client.models.v1_node import V1Node
+from kubernetes.client.models.v1_service import V1Service
+from typing_extensions import override
+
+from cloudprovider import CloudProviderError, LoadBalancer, OwnedLoadBalancer, OwnedLoadBalancers
+from cloudprovider.errors import InvalidService
+from cloudprovider.helpers import provider_id_of, uid_of
+from localcloud_provider.client import Client, Conflict, NotFound, Refused, path_of
+from localcloud_provider.instances import is_ours, machine_id
+from localcloud_provider.plan import LABEL_SERVICE, LABEL_UID, plan
+from localcloud_provider.resources import Balancer, Balancers
+
+
+class NotOurs(CloudProviderError):
+    """A load balancer has the name of the Service's, and was made for something else."""
+
+
+class LocalLoadBalancers(LoadBalancer, OwnedLoadBalancers):
+    """Load balancers named as `get_load_balancer_name` does by default."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @override
+    def get_load_balancer(self, cluster_name: str, service: V1Service) -> V1LoadBalancerStatus | None:
+        found = self._found(cluster_name, service)
+        return _status(found) if found is not None else None
+
+    @override
+    def ensure_load_balancer(
+        self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]
+    ) -> V1LoadBalancerStatus:
+        name = self.get_load_balancer_name(cluster_name, service)
+        wanted, address = plan(name, cluster_name, service, _targets(nodes))
+        found = self._found(cluster_name, service, calls=2)
+        if found is None or _differs(found, wanted, address):
+            found = self._put(wanted, address)
+        return _status(found)
+
+    @override
+    def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
+        found = self._found(cluster_name, service, calls=2)
+        if found is None:
+            raise CloudProviderError("the load balancer does not exist")  # the host ensures it at once
+        targets = _targets(nodes)
+        draining = tuple(one for one in found.draining if one in targets)
+        weights = {key: weight for key, weight in found.weights.items() if key in targets}
+        wanted = found.model_copy(update={"targets": targets, "draining": draining, "weights": weights})
+        if _differs(found, wanted):
+            self._put(wanted)
+
+    @override
+    def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
+        if self._found(cluster_name, service, calls=2) is not None:
+            # The owner goes along, so that the cloud itself refuses where it is another's by now.
+            self._client.delete(self._path(cluster_name, service), {"owner": cluster_name})
+
+    @override
+    def owned_load_balancers(self, cluster_name: str) -> Sequence[OwnedLoadBalancer]:
+        listed = self._client.get(Balancers, path_of("loadbalancers"), {"owner": cluster_name}).loadbalancers
+        return [
+            OwnedLoadBalancer(one.name, one.labels.get(LABEL_SERVICE, ""), one.labels.get(LABEL_UID, ""))
+            for one in listed
+            if one.owner == cluster_name and LABEL_UID in one.labels
+        ]
+
+    def _found(self, cluster_name: str, service: V1Service, *, calls: int = 1) -> Balancer | None:
+        """The Service's load balancer; None where the cloud has none. Raises `NotOurs`."""
+        try:
+            found = self._client.get(Balancer, self._path(cluster_name, service), calls=calls)
+        except NotFound:
+            return None
+        if found.owner != cluster_name or found.labels.get(LABEL_UID) != uid_of(service):
+            raise NotOurs(
+                f"the load balancer {found.name} is left alone: its owner is {found.owner!r} and its label {LABEL_UID} "
+                f"is {found.labels.get(LABEL_UID, '')!r}, so it was not made for this Service of cluster "
+                f"{cluster_name!r}. Delete it, or rename it"
+            )
+        return found
+
+    def _put(self, wanted: Balancer, address: str = "") -> Balancer:
+        try:
+            return self._client.put(Balancer, path_of("loadbalancers", wanted.name), wanted.document(address))
+        except Refused as exc:
+            raise InvalidService(*exc.problems) from exc
+        except Conflict as exc:
+            raise CloudProviderError(f"the load balancer cannot be built now: {exc}") from exc
+
+    def _path(self, cluster_name: str, service: V1Service) -> str:
+        return path_of("loadbalancers", self.get_load_balancer_name(cluster_name, service))
+
+
+def _differs(found: Balancer, wanted: Balancer, address: str = "") -> bool:
+    """Whether the cloud has something else than what is wanted. The order of targets, ports and
+    ranges says nothing."""
+    return _essence(found) != _essence(wanted) or address not in ("", found.address)
+
+
+def _essence(balancer: Balancer) -> tuple[object, ...]:
+    ports = {(port.protocol, port.port, port.target_port) for port in balancer.ports}
+    return (
+        balancer.owner,
+        dict(balancer.labels),
+        balancer.mode,
+        ports,
+        set(balancer.targets),
+        set(balancer.source_ranges),
+        balancer.affinity,
+        balancer.affinity_seconds,
+        balancer.health,
+        dict(balancer.weights),
+        set(balancer.draining),
+    )
+
+
+def _targets(nodes: Sequence[V1Node]) -> tuple[str, ...]:
+    ids = {provider_id_of(node) for node in nodes}
+    return tuple(sorted(machine_id(one) for one in ids if is_ours(one)))  # a foreign node spoils nothing
+
+
+def _status(balancer: Balancer) -> V1LoadBalancerStatus:
+    if not balancer.address:
+        return V1LoadBalancerStatus(ingress=[])
+    mode = "Proxy" if balancer.mode == "proxy" else "VIP"
+    return V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip=balancer.address, ip_mode=mode)])
