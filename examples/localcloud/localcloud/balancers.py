@@ -1,9 +1,9 @@
 """Load balancers as nftables rules: text from values. Pure.
 
-The text is one transaction. It replaces all rules but keeps the sets in which clients are remembered
-for their target (session affinity), so that applying it again forgets nobody. Only the first packet
-of a connection meets these rules; the others follow the kernel's table of connections. Hence the
-open connections of a target go on when it is left out: it drains.
+The text is one transaction. It replaces all rules but keeps the sets in which clients are
+remembered for their target (session affinity), so that applying it again forgets nobody. Only the
+first packet of a connection meets these rules; the others follow the kernel's table of connections.
+Hence the open connections of a target go on when it is left out: it drains.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, collapse_addresses, ip_network
 
-from attrs import field, frozen
+from attrs import frozen
 
 from localcloud.kernel import BalancerRule, TargetRule
 from localcloud.model import Port
@@ -33,8 +33,8 @@ _HOOKS = {
 class Present:
     """The names of chains and sets that the table has now."""
 
-    chains: frozenset[str] = field(default=frozenset[str](), converter=frozenset)
-    sets: frozenset[str] = field(default=frozenset[str](), converter=frozenset)
+    chains: frozenset[str] = frozenset()
+    sets: frozenset[str] = frozenset()
 
 
 def parse_present(listing: str) -> Present:

@@ -54,8 +54,8 @@ def in_namespace(name: str, command: Sequence[str]) -> list[str]:
 
 
 def run(command: Sequence[str], *, text: str = "", accept: Iterable[int] = (0,)) -> str:
-    """Run a command with `text` as its input and return what it wrote. Raises KernelError, with what
-    it said, when it fails or takes over 30 s."""
+    """Run a command with `text` as its input and return what it wrote. Raises KernelError, with
+    what it said, when it fails or takes over 30 s."""
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:

@@ -80,9 +80,9 @@ def http_check(address: str, check: HealthCheck) -> bool:
 class HealthMonitor:
     """Watches the targets that `watch` names. Thread-safe.
 
-    `on_change` is called without a lock held, from the monitor's thread or from that of `round`. When
-    it raises, that is logged and the next round calls it again. `is_running` tells of a machine, by
-    its ID. Tests call `round` themselves instead of `start`.
+    `on_change` is called without a lock held, from the monitor's thread or from that of `round`.
+    When it raises, that is logged and the next round calls it again. `is_running` tells of a
+    machine, by its ID. Tests call `round` themselves instead of `start`.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""The first process of a machine: it makes the machine's view of its disk, /proc, /sys and /dev, runs
-the userData, and reaps. Stands alone (only the standard library), since it runs as a script.
+"""The first process of a machine: it makes the machine's view of its disk, /proc, /sys and /dev,
+runs the userData, and reaps. Stands alone (only the standard library), since it runs as a script.
 
 The host's files are there read-only. What a node's software writes (`PRIVATE` folders, and changes
-of /etc) is on the machine's disk. The cgroups are a subtree of the host's and look like the root of all.
+of /etc) is on the machine's disk. The cgroups are a subtree of the host's and look like the root.
 Called as ``init.py CONFIG READY``: a file of JSON (see `Config`), and the number of a file
 descriptor that gets one line, empty or what failed, when the userData has been started.
 """
@@ -37,8 +37,8 @@ HOST_SETTINGS = {
     "kernel/keys/root_maxkeys": 1_000_000,
     "kernel/keys/root_maxbytes": 25_000_000,
 }
-"""Settings of the whole host that software of a node likes to change: here it finds these values and
-changes files of its own."""
+"""Settings of the whole host that software of a node likes to change: here it finds these values,
+and changes files of its own."""
 SETTINGS = {
     "net/ipv4/ip_forward": 1,
     "net/ipv4/conf/all/rp_filter": 0,

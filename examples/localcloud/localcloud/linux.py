@@ -88,8 +88,8 @@ class LinuxKernel:
             self._network.apply_routes(routes)
 
     def apply_load_balancers(self, rules: Sequence[BalancerRule]) -> None:
-        """As in `Kernel`. A load balancer that cannot be carried out is named in the KernelError, after
-        all others have been."""
+        """As in `Kernel`. A load balancer that cannot be carried out is named in the KernelError,
+        after all others have been."""
         with self._lock:
             self._network.apply_addresses(rule.address for rule in rules)
             table = self._layout.table

@@ -1,8 +1,8 @@
 """Machines as processes: start them, find them again, end them.
 
 A machine is one init process (see init.py) in namespaces of its own for network, mounts, processes
-and host name. When it ends, the kernel ends all that runs in the machine. A daemon that starts later
-finds it by its number and start time, which the init leaves on the machine's disk.
+and host name. When it ends, the kernel ends all that runs in the machine. A daemon that starts
+later finds it by its number and start time, which the init leaves on the machine's disk.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Machines:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, machine: Machine) -> None:
-        """Boot a machine in its network namespace, which is there already; returns when its userData
-        has been started. Raises KernelError with what went wrong."""
+        """Boot a machine in its network namespace, which is there already; returns when its
+        userData has been started. Raises KernelError with what went wrong."""
         disk = self._layout.machine_disk(machine.id)
         disk.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._write(disk, machine)
@@ -75,15 +75,17 @@ class Machines:
                     )
             finally:
                 os.close(told)
-            said = answer.readline() if select.select([answer], [], [], _BOOT_SECONDS)[0] else b"it took too long"
+            waiting = select.poll()
+            waiting.register(answer, select.POLLIN)
+            said = answer.readline() if waiting.poll(_BOOT_SECONDS * 1000) else b"it took too long"
         if said != b"\n":
             self.stop(machine.id)
             why = said.decode(errors="replace").strip() or "its init ended"
             raise KernelError(f"{machine.id} ({machine.name}) does not boot: {why}; see {disk / 'console.log'}")
 
     def stop(self, machine_id: str) -> None:
-        """End a machine with all its processes; returns when they have ended. Raises KernelError when
-        they do not within 30 s."""
+        """End a machine with all its processes; returns when they have ended. Raises KernelError
+        when they do not within 30 s."""
         record = self._alive(machine_id)
         if record:
             with contextlib.suppress(ProcessLookupError):

@@ -151,7 +151,7 @@ class Network:
         wanted = {str(ip_network(rule.destination)): rule.gateway for rule in rules}
         with _kernel("setting routes"), _inside(self._layout.router_namespace) as router:
             present = {
-                f"{entry.get('dst')}/{entry['dst_len']}": entry.get("gateway")
+                f"{entry.get('dst') or '0.0.0.0'}/{entry['dst_len']}": entry.get("gateway")
                 for entry in router.get_routes(family=2, table=254, proto=_OWN_ROUTES)
             }
             for destination, gateway in wanted.items():

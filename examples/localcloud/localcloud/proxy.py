@@ -1,7 +1,7 @@
-"""Load balancers with ``mode: proxy``: one HAProxy in the router, which makes connections of its own.
+"""Load balancers with ``mode: proxy``: one HAProxy in the router, with connections of its own.
 
 Its master process reads the configuration again on a signal; open connections stay with the old
-worker until they end. It outlives the daemon, and the next daemon finds it by number and start time.
+worker until they end. It outlives the daemon; the next one finds it by number and start time.
 """
 
 from __future__ import annotations
@@ -76,9 +76,8 @@ class Proxy:
         if tcp and not find("haproxy"):
             failed += tcp
             names = ", ".join(rule.name for rule in tcp)
-            problems.append(
-                f"load balancer {names}: mode proxy takes haproxy (Debian, Ubuntu: apt-get install {PACKAGES['haproxy']})"
-            )
+            install = f"Debian, Ubuntu: apt-get install {PACKAGES['haproxy']}"
+            problems.append(f"load balancer {names}: mode proxy takes haproxy ({install})")
         elif tcp:
             self._serve(configuration(tcp))
         else:
