@@ -9,7 +9,7 @@ PYTEST_WORKERS ?= 4
 export REQUIRE_HELM
 # Where a container's image sets it, each of the many processes that a test run starts would compile all sources anew.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help run test coverage lint docs format bench mutants envtest generate lock image cluster clean
+.PHONY: help run test coverage lint docs format bench mutants envtest generate lock image cluster e2e clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ image: $(READY) envtest  ## build the container image on Debian packages, and ru
 
 cluster: $(READY)  ## start a whole cluster here: machines, kubelets, pods, load balancers (Linux, root); PROVIDER=path: with your package
 	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.cluster $(if $(PROVIDER),--provider "$(PROVIDER)") $(if $(CLOUD_CONFIG),--cloud-config "$(CLOUD_CONFIG)") $(CLUSTER_ARGS)
+
+e2e: $(READY)  ## run Kubernetes' own tests of Services on a cluster of real nodes, and write docs/reference/kubernetes-e2e.md (root; an hour)
+	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.e2e $(E2E_ARGS)
 
 $(READY): requirements-dev.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'

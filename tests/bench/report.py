@@ -77,9 +77,9 @@ def machine() -> str:
     )
 
 
-def keep(page: Path, name: str, text: str) -> None:
-    """Put a scenario's block on the page."""
-    begin, end = f"<!-- make bench: {name} -->", f"<!-- end of {name} -->"
+def keep(page: Path, name: str, text: str, *, command: str = "make bench") -> None:
+    """Put the block that `command` makes under this name on the page."""
+    begin, end = f"<!-- {command}: {name} -->", f"<!-- end of {name} -->"
     framed = f"{begin}\n{text}\n{end}"
     old = page.read_text() if page.exists() else "# Benchmarks\n"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.S)

@@ -22,6 +22,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 KUBERNETES = HERE / "kubernetes"
+SUITE = HERE.parent / "e2e" / "suite"
 PROGRAMS = ("etcd", "kube-apiserver")
 """What KUBEBUILDER_ASSETS must hold."""
 CLUSTER_PROGRAMS = ("kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl", "coredns")
@@ -32,6 +33,11 @@ TOOLS = {
     "kustomize": "sigs.k8s.io/kustomize/kustomize/v5",
 }
 """The tools that check the manifests of examples/deploy, by their Go packages."""
+E2E = {
+    "suite": "./",
+    "agnhost": "k8s.io/kubernetes/test/images/agnhost",
+}
+"""The programs of `make e2e` alone, by their Go packages in the module tests/e2e/suite."""
 OPERATOR = "github.com/prometheus-operator/prometheus-operator"
 """The module that holds the definitions of PodMonitor and PrometheusRule."""
 
@@ -136,28 +142,51 @@ def tool(name: str, *, build: bool = False, always: bool = False) -> Path:
     return target
 
 
+def e2e_program(name: str, *, build: bool = False) -> Path:
+    """A program of ``E2E``: Kubernetes' end-to-end tests, and what they need (many minutes, once).
+    Raises as `assets`; may be called from many processes at once."""
+    target = cache() / f"e2e-{_pins(SUITE)}" / name
+    without_go = f"{name} is built by a Go toolchain, and there is none"
+    _have(target, SUITE, E2E[name], without_go, build=build, by="make e2e")
+    return target
+
+
+def e2e_sources() -> Path:
+    """Kubernetes' sources in Go's module cache, of the version of the end-to-end tests.
+
+    Raises AssetsMissing without a Go toolchain, CalledProcessError where the module cannot be had.
+    """
+    return _module("k8s.io/kubernetes", SUITE, "the end-to-end tests need Go's module cache")
+
+
 def operator_definitions() -> list[Path]:
     """The CustomResourceDefinitions of the Prometheus operator that the chart uses, from its Go
     module.
 
     Raises AssetsMissing without a Go toolchain, CalledProcessError where the module cannot be had.
     """
-    go = shutil.which("go")
-    if go is None:
-        raise AssetsMissing("the definitions of PodMonitor and PrometheusRule come with a Go module: install Go")
-    answer = subprocess.run(
-        [go, "mod", "download", "-json", OPERATOR], cwd=HERE / "crds", check=True, capture_output=True, text=True
-    )
-    folder = Path(json.loads(answer.stdout)["Dir"]) / "example" / "prometheus-operator-crd"
+    without_go = "the definitions of PodMonitor and PrometheusRule come with a Go module"
+    folder = _module(OPERATOR, HERE / "crds", without_go) / "example" / "prometheus-operator-crd"
     return [folder / f"monitoring.coreos.com_{kind}.yaml" for kind in ("podmonitors", "prometheusrules")]
 
 
-def _have(target: Path, source: Path, package: str, without_go: str, *, build: bool) -> None:
-    """Build `package` in the module at `source` into `target`, unless it is there."""
+def _module(name: str, source: Path, needed_for: str) -> Path:
+    """The folder of the Go module `name` in the version that ``source/go.mod`` pins."""
+    go = shutil.which("go")
+    if go is None:
+        raise AssetsMissing(f"{needed_for}: install Go")
+    command = [go, "mod", "download", "-json", name]
+    answer = subprocess.run(command, cwd=source, check=True, capture_output=True, text=True)
+    return Path(json.loads(answer.stdout)["Dir"])
+
+
+def _have(target: Path, source: Path, package: str, without_go: str, *, build: bool, by: str = "make envtest") -> None:
+    """Build `package` in the module at `source` into `target`, unless it is there; `by` is the
+    command that does it."""
     if target.is_file():
         return
     if not build:
-        raise AssetsMissing(f"{target.name} {NOT_BUILT}`make envtest`")
+        raise AssetsMissing(f"{target.name} {NOT_BUILT}`{by}`")
     go = shutil.which("go")
     if go is None:
         raise AssetsMissing(without_go)
@@ -176,7 +205,8 @@ def _have(target: Path, source: Path, package: str, without_go: str, *, build: b
 def _link_flags(source: Path) -> str:
     """No tables for a debugger; and the programs of Kubernetes say their version: helm asks the API
     server for it."""
-    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version") if source == KUBERNETES else ()
+    ours = source in (KUBERNETES, SUITE)
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version") if ours else ()
     return " ".join(["-s -w", *(f"-X {package}.gitVersion={kubernetes_version()}" for package in packages)])
 
 

@@ -1,0 +1,1 @@
+"""Kubernetes' own end-to-end tests, run on a cluster of localcloud's machines. `make e2e`."""

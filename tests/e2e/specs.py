@@ -1,0 +1,51 @@
+"""Which of Kubernetes' tests are run, and which of them cannot pass here, with the reason.
+
+A test is chosen by a regular expression over its whole name, as by ``-ginkgo.focus``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+__all__ = ["CANNOT_PASS", "SETS", "SpecSet"]
+
+
+@frozen
+class SpecSet:
+    """Tests that run in one process of the suite, and are one table of the page."""
+
+    name: str
+    title: str
+    focus: str
+    skip: str = ""
+    pass_as: str = ""
+    """The provider's name that the tests see, where they run on a few named clouds only."""
+    last: bool = False
+    """Whether the cluster is not whole afterwards."""
+
+
+SETS = (
+    SpecSet("load-balancers", "Load balancers", r"\[Feature:LoadBalancer\]"),
+    SpecSet(
+        "conformance",
+        "Services and the network of pods",
+        r"\[sig-network\] (Services|Networking|DNS|HostPort|Proxy|EndpointSlice|Endpoints) .*\[Conformance\]",
+        # They create or change objects and send no packet, or want the image of a web server.
+        skip=r"API operations|should create Endpoints( and EndpointSlices)? for Pods|lifecycle of an Endpoint|"
+        r"that matches no pods|service status lifecycle|from listing all namespaces|collection of services|"
+        r"mirror a custom",
+    ),
+    SpecSet(
+        "nodes",
+        "A machine that is deleted in the cloud",
+        r"\[sig-cloud-provider\].* Nodes should be deleted on API server if it doesn't exist in the cloud provider",
+        pass_as="aws",
+        last=True,
+    ),
+)
+
+CANNOT_PASS: Mapping[str, str] = {}
+"""Parts of tests' names, and why each cannot pass on this cloud. `make e2e` fails where one of them
+passes."""
