@@ -138,15 +138,18 @@ class Cluster:
         return self.cloud.create_machine(spec.name, self._user_data(spec), zone=spec.zone)
 
     def install_manager(self, image: ManagerImage | None = None, **values: object) -> None:
-        """Install or upgrade the manager's chart, with more values for it. The image must be on the
-        machines."""
+        """Install or upgrade the manager's chart. More values for it are merged into those of the
+        cluster, as by helm. The image must be on the machines."""
         image = image or self.image
         assert image is not None
-        file = self.folder / "values.json"
-        file.touch(0o600)
-        file.write_text(json.dumps({**self._values(image), **self.options.values, **values}))
+        files = []
+        for number, layer in enumerate((self._values(image), self.options.values, values)):
+            file = self.folder / f"values-{number}.json"
+            file.touch(0o600)
+            file.write_text(json.dumps(layer))
+            files.append(f"--values={file}")
         # A release that failed, or that was cut off, is no base for an upgrade.
-        self.helm("upgrade", "--install", MANAGER, str(CHART), "--namespace=kube-system", f"--values={file}")
+        self.helm("upgrade", "--install", MANAGER, str(CHART), "--namespace=kube-system", *files)
 
     def wait(self, what: str, lacking: Callable[[], str], seconds: float = SECONDS) -> None:
         """Until `lacking` returns "". Raises ClusterError with its last answer."""
