@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help run test coverage lint docs format bench mutants envtest generate lock image cluster e2e clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Only `make run KUBECONFIG=...` names a cluster: one exported in the shell must not be written to by accident.
 run: $(READY)  ## show the controllers at work in a small local cluster; KUBECONFIG=... initialises the nodes of a real one

@@ -34,8 +34,12 @@ _HEREDOC = re.compile(r"<<-?'?(\w+)'?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _SUBSTITUTION = re.compile(r"\$\(([^()]*)\)")
 
-OTHERS = {"cat", "cd", "curl", "export", "git", "mkdir", "cp", "docker", "source", "."}
+OTHERS = {"apt-get", "cat", "cd", "curl", "export", "git", "mkdir", "cp", "docker", "source", "."}
 """Programs of which only the files of this repository that they are given are checked."""
+
+
+_PREFIXES = {"env", "sudo"}
+"""What follows them is the command; `env` may have assignments before it."""
 
 
 def commands(text: str) -> list[str]:
@@ -89,6 +93,8 @@ def _of_one(words: Sequence[str]) -> list[str]:
     if start == len(words):
         return []
     program, arguments = words[start].rpartition("/")[2], words[start + 1 :]
+    if program in _PREFIXES:
+        return _of_one(arguments)
     found = [f"{word}: no such file" for word in words if _ours(word) and not (ROOT / word).exists()]
     if program in OTHERS or program in _example_programs():
         return found
@@ -107,7 +113,7 @@ def _example_programs() -> set[str]:
 
 def _make(arguments: Sequence[str]) -> list[str]:
     makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.M))
+    targets = set(re.findall(r"^([a-z0-9]+):", makefile, re.M))
     found = []
     for word in arguments:
         name, is_variable, value = word.partition("=")
@@ -172,11 +178,11 @@ def _pytest(arguments: Sequence[str]) -> list[str]:
 _KUBECTL_FLAGS = {
     "-n": 1, "--namespace": 1, "-f": 1, "-k": 1, "-o": 1, "-A": 0, "--all-namespaces": 0, "--field-selector": 1,
     "--clusterrole": 1, "--serviceaccount": 1, "--replicas": 1, "-l": 1, "-w": 0, "--watch": 0, "--for": 1,
-    "--timeout": 1,
+    "--timeout": 1, "--name": 1, "--port": 1, "--target-port": 1, "--type": 1,
 }  # fmt: skip
 _KUBECTL_VERBS = {
     "get", "apply", "create", "delete", "describe", "exec", "logs", "rollout", "scale", "taint", "label", "annotate",
-    "wait", "patch", "port-forward",
+    "wait", "patch", "port-forward", "expose",
 }  # fmt: skip
 _HELM_FLAGS = {"--namespace": 1, "-n": 1, "--set": 1, "--set-file": 1, "--values": 1, "-f": 1}
 _HELM_VERBS = {"install", "upgrade", "template", "rollback"}
