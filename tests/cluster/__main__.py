@@ -78,25 +78,24 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _try_next(cluster: Cluster) -> str:
-    kubectl = cluster_program("kubectl")
-    cloud = f"PYTHONPATH=examples/localcloud {sys.executable} -m localcloud"
-    place = f"--url {cluster.cloud.url} --token-file {cluster.cloud.layout.folder / 'token'}"
+    python = f"env PYTHONPATH={OURS} {sys.executable} -m localcloud"
     url = cluster.demo_url()
     return f"""
 The cluster is ready after {cluster.progress.total:.0f} s. In another shell, as root:
 
   export KUBECONFIG={cluster.kubeconfig}
-  alias kubectl={kubectl}
+  export LOCALCLOUD_URL={cluster.cloud.url} LOCALCLOUD_TOKEN_FILE={cluster.cloud.layout.folder / "token"}
+  alias kubectl={cluster_program("kubectl")}
+  alias localcloud="{python}"
 
   kubectl get nodes -o wide
   {f"curl {url}" if url else f"kubectl get service {DEMO}    # your provider gives it an address"}
   kubectl -n kube-system logs -f deployment/{MANAGER}
   kubectl scale deployment {DEMO} --replicas=5
-  {cloud} machine list {place}
-  {cloud} machine stop worker-1 {place}     # and watch: kubectl get nodes -w
-  {cloud} lb list {place}
+  localcloud lb list
+  localcloud machine stop worker-1     # and watch: kubectl get nodes -w
 
-Ctrl-C here takes it all away.
+docs/guides/real-cluster.md has more. Ctrl-C here takes it all away.
 """
 
 
