@@ -79,10 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def narrowed(chosen: SpecSet, focus: str | None, skip: str | None) -> SpecSet:
-    """The set with only those of its tests whose names match `focus` after its own expression, and
-    none that match `skip`."""
+    """The set with only those of its tests whose names match `focus` and do not match `skip`."""
     skips = [text for text in (chosen.skip, skip) if text]
-    return evolve(chosen, focus=f"(?:{chosen.focus}).*(?:{focus})" if focus else chosen.focus, skip="|".join(skips))
+    return evolve(chosen, focus=focus or "", skip="|".join(skips))
 
 
 def _run_set(cluster: Cluster, chosen: SpecSet, folder: Path, *, keep_page: bool) -> list[str]:
