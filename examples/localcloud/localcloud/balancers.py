@@ -140,10 +140,11 @@ def stale_flows(listing: str, pool: IPv4Network, rules: Sequence[BalancerRule]) 
     ``conntrack -L`` wrote.
 
     UDP has no end of a connection: a client with a steady port would stay with a target that has
-    left. Of a balancer that is gone, all flows are cut.
+    left, or with none, if there was none when it began. Of a balancer that is gone, all flows are
+    cut.
     """
     targets: Mapping[str, set[str]] = {
-        rule.address: {target.address for target in rule.targets} | {rule.address} for rule in rules
+        rule.address: {target.address for target in rule.targets} or {rule.address} for rule in rules
     }
     stale: dict[tuple[str, str, str], None] = {}
     for line in listing.splitlines():

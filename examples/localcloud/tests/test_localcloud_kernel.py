@@ -213,6 +213,15 @@ def test_udp_keeps_the_clients_address_and_leaves_a_target_that_is_removed(cloud
         assert ask_udp(client, cloud.address) == ("node-2", cloud.clients[1])
 
 
+def test_udp_that_found_no_target_reaches_one_that_comes(cloud: Cloud) -> None:
+    cloud.apply(cloud.rule())
+    with udp_client(cloud.clients[1]) as client:
+        with pytest.raises(OSError):
+            ask_udp(client, cloud.address)
+        cloud.apply(cloud.rule(1))
+        assert ask_udp(client, cloud.address) == ("node-1", cloud.clients[1])
+
+
 def test_a_client_comes_to_the_same_target_until_its_time_is_over(cloud: Cloud) -> None:
     cloud.apply(cloud.rule(1, 2, affinity_seconds=600))
     homes = {client: ask(cloud.address, source=client)[0] for client in cloud.clients[:4]}

@@ -159,6 +159,16 @@ def test_udp_leaves_targets_that_left_and_tcp_stays() -> None:
     assert stale_flows(FLOWS, POOL, [WEB]) == []
 
 
+def test_udp_that_found_no_target_is_cut_when_there_is_one() -> None:
+    flow = (
+        "udp      17 28 src=10.90.255.1 dst=198.51.100.1 sport=5001 dport=53 [UNREPLIED] src=198.51.100.1 "
+        "dst=10.90.255.1 sport=53 dport=5001 mark=0 use=1"
+    )
+    cut = ["-D", "-p", "udp", "--orig-dst", "198.51.100.1", "--reply-src", "198.51.100.1"]
+    assert stale_flows(flow, POOL, [WEB]) == [cut]
+    assert stale_flows(flow, POOL, [evolve(WEB, targets=())]) == []
+
+
 def test_all_flows_of_a_balancer_that_is_gone_are_cut_and_no_others() -> None:
     start = ["--orig-dst", "198.51.100.1", "--reply-src"]
     assert stale_flows(FLOWS, POOL, []) == [
