@@ -34,32 +34,6 @@ from cloudprovider.routes import Route
 from cloudprovider.wellknown import NODE_ADDRESS_EXTERNAL_DNS, NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_DNS
 from cloudprovider.zones import Zone
 
-__all__ = [
-    "SameID",
-    "WrongAnswer",
-    "addresses",
-    "batch",
-    "destination_problem",
-    "flag",
-    "kind_of",
-    "label_text",
-    "labels",
-    "load_balancer_name",
-    "load_balancer_or_none",
-    "load_balancer_status",
-    "metadata",
-    "nothing",
-    "owned_load_balancers",
-    "pod_cidrs",
-    "problems_of",
-    "revision",
-    "routes",
-    "state",
-    "text",
-    "texts",
-    "zone",
-]
-
 T = TypeVar("T")
 SameID = Callable[[str, str], bool]
 _DNS_TYPES = frozenset({NODE_ADDRESS_HOSTNAME, NODE_ADDRESS_INTERNAL_DNS, NODE_ADDRESS_EXTERNAL_DNS})

@@ -1,5 +1,5 @@
-"""The three kinds of patch, applied to an object: JSON merge (RFC 7386), strategic merge, and JSON
-Patch (RFC 6902).
+"""The three kinds of patch, applied to an object: JSON merge (RFC 7386) and strategic merge here,
+JSON Patch (RFC 6902) by `jsonpatch.py`.
 
 Pure: neither the object nor the patch is changed, and what a patch leaves alone is shared between
 the old and the new object. Strategic merge follows k8s.io/apimachinery
@@ -9,9 +9,10 @@ describes. The embedded API server has the types of the API, `BUILT_IN` knows fi
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, Protocol
+
+from cloudprovider.internal.jsonpatch import JSON, PatchError, json_patch
 
 __all__ = [
     "apply_patch",
@@ -36,19 +37,6 @@ _DIRECTIVE: Final = "$patch"
 _DELETE_FROM: Final = "$deleteFromPrimitiveList/"
 _SET_ORDER: Final = "$setElementOrder/"
 _RETAIN_KEYS: Final = "$retainKeys"
-
-JSON = dict[str, Any]
-
-
-class PatchError(ValueError):
-    """The patch cannot be applied. `code` is the HTTP status of the API server: 422 where a JSON
-    Patch does not fit the object, 400 for a malformed directive, 500 for a strategic merge that
-    makes no sense.
-    """
-
-    def __init__(self, message: str, code: int = 500) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class FieldMerging(NamedTuple):
@@ -126,95 +114,6 @@ def merge_patch(target: Any, patch: Any) -> Any:
         else:
             result[key] = value
     return result
-
-
-# -- JSON Patch
-# ------------------------------------------------------------------------------------------------
-
-
-def json_patch(target: JSON, operations: Sequence[Any]) -> JSON:
-    """The operations one after the other, all or none. Raises PatchError (422)."""
-    document: Any = dict(target)
-    owned: set[str] = set()
-    for operation in operations:
-        try:
-            kind, path = operation["op"], _pointer(operation["path"])
-            source = _pointer(operation["from"]) if kind in ("move", "copy") else []
-            for part in (*path[:1], *source[:1]):
-                if part in document and part not in owned:  # the operations work in place, on a copy
-                    document[part] = copy.deepcopy(document[part])
-                    owned.add(part)
-            _operate(document, kind, path, source, operation)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise PatchError(f"an operation does not fit the object: {operation!r}", 422) from error
-    result: JSON = document
-    return result
-
-
-def _operate(document: Any, kind: str, path: list[str], source: list[str], operation: Mapping[str, Any]) -> None:
-    if not path or (kind in ("move", "copy") and not source):
-        raise ValueError("the whole document")
-    if kind == "test":
-        if not _same(_at(document, path), operation["value"]):
-            raise ValueError("a test failed")
-    elif kind == "remove":
-        _remove(document, path)
-    elif kind == "replace":
-        _remove(document, path)
-        _add(document, path, copy.deepcopy(operation["value"]))
-    elif kind == "add":
-        _add(document, path, copy.deepcopy(operation["value"]))
-    elif kind == "copy":
-        _add(document, path, copy.deepcopy(_at(document, source)))
-    elif kind == "move":
-        if path[: len(source)] == source and path != source:
-            raise ValueError("a value cannot move into itself")
-        _add(document, path, _remove(document, source))
-    else:
-        raise ValueError("no operation of that name")
-
-
-def _pointer(text: str) -> list[str]:
-    if text and not text.startswith("/"):
-        raise ValueError("not a JSON pointer")
-    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
-
-
-def _index(part: str) -> int:
-    if not part.isascii() or not part.isdigit() or (part.startswith("0") and part != "0"):
-        raise ValueError("not an index")
-    return int(part)
-
-
-def _at(value: Any, path: Sequence[str]) -> Any:
-    for part in path:
-        value = value[_index(part)] if isinstance(value, list) else value[part]
-    return value
-
-
-def _add(document: Any, path: Sequence[str], value: Any) -> None:
-    holder = _at(document, path[:-1])
-    if not isinstance(holder, list):
-        holder[path[-1]] = value
-        return
-    place = len(holder) if path[-1] == "-" else _index(path[-1])
-    if place > len(holder):
-        raise IndexError("beyond the end")
-    holder.insert(place, value)
-
-
-def _remove(document: Any, path: Sequence[str]) -> Any:
-    holder = _at(document, path[:-1])
-    return holder.pop(_index(path[-1]) if isinstance(holder, list) else path[-1])
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equality of JSON values, where true is not 1."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 # -- strategic merge

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from cloudprovider.host import StopSignal
@@ -77,12 +77,11 @@ class Serving:
         clients: ClientBuilder,
         *,
         plain: tuple[str, int] | None = None,
-        configz: Callable[[], Mapping[str, Any]] | None = None,
-        flagz: Callable[[], str] | None = None,
+        settings: Mapping[str, Page] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`plain`: the address for health and metrics over HTTP, if any. Without `configz` or
-        `flagz` there is no such page. Raises ServingError.
+        """`plain`: the address for health and metrics over HTTP, if any. `settings`: pages with the
+        program's settings, by path; over HTTPS only. Raises ServingError.
         """
         self._options = options
         self._metrics = metrics
@@ -93,7 +92,7 @@ class Serving:
         self._slis: dict[str, Page] = {"/metrics/slis": pages.sli_page(metrics)}
         self._plain = HealthServer(plain, self._checks, metrics.text, pages=self._slis) if plain else None
         self._tls: ServerTLS | None = None
-        self._secure = self._https(configz, flagz) if options.secure_port else None
+        self._secure = self._https(settings or {}) if options.secure_port else None
 
     @property
     def plain_address(self) -> tuple[str, int] | None:
@@ -130,7 +129,7 @@ class Serving:
         if self._tls is not None:
             self._tls.run(stop)
 
-    def _https(self, configz: Callable[[], Mapping[str, Any]] | None, flagz: Callable[[], str] | None) -> SecureServer:
+    def _https(self, settings: Mapping[str, Page]) -> SecureServer:
         options = self._options
         guards = self._guards()
         minimum = minimum_version(options.tls_min_version)
@@ -141,7 +140,7 @@ class Serving:
                 self._tls.load()
             except OSError as error:
                 raise ServingError(f"HTTPS cannot be served with {pair.name}: {text_of(error)}") from error
-        served: dict[str, Page] = {"/metrics": pages.metrics_page(self._metrics.text), **self._slis}
+        served: dict[str, Page] = {"/metrics": pages.metrics_page(self._metrics.text), **self._slis, **settings}
         started = self._clock.time()
 
         def status() -> str:
@@ -150,10 +149,6 @@ class Serving:
         served["/statusz"] = pages.text_page(status)
         if options.profiling:
             served["/debug/threads"] = pages.text_page(pages.threads)
-        if configz is not None:
-            served["/configz"] = pages.json_page(configz)
-        if flagz is not None:
-            served["/flagz"] = pages.text_page(flagz)
         endpoints = Endpoints(self._checks, served)
         address = (options.bind_address, options.secure_port)
         shared = options.permit_port_sharing

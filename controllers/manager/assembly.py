@@ -121,7 +121,7 @@ class Assembly:
         built = []
         for entry in entries:
             try:
-                controller = entry.construct(context)
+                controller = entry.start(context)
             except ValueError as error:
                 fix = "" if "Fix: " in str(error) else f". Fix: leave it out with --controllers=*,-{entry.name}"
                 raise ManagerError(f"{entry.name} cannot run: {error}{fix}.") from error

@@ -22,7 +22,7 @@ from controllers.manager.provider_host import ManagerError
 from controllers.manager.shutdown import Stoppable
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
-from controllers.runtime.election import Elector, Fence, LeaseSettings
+from controllers.runtime.election import Callbacks, Elector, Fence, LeaseSettings
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.write import EventRecorder, Reference
 
@@ -64,8 +64,7 @@ class Leadership:
         self._elector = Elector(
             clients.rest(IDENTITY, guarded=False, apart=True),
             settings,
-            on_lost=on_lost,
-            tell=self._record,
+            Callbacks(on_lost=on_lost, event=self._record),
             metrics=metrics,
             clock=clock,
         )

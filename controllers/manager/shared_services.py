@@ -18,6 +18,7 @@ from controllers.cloudcalls import CloudCallOptions, CloudCalls, DryRunBackend
 from controllers.endpoints.checks import Check
 from controllers.endpoints.health import Health
 from controllers.endpoints.options import ServingOptions
+from controllers.endpoints.pages import json_page, text_page
 from controllers.endpoints.serving import Serving, ServingError
 from controllers.flags.effective import configz, flagz
 from controllers.manager.accesscheck import AccessCheck
@@ -85,8 +86,10 @@ class SharedServices:
                 self._metrics,
                 self._clients,
                 plain=split_address(wanted) if wanted else None,
-                configz=lambda: configz(self._options, catalog, migration),
-                flagz=lambda: flagz(self._options),
+                settings={
+                    "/configz": json_page(lambda: configz(self._options, catalog, migration)),
+                    "/flagz": text_page(lambda: flagz(self._options)),
+                },
                 clock=self._clock,
             )
             serving.start()

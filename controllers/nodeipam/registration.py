@@ -14,7 +14,7 @@ from typing import Any
 
 from controllers.nodeipam.options import NodeIPAMOptions
 from controllers.options.declare import fill
-from controllers.registration.common import event_rule, nodes
+from controllers.registration.common import event_rule, informers
 from controllers.registration.entry import Context, Controller, ControllerEntry, Rule
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ ENTRY = ControllerEntry(
     off=_off,
     problems=_problems,
     module="controllers.nodeipam.controller",
-    informers=nodes,
+    informers=informers("NODES"),
     options=(NodeIPAMOptions,),
     on_by_default=False,
     rules=(

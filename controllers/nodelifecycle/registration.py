@@ -3,32 +3,19 @@
 
 from __future__ import annotations
 
-import logging
-
 from controllers.nodelifecycle.options import NodeLifecycleOptions
-from controllers.registration.common import event_rule, nodes, warn_off
-from controllers.registration.entry import Context, Controller, ControllerEntry, Rule
-
-log = logging.getLogger(__name__)
-
-
-def _construct(context: Context) -> Controller | None:
-    from controllers.nodelifecycle.controller import NodeLifecycleController
-
-    if not context.cloud.has_instances:
-        lacking = "offers no instances, so no node is deleted because its machine is gone"
-        warn_off(log, ENTRY.name, context, lacking)
-        return None
-    return context.build(NodeLifecycleController, NodeLifecycleOptions)
-
+from controllers.registration.common import built, event_rule, informers
+from controllers.registration.entry import ControllerEntry, Rule
 
 ENTRY = ControllerEntry(
     name="cloud-node-lifecycle-controller",
     aliases=("cloud-node-lifecycle",),
     client="node-controller",
-    construct=_construct,
+    construct=built("controllers.nodelifecycle.controller:NodeLifecycleController", NodeLifecycleOptions),
+    needs=lambda cloud: cloud.has_instances,
+    lacking="offers no instances, so no node is deleted because its machine is gone",
     module="controllers.nodelifecycle.controller",
-    informers=nodes,
+    informers=informers("NODES"),
     options=(NodeLifecycleOptions,),
     rules=(
         Rule(

@@ -7,6 +7,7 @@ cloud-controller-manager (names/controller_names.go), and never change.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from controllers.runtime.cache import InformerFactory, Resource
     from controllers.runtime.clock import Clock
     from controllers.runtime.metrics import Metrics
+
+log = logging.getLogger(__name__)
 
 
 class Controller(Protocol):
@@ -122,6 +125,11 @@ class ControllerEntry:
     name: str
     aliases: tuple[str, ...] = ()
     construct: Callable[[Context], Controller | None]
+    needs: Callable[[CloudCalls], object] = lambda _cloud: True
+    """What the provider must have. Where it says no the controller is off, and a log line has
+    `lacking`."""
+    lacking: str = ""
+    """What the provider cannot do then, and what follows: "offers no routes, so ..."."""
     module: str = ""
     """Where its controller is; every replica imports it at the start, so that a takeover does not
     wait for that."""
@@ -145,6 +153,15 @@ class ControllerEntry:
     wrong by themselves are reported already."""
     client: str = ""
     """The name that it gives its client, `clients.rest(name)`; empty: the controller's name."""
+
+    def start(self, context: Context) -> Controller | None:
+        """The controller; None, with a log line, where it is off. Raises what `construct`
+        raises."""
+        if self.needs(context.cloud):
+            return self.construct(context)
+        although = "" if self.on_by_default else ", although --controllers names it"
+        log.warning("%s is off%s: provider %s %s", self.name, although, context.cloud.provider_name, self.lacking)
+        return None
 
     @property
     def account(self) -> str:

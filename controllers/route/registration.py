@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from controllers.options import BOOL, option
 from controllers.options.podnetwork import allocate_node_cidrs_option
-from controllers.registration.common import event_rule, nodes
+from controllers.registration.common import event_rule, informers, planned
 from controllers.registration.entry import Context, Controller, ControllerEntry, Rule
 from controllers.route.options import RouteOptions
-
-if TYPE_CHECKING:
-    from controllers.registration.plan import PlannedCalls, Planning
 
 log = logging.getLogger(__name__)
 
@@ -69,21 +66,15 @@ def _construct(context: Context) -> Controller | None:
     return context.build(RouteController, RouteOptions, route_reconciliation_period=period)
 
 
-def _planned_calls(planning: Planning) -> PlannedCalls:
-    from controllers.route.planned import planned_calls
-
-    return planned_calls(planning)
-
-
 ENTRY = ControllerEntry(
     name="node-route-controller",
     aliases=("route",),
     client="route-controller",
     construct=_construct,
-    planned_calls=_planned_calls,
+    planned_calls=planned("controllers.route.planned:planned_calls"),
     off=_off,
     module="controllers.route.controller",
-    informers=nodes,
+    informers=informers("NODES"),
     options=(RouteSwitches, RouteOptions),
     rules=(
         Rule(resource="nodes", verbs=("get", "list", "watch"), consequence="no route is ever created or deleted"),

@@ -1,5 +1,4 @@
-"""service-lb-controller in the manager: when it runs, its permissions and its entry. Flags:
-`options.py`.
+"""service-lb-controller in the manager: its permissions and its entry. Flags: `options.py`.
 
 A provider without load balancers turns the controller off, as in Go (startServiceController in
 k8s.io/cloud-provider's app/core.go).
@@ -7,51 +6,20 @@ k8s.io/cloud-provider's app/core.go).
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
-
-from controllers.registration.common import event_rule, warn_off
-from controllers.registration.entry import Context, Controller, ControllerEntry, Rule
+from controllers.registration.common import built, event_rule, informers, planned
+from controllers.registration.entry import ControllerEntry, Rule
 from controllers.service.options import ServiceOptions
-
-if TYPE_CHECKING:
-    from controllers.registration.plan import PlannedCalls, Planning
-    from controllers.runtime.cache import Resource
-
-log = logging.getLogger(__name__)
-
-
-def _construct(context: Context) -> Controller | None:
-    from controllers.service.controller import ServiceController
-
-    if context.cloud.load_balancers is None:
-        lacking = "offers no load balancers, so Services of type LoadBalancer get none from it"
-        warn_off(log, ENTRY.name, context, lacking)
-        return None
-    return context.build(ServiceController, ServiceOptions)
-
-
-def _planned_calls(planning: Planning) -> PlannedCalls:
-    from controllers.service.planned import planned_calls
-
-    return planned_calls(planning)
-
-
-def _informers() -> Iterable[Resource[Any]]:
-    from controllers.runtime.cache import NODES, SERVICES
-
-    return (NODES, SERVICES)
-
 
 ENTRY = ControllerEntry(
     name="service-lb-controller",
     aliases=("service",),
     client="service-controller",
-    construct=_construct,
-    planned_calls=_planned_calls,
+    construct=built("controllers.service.controller:ServiceController", ServiceOptions),
+    needs=lambda cloud: cloud.load_balancers is not None,
+    lacking="offers no load balancers, so Services of type LoadBalancer get none from it",
+    planned_calls=planned("controllers.service.planned:planned_calls"),
     module="controllers.service.controller",
-    informers=_informers,
+    informers=informers("NODES", "SERVICES"),
     options=(ServiceOptions,),
     rules=(
         Rule(

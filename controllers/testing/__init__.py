@@ -15,8 +15,8 @@ from cloudprovider.internal.lazy import lazy
 if TYPE_CHECKING:
     from controllers.testing.cluster import Cluster
     from controllers.testing.handles import Event, NodeHandle, ServiceHandle
-    from controllers.testing.managerrun import ManagerRun
+    from controllers.testing.managerrun import ManagerRun, Program
 else:
     __getattr__, __dir__ = lazy(__name__)
 
-__all__ = ["Cluster", "NodeHandle", "ServiceHandle", "Event", "ManagerRun"]
+__all__ = ["Cluster", "NodeHandle", "ServiceHandle", "Event", "ManagerRun", "Program"]

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from attrs import field, frozen
 from prometheus_client.parser import text_string_to_metric_families
 
 from cloudprovider import CloudConfig, Interface
@@ -25,7 +26,7 @@ from controllers.runtime.metrics import Metrics
 from controllers.testing.cluster import CLUSTER_CIDR
 from controllers.testing.managerlog import ManagerLog
 
-__all__ = ["QUICK", "ROUTES", "ManagerRun"]
+__all__ = ["QUICK", "ROUTES", "ManagerRun", "Program"]
 
 log = logging.getLogger(__name__)
 
@@ -50,13 +51,21 @@ _START: Final = 30.0  # seconds until it is ready
 _END: Final = 30.0  # seconds beyond its own limit until it counts as stuck
 
 
+@frozen(kw_only=True)
+class Program:
+    """What a vendor's main.py gives to `main`, by the same names."""
+
+    catalog: Sequence[ControllerEntry] = CATALOG
+    flags: Sequence[type[Any]] = ()
+    defaults: Mapping[str, str] = field(factory=dict)
+    webhooks: Sequence[WebhookEntry] = WEBHOOKS
+
+
 class ManagerRun:
     """A manager that is started and ended any number of times, one at a time. For the test's
     thread.
 
-    `flags` come after `QUICK`, so that they win; `catalog`, `webhooks`, `options` and `defaults`
-    are what the vendor's main.py gives to `main` (there `options` is called flags). Raises
-    ValueError with all problems of the flags.
+    `flags` come after `QUICK`, so that they win. Raises ValueError with all problems of the flags.
     """
 
     def __init__(
@@ -66,20 +75,18 @@ class ManagerRun:
         flags: Sequence[str] = (),
         *,
         config: CloudConfig | None = None,
-        catalog: Sequence[ControllerEntry] = CATALOG,
-        options: Sequence[type[Any]] = (),
-        defaults: Mapping[str, str] | None = None,
-        webhooks: Sequence[WebhookEntry] = WEBHOOKS,
+        program: Program = Program(),
     ) -> None:
         self._kubeconfig = str(kubeconfig)
         self._provider = provider
         self._config = config
-        self._catalog = catalog
-        self._webhooks = webhooks
+        self._program = program
         self._log = ManagerLog([type(provider).__module__.partition(".")[0]])
         argv = [f"--cloud-provider={provider.provider_name()}", f"--kubeconfig={kubeconfig}", *QUICK]
         argv += [*(ROUTES if provider.routes() is not None else ()), *flags]
-        outcome = parse(argv, catalog, flags=options, defaults=defaults, webhooks=webhooks)
+        outcome = parse(
+            argv, program.catalog, flags=program.flags, defaults=program.defaults, webhooks=program.webhooks
+        )
         if outcome.options is None:
             raise ValueError("the manager's flags are wrong: " + "; ".join(outcome.problems))
         self.options: Options = outcome.options
@@ -115,8 +122,8 @@ class ManagerRun:
             self._provider,
             clients,
             config=self._config,
-            catalog=self._catalog,
-            webhooks=self._webhooks,
+            catalog=self._program.catalog,
+            webhooks=self._program.webhooks,
             metrics=self._metrics,
         )
         self._thread = threading.Thread(target=self._run, args=(manager, self._stop), name="manager", daemon=True)

@@ -7,43 +7,28 @@ Off by default: Go's manager has none any more, and CSI drivers need none.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from controllers.registration.common import event_rule, warn_off
-from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, enabled
+from controllers.registration.common import built, event_rule, informers
+from controllers.registration.entry import Context, ControllerEntry, Rule, enabled
 from controllers.volumelabels.options import VolumeLabelOptions, VolumeWebhookOptions
 from controllers.webhooks.webhook import Match, Webhook, WebhookEntry
 
 if TYPE_CHECKING:
-    from controllers.runtime.cache import Resource
     from controllers.webhooks.review import Handler
 
 log = logging.getLogger(__name__)
-
-
-def _construct(context: Context) -> Controller | None:
-    from controllers.volumelabels.controller import VolumeLabelController
-
-    if context.cloud.pv_labeler is None:
-        warn_off(log, ENTRY.name, context, "labels no volumes", named=True)
-        return None
-    return context.build(VolumeLabelController, VolumeLabelOptions)
-
-
-def _informers() -> Iterable[Resource[Any]]:
-    from controllers.runtime.cache import PERSISTENT_VOLUMES
-
-    return (PERSISTENT_VOLUMES,)
 
 
 ENTRY = ControllerEntry(
     name="persistent-volume-label-controller",
     aliases=("pvlabel",),
     client="pvl-controller",
-    construct=_construct,
+    construct=built("controllers.volumelabels.controller:VolumeLabelController", VolumeLabelOptions),
+    needs=lambda cloud: cloud.pv_labeler is not None,
+    lacking="labels no volumes",
     module="controllers.volumelabels.controller",
-    informers=_informers,
+    informers=informers("PERSISTENT_VOLUMES"),
     options=(VolumeLabelOptions,),
     on_by_default=False,
     rules=(

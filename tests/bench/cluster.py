@@ -20,7 +20,6 @@ from tests.support.api import API, NODES
 from tests.support.nodes import big_node
 
 FILL_THREADS = 8
-SERVICES = "/api/v1/namespaces/default/services"
 
 JSON = dict[str, Any]
 
@@ -94,16 +93,6 @@ def _known(name: str, ready: bool) -> JSON:
         if condition["type"] == "Ready" and not ready:
             condition["status"] = "Unknown"
     return node
-
-
-def service(name: str) -> JSON:
-    """A Service that wants a load balancer."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name},
-        "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": [{"port": 80, "protocol": "TCP"}]},
-    }
 
 
 def names(prefix: str, count: int) -> list[str]:

@@ -11,9 +11,10 @@ from types import FrameType
 
 from localcloud.layout import BadLayout
 
-from tests.cluster.cluster import MANAGER, Cluster, ClusterError, Options
+from tests.cluster.cluster import MANAGER, Cluster, ClusterError
 from tests.cluster.manifests import DEMO
 from tests.cluster.needs import Missing
+from tests.cluster.options import Options
 from tests.cluster.provider import OURS, BadProvider
 from tests.envtest.build import AssetsMissing, cluster_program
 

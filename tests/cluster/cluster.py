@@ -19,26 +19,26 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from attrs import field, frozen
 from localcloud.layout import Layout
 
 from tests.cluster import staticimages
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.localcloud import LocalCloud
+from tests.cluster.logs import save_logs
 from tests.cluster.manifests import DEMO, chart_values, demo, dns
 from tests.cluster.needs import check_host, cni_folder
 from tests.cluster.nodeconfig import CONTROL_PLANE, NodeNetwork, NodePrograms, Role, user_data
+from tests.cluster.options import MachineSpec, Options
 from tests.cluster.progress import Progress
-from tests.cluster.provider import OURS, read_provider
+from tests.cluster.provider import read_provider
 from tests.cluster.state import node_lacks, pods_lack, unready_of
-from tests.envtest.build import CLUSTER_PROGRAMS, AssetsMissing, assets, cache, cluster_program, kubelet, tool
+from tests.envtest.build import CLUSTER_PROGRAMS, AssetsMissing, assets, cluster_program, kubelet, tool
 from tests.image.archives import ROOT, ManagerImage, manager_image
 from tests.image.buildah import overlay_works
 from tests.support.api import API, NODES, STRATEGIC, Refused
@@ -54,38 +54,6 @@ SECONDS = 300.0
 
 class ClusterError(Exception):
     """The cluster did not get ready; the text says what is lacking and where the logs are."""
-
-
-@frozen(kw_only=True)
-class MachineSpec:
-    """A machine that becomes a node."""
-
-    name: str
-    zone: str
-    control_plane: bool = False
-
-
-@frozen(kw_only=True)
-class Options:
-    """What can be chosen. Two clusters on one host need another name, base and pool each."""
-
-    name: str = "lc"
-    base: str = "10.90"
-    pool: str = "198.51.100.0/24"
-    provider: Path = OURS
-    """The folder of a distribution with one provider."""
-    cloud_config: str | None = None
-    """The text of --cloud-config; None: that of the local cloud."""
-    values: Mapping[str, object] = field(factory=dict[str, object])
-    """More values for the chart, over those of the cluster."""
-    machines: Sequence[MachineSpec] = (
-        MachineSpec(name="cp-1", zone="local-a", control_plane=True),
-        MachineSpec(name="cp-2", zone="local-b", control_plane=True),
-        MachineSpec(name="worker-1", zone="local-a"),
-        MachineSpec(name="worker-2", zone="local-b"),
-    )
-    folder: Path = field(factory=lambda: cache().parent / "cluster")
-    """The cluster is in a folder of its name in here."""
 
 
 class Cluster:
@@ -223,8 +191,8 @@ class Cluster:
 
     def start(self) -> None:
         """As entering the with statement, but what was made stays when it fails, until `stop`."""
-        self._take_lock()
         check_host([self.options.folder, ROOT], programs_built=self._programs_built())
+        self._take_lock()
         self._build()
         with self.progress.part("what an earlier cluster left is gone"):
             self._clear()
@@ -324,7 +292,7 @@ class Cluster:
         with self.progress.part("demo: a Service of type LoadBalancer, its page fetched from this host"):
             self.apply(demo())
             self.wait_for_deployment("default", DEMO)
-            if self._provider.is_ours:  # how another cloud's addresses are reached is its own matter
+            if self.options.on_local_cloud:  # how another cloud's addresses are reached is its own matter
                 self.wait("the demo's page", self._page_lacks)
 
     # What is lacking
@@ -335,7 +303,7 @@ class Cluster:
 
     def _nodes_lack(self, wanted: Iterable[str]) -> Iterator[str]:
         nodes = {node["metadata"]["name"]: node for node in self.api.get(NODES)["items"]}
-        if not self._provider.is_ours:
+        if not self.options.on_local_cloud:
             self._route_pods(nodes.values())
         for name in wanted:
             lacks = node_lacks(nodes[name]) if name in nodes else "is not registered"
@@ -417,7 +385,7 @@ class Cluster:
                 self.api.patch(f"{NODES}/{spec.name}", {"metadata": {"labels": labels}}, STRATEGIC)
 
     def _route_pods(self, nodes: Iterable[Mapping[str, Any]]) -> None:
-        """The routes to the nodes' pods, which our provider makes, but a vendor's may not."""
+        """The routes to the nodes' pods, which a provider of another cloud does not make here."""
         machines = self.cloud.machines()
         present = {route["name"] for route in self.cloud.call("GET", "/v1/routes")["routes"]}
         for node in nodes:
@@ -440,17 +408,5 @@ class Cluster:
         return {"PATH": os.environ.get("PATH", ""), "HOME": str(self.folder), **helm}
 
     def _save_logs(self) -> Path:
-        """Copy all logs to where `stop` leaves them; returns the folder."""
-        target = self.options.folder / f"{self.options.name}-logs"
-        shutil.rmtree(target, ignore_errors=True)
-        for log in self.folder.rglob("*.log"):
-            parts = log.relative_to(self.folder).parts
-            if "containers" not in parts:
-                place = target.joinpath(*(part for part in parts if part not in ("cloud", "var", "log")))
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with suppress(OSError):
-                    shutil.copyfile(log, place)
-        with suppress(ClusterError):
-            (target / "objects.txt").write_text(self.kubectl("get", "nodes,pods,services,events", "-A", "-o", "wide"))
-            (target / "objects.yaml").write_text(self.kubectl("get", "nodes,pods,services,events", "-A", "-o", "yaml"))
-        return target
+        """To where `stop` leaves them."""
+        return save_logs(self.folder, self.options.folder / f"{self.options.name}-logs", self.kubectl)

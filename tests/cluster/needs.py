@@ -79,7 +79,10 @@ def missing(
     if packages:
         problems.append(f"not found: {', '.join(absent)}. Debian, Ubuntu: sudo apt-get install {' '.join(packages)}")
     if go_needed and find("go") is None:
-        problems.append("not found: go, which builds Kubernetes' programs once. Install it from https://go.dev/dl")
+        problems.append(
+            "not found: go, which builds Kubernetes' programs once. Install it from https://go.dev/dl; sudo may hide "
+            'it: sudo env "PATH=$PATH" make cluster'
+        )
     if not root:
         problems.append("not root: start it again with sudo, as `sudo make cluster`")
     elif "unshare" not in absent and not namespaces():

@@ -24,10 +24,6 @@ class Provider:
     folder: Path
     name: str
 
-    @property
-    def is_ours(self) -> bool:
-        return self.folder == OURS
-
 
 def read_provider(folder: Path) -> Provider:
     """Read the name from the folder's pyproject.toml. Raises BadProvider."""

@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from attrs import frozen
@@ -33,6 +33,8 @@ _SOURCES = (
     "controllers",
 )  # fmt: skip
 """What the Dockerfile copies, besides the provider."""
+KEPT = 6
+"""Archives of images in the cache, of some 300 MB each."""
 _REPOSITORY = "registry.local/cloud-controller-manager"
 
 
@@ -75,14 +77,20 @@ def manager_image(provider: Path, *, root: Path = ROOT) -> ManagerImage:
     CalledProcessError where a step fails; its output is on stderr. One process builds at a time.
     """
     image = image_of(provider, root=root)
-    if image.archive.exists():
-        return image
     image.archive.parent.mkdir(parents=True, exist_ok=True)
     with (_cache() / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not image.archive.exists():
             _build(image, provider, root)
+        image.archive.touch()
+        for old in least_used(_cache().glob("manager-*.tar")):
+            old.unlink()
     return image
+
+
+def least_used(archives: Iterable[Path]) -> list[Path]:
+    """Those that are left over when the ``KEPT`` that were used last are kept."""
+    return sorted(archives, key=lambda archive: archive.stat().st_mtime, reverse=True)[KEPT:]
 
 
 def image_of(provider: Path, *, root: Path = ROOT) -> ManagerImage:

@@ -8,7 +8,6 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,26 +15,20 @@ from cloudprovider.testing.fake import raises
 from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster, Share
 from tests.support.api import NODES
-from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.nodes import is_tainted, small_node
 from tests.support.process import Start
+from tests.support.services import SERVICES, ingress, lb_service
 
-SERVICES = "/api/v1/namespaces/default/services"
 NODE_COUNT, SERVICE_COUNT, SECONDS = map(int, os.environ.get("CLOUD_OUTAGE", "60,20,12").split(","))
 SERVED_AFTER = 10.0
 LINES = 100
 _PER_OBJECT = ("initialised node", "built the load balancer")  # one line for each object is meant to be there
 
 
-def _service(name: str) -> dict[str, Any]:
-    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
-
-
 def _waiting(api: Cluster) -> int:
     """Nodes with the taint, and Services without an address."""
-    tainted = [n for n in api.items(NODES) if UNINITIALIZED["key"] in [t["key"] for t in n["spec"].get("taints", ())]]
-    bare = [s for s in api.items(SERVICES) if s["spec"].get("type") == "LoadBalancer"]
-    return len(tainted) + sum(not s["status"].get("loadBalancer", {}).get("ingress") for s in bare)
+    wanted = [service for service in api.items(SERVICES) if service["spec"].get("type") == "LoadBalancer"]
+    return sum(map(is_tainted, api.items(NODES))) + sum(not ingress(service) for service in wanted)
 
 
 @pytest.mark.row("K16", "O1", "O2", "O3", "O4")
@@ -58,7 +51,7 @@ def test_an_outage_of_the_cloud_is_a_few_lines_and_over_when_it_is_over(
         if number < NODE_COUNT:
             api.create(NODES, small_node(f"node-{number:04d}"))
         if number < SERVICE_COUNT:
-            api.create(SERVICES, _service(f"web-{number}"))
+            api.create(SERVICES, lb_service(f"web-{number}"))
     eventually(lambda: "[-]cloud-calls failed: every call has failed for" in process.ask("/healthz")[1], 20)
     told_after = time.monotonic() - began
     assert process.metric("node_controller_uninitialized_nodes") == NODE_COUNT

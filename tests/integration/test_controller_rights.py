@@ -30,6 +30,7 @@ from tests.support.https import ask, free_port
 from tests.support.nodes import UNINITIALIZED, small_node
 from tests.support.process import MODULE, Start
 from tests.support.rights import BINDINGS, ROLES
+from tests.support.services import SERVICES, lb_service
 from tests.support.sshkeys import PUBLIC
 
 CLOUD = """
@@ -53,7 +54,6 @@ takes a minute."""
 IDENTITY = ("get", "namespaces", "kube-system")
 """For the service controller, and for providers that ask which cluster this is; the fake cloud does
 not."""
-SERVICES = "/api/v1/namespaces/default/services"
 FLAGS = (
     "--cloud-provider=fake",
     "--bind-address=127.0.0.1",
@@ -124,8 +124,7 @@ def fill(api: Cluster, *, initialised: bool) -> None:
         node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
         api.create(NODES, node)
     for name in ("web", "broken"):
-        spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]}
-        api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
+        api.create(SERVICES, lb_service(name))
 
 
 def _create_volume(api: Cluster, name: str) -> None:

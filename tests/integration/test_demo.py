@@ -27,10 +27,14 @@ DEMO = ROOT / "examples" / "demo.py"
 SERVICES = "/api/v1/namespaces/default/services"
 
 
-def _takes_interrupts() -> None:
-    """A shell has its background jobs ignore SIGINT, and so their children: this test may run in
-    one."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+TAKES_INTERRUPTS = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, sys.argv[1:])"
+)
+"""A shell has its background jobs ignore SIGINT, and so their children: this test may run in one.
+
+No `preexec_fn`: it runs between fork and exec, where a lock of another thread stays locked for
+good.
+"""
 
 
 @contextmanager
@@ -38,13 +42,12 @@ def demo(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The demo with its temporary files under tmp_path, so that its manager can be found by its
     command line."""
     process = subprocess.Popen(
-        [sys.executable, str(DEMO), *arguments],
+        [sys.executable, "-c", TAKES_INTERRUPTS, sys.executable, str(DEMO), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
-        preexec_fn=_takes_interrupts,
     )
     try:
         yield process
@@ -240,4 +243,4 @@ def test_a_signal_while_a_manager_is_started_leaves_none_behind(monkeypatch: pyt
         signal.signal(signal.SIGINT, before)
         for process in born:
             process.kill()
-            process.communicate()
+            process.communicate(timeout=30)

@@ -10,25 +10,20 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster
 from tests.support.api import NAMESPACES, NODES
-from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.nodes import is_tainted, small_node
 from tests.support.process import Start
+from tests.support.services import ingress, lb_service
 
 COUNT, SECONDS = map(int, os.environ.get("SLOW_BALANCERS", "80,5").split(","))
 NODE_WITHIN = 2.0
 """Seconds that a node may take longer than without them."""
 OTHER = "another-team"
-
-
-def _service(name: str) -> dict[str, Any]:
-    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 
 def _path(namespace: str) -> str:
@@ -40,11 +35,7 @@ def _join(api: Cluster, name: str) -> float:
     began = time.monotonic()
     api.create(NODES, small_node(name))
 
-    def ready() -> bool:
-        taints = api.get(f"{NODES}/{name}")["spec"].get("taints", ())
-        return UNINITIALIZED["key"] not in [taint["key"] for taint in taints]
-
-    eventually(ready, 60)
+    eventually(lambda: not is_tainted(api.get(f"{NODES}/{name}")), 60)
     return time.monotonic() - began
 
 
@@ -67,16 +58,13 @@ def test_slow_load_balancers_of_one_namespace_hold_up_nobody_else(api: Cluster, 
     eventually(lambda: process.ask("/readyz")[0] == 200, 30, lambda: process.log)
     alone = min(_join(api, "first"), _join(api, "second"))
     for number in range(COUNT):
-        api.create(_path("default"), _service(f"web-{number}"))
+        api.create(_path("default"), lb_service(f"web-{number}"))
     eventually(lambda: process.metric("cloudprovider_api_requests_in_flight") >= 30, 20)
     began = time.monotonic()
-    api.create(_path(OTHER), _service("web"))
+    api.create(_path(OTHER), lb_service("web"))
     with_them = _join(api, "third")
 
-    def address() -> object:
-        return api.get(f"{_path(OTHER)}/web")["status"].get("loadBalancer", {}).get("ingress")
-
-    eventually(address, 3 * SECONDS + 30, lambda: process.log)
+    eventually(lambda: ingress(api.get(f"{_path(OTHER)}/web")), 3 * SECONDS + 30, lambda: process.log)
     other = time.monotonic() - began
     print(f"node {alone:.2f} s alone, {with_them:.2f} s beside {COUNT} slow ones; the other namespace {other:.1f} s")
     assert with_them <= alone + NODE_WITHIN

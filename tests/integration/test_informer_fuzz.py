@@ -11,7 +11,7 @@ import itertools
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.apiserver.faults import Action, Fault
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, ClientSettings, RestClient
 from controllers.runtime.cache import NODES, Registration, uid_of, version_of
 from controllers.runtime.cache.informer import Informer
@@ -192,10 +193,10 @@ class Run:
     def settle(self) -> None:
         """End all faults and wait until cache and handlers show what the server has."""
         self.server.faults.clear()
-        _until(lambda: self.informer.has_synced() and self._cached() == self._stored(), self._difference)
+        eventually(lambda: self.informer.has_synced() and self._cached() == self._stored(), CONVERGE, self._difference)
         for witness, registration in self.witnesses:
-            _until(lambda r=registration: r.has_synced() and r.pending() == 0, lambda: "a handler lags")  # type: ignore[misc]
-            _until(lambda w=witness: w.known == self._objects(), lambda: "a handler saw another state")  # type: ignore[misc]
+            eventually(lambda r=registration: r.has_synced() and r.pending() == 0, CONVERGE, "a handler lags")  # type: ignore[misc]
+            eventually(lambda w=witness: w.known == self._objects(), CONVERGE, "a handler saw another state")  # type: ignore[misc]
             assert witness.wrong == []
 
     def _change(self, what: str, name: str) -> None:
@@ -254,13 +255,6 @@ def _is_spoilt(obj: Any) -> bool:
     return bool(obj["spec"].get("podCIDR") == 7)
 
 
-def _until(predicate: Callable[[], bool], tell: Callable[[], str]) -> None:
-    deadline = time.monotonic() + CONVERGE
-    while not predicate():
-        assert time.monotonic() < deadline, tell()
-        time.sleep(0.005)
-
-
 @settings(
     max_examples=EXAMPLES,
     derandomize=True,
@@ -284,7 +278,7 @@ def test_the_cache_converges_and_handlers_see_a_consistent_history(
             run.do(step)
         run.informer.start()
         if wait:
-            _until(run.informer.has_synced, run._difference)
+            eventually(run.informer.has_synced, CONVERGE, run._difference)
         for step in steps:
             run.do(step)
             time.sleep(pace)
@@ -314,12 +308,12 @@ def test_a_wrongly_empty_list_is_followed_and_the_next_list_brings_everything_ba
     try:
         run.watch_along()
         run.informer.start()
-        _until(run.informer.has_synced, run._difference)
+        eventually(run.informer.has_synced, CONVERGE, run._difference)
         run.server.faults.empty_list(count=1)
-        _until(lambda: run.server.faults.open_watches() == 1, run._difference)
+        eventually(lambda: run.server.faults.open_watches() == 1, CONVERGE, run._difference)
         run.do(("break", Action.EXPIRE))
-        _until(lambda: len(run.informer.lister) == 0, run._difference)
-        _until(lambda: run.server.faults.open_watches() == 1, run._difference)
+        eventually(lambda: len(run.informer.lister) == 0, CONVERGE, run._difference)
+        eventually(lambda: run.server.faults.open_watches() == 1, CONVERGE, run._difference)
         run.do(("break", Action.EXPIRE))
         run.settle()
     finally:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kubernetes.client.models.v1_node import V1Node
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import RestClient
 from controllers.runtime.cache import NODES, SERVICES, InformerFactory, version_of
 from controllers.runtime.cache.informer import Informer
@@ -54,13 +54,6 @@ class OldRest:
         return self._lines
 
 
-def until(predicate: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not predicate():
-        assert time.monotonic() < deadline, "in vain"
-        time.sleep(0.01)
-
-
 def create(api: Cluster, *names: str) -> None:
     for name in names:
         api.create("/api/v1/nodes", {"kind": "Node", "apiVersion": "v1", "metadata": {"name": name}})
@@ -87,26 +80,26 @@ def test_a_cache_follows_its_server_through_pages_changes_expiry_and_restart(api
     registration = informer.add_handler(None, lambda old, new: told.append("update"), on_delete)
     try:
         informer.start()
-        until(registration.has_synced)
+        eventually(registration.has_synced, WAIT)
         assert same()
         assert [sorted(query) for query in rest.queries] == [["limit"], ["continue", "limit"], ["continue", "limit"]]
 
         api.patch("/api/v1/nodes/n1", {"metadata": {"labels": {"a": "b"}}})
         api.delete("/api/v1/nodes/n2")
         create(api, "late")
-        until(lambda: same() and "delete n2" in told)
+        eventually(lambda: same() and "delete n2" in told, WAIT)
         assert "update" in told
 
         api.server.restart()
         api.delete("/api/v1/nodes/n3")
         create(api, "n3")
-        until(same)
-        until(lambda: "delete n3" in told)
+        eventually(same, WAIT)
+        eventually(lambda: "delete n3" in told, WAIT)
 
         rest.go_back()
         api.delete("/api/v1/nodes/n4")
-        until(same)
-        until(lambda: told[-1] == "delete n4")
+        eventually(same, WAIT)
+        eventually(lambda: told[-1] == "delete n4", WAIT)
         if api.is_real:
             not_older = [query for query in rest.queries if query.get("resourceVersionMatch") == "NotOlderThan"]
             assert len(not_older) == 1, "the list after the 410 is not older than what was seen"
@@ -140,8 +133,8 @@ def test_a_right_that_is_missing_is_told_and_costs_the_others_nothing(api: Clust
     nodes, namespaces = factory.informer(NODES), factory.informer(NAMESPACES)
     factory.start()
     try:
-        until(nodes.has_synced)
-        until(lambda: "403" in namespaces.health().error)
+        eventually(nodes.has_synced, WAIT)
+        eventually(lambda: "403" in namespaces.health().error, WAIT)
         assert not namespaces.has_synced()
     finally:
         assert factory.stop(1.0)

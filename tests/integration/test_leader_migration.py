@@ -25,10 +25,10 @@ from tests.integration.conftest import Cluster, Share
 from tests.support.managers import Managers
 from tests.support.process import Process, Start
 from tests.support.rights import PATHS
+from tests.support.services import SERVICES, ingress, lb_service
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 SECOND = "cloud-provider-extraction-migration"
-SERVICES = "/api/v1/namespaces/default/services"
 
 
 class Moving(Managers):
@@ -57,11 +57,10 @@ class Moving(Managers):
         return str((found.get("spec") or {}).get("holderIdentity") or "")
 
     def add_service(self, name: str) -> None:
-        spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]}
-        self.api.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
+        self.api.create(SERVICES, lb_service(name))
 
     def has_address(self, name: str) -> bool:
-        return bool(self.api.get(f"{SERVICES}/{name}")["status"]["loadBalancer"].get("ingress"))
+        return bool(ingress(self.api.get(f"{SERVICES}/{name}")))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from cloudprovider.testing.fake import hangs
 from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster, Share
 from tests.support.api import NODES
-from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.nodes import is_tainted, small_node
 from tests.support.process import EXAMPLE, Start
 
 PASSWORD = "correct-horse-battery-staple"
@@ -41,10 +41,6 @@ def cloud(path: Path, **more: Any) -> str:
     return f"--cloud-config={path}"
 
 
-def initialised(node: dict[str, Any]) -> bool:
-    return UNINITIALIZED["key"] not in [taint["key"] for taint in node["spec"].get("taints", ())]
-
-
 @pytest.mark.row("M1")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_nodes_are_initialised_and_a_signal_drains_and_ends_with_0(
@@ -53,7 +49,7 @@ def test_nodes_are_initialised_and_a_signal_drains_and_ends_with_0(
     for index in range(5):
         api.create(NODES, small_node(f"n{index}"))
     process = start(f"--kubeconfig={api.kubeconfig}", "--leader_elect=false", cloud(tmp_path / "cloud.json"))
-    eventually(lambda: all(initialised(node) for node in api.items(NODES)), 20, lambda: process.log)
+    eventually(lambda: all(not is_tainted(node) for node in api.items(NODES)), 20, lambda: process.log)
     process.signal(number)
     assert process.ended() == 0
     assert f"{signal.Signals(number).name}: draining" in process.log
@@ -73,7 +69,7 @@ def test_a_node_being_initialised_at_the_signal_is_finished(
     eventually(lambda: "is running" in process.log, 20, lambda: process.log)
     process.signal(signal.SIGTERM)
     assert process.ended() == 0
-    assert initialised(embedded.get("nodes", "slow"))
+    assert not is_tainted(embedded.get("nodes", "slow"))
 
 
 def test_a_second_signal_ends_it_at_once_with_1(
@@ -105,8 +101,8 @@ def test_a_provider_that_hangs_on_one_node_costs_that_node_and_not_the_exit(
         f"--cloud-config={tmp_path / 'cloud.json'}",
     )
     eventually(lambda: "parked until its call ends" in process.log, 20, lambda: process.log)
-    eventually(lambda: all(initialised(embedded.get("nodes", f"well-{n}")) for n in range(2)), 20)
-    assert not initialised(embedded.get("nodes", "hung"))
+    eventually(lambda: all(not is_tainted(embedded.get("nodes", f"well-{n}")) for n in range(2)), 20)
+    assert is_tainted(embedded.get("nodes", "hung"))
     process.signal(signal.SIGTERM)
     assert process.ended(15) == 1
     assert "work that has not ended: a call for node/hung" in process.log
@@ -174,7 +170,7 @@ def test_json_logs_are_one_object_a_line(embedded: EmbeddedAPIServer, start: Sta
         "--health-bind-address=127.0.0.1:0",
         cloud(tmp_path / "cloud.json", has_cluster_id=False),
     )
-    eventually(lambda: initialised(embedded.get("nodes", "n0")), 20, lambda: process.log)
+    eventually(lambda: not is_tainted(embedded.get("nodes", "n0")), 20, lambda: process.log)
     [url] = re.findall(r"on (http://127\.0\.0\.1:\d+)", process.log)  # a free port, which the log names
     with urllib.request.urlopen(f"{url}/metrics", timeout=5) as answer:
         assert b"rest_client_requests_total" in answer.read()

@@ -16,6 +16,7 @@ from cloudprovider.testing.waiting import eventually
 from tests.support.https import ask, free_port
 from tests.support.nodes import small_node
 from tests.support.process import MODULE, Start
+from tests.support.services import lb_service
 
 QUEUE = {
     f"workqueue_{part}": {"name"}
@@ -74,8 +75,7 @@ def test_every_metric_of_the_go_manager_is_there(start: Start, tmp_path: Path) -
         server.write_kubeconfig(tmp_path / "kubeconfig")
         server.access.add_user(token, "prometheus")
         server.create(_node("node-0000"))
-        service = {"type": "LoadBalancer", "ports": [{"port": 80}]}
-        server.create({"kind": "Service", "apiVersion": "v1", "metadata": {"name": "web"}, "spec": service})
+        server.create(lb_service("web"))
         process = start(
             "--cloud-provider=fake",
             "--cloud-config=cloud.yaml",

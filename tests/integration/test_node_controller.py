@@ -18,12 +18,12 @@ from cloudprovider import InstanceMetadata, InstancesV2, Interface
 from cloudprovider.helpers import uid_of
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, answers, raises
 from cloudprovider.testing.waiting import eventually
-from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP, TAINT_EXTERNAL_CLOUD_PROVIDER
+from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
 from controllers.node.options import CloudNodeOptions
 from tests.envtest.server import RealAPIServer
 from tests.integration.conftest import EMBEDDED, REAL, Cluster
 from tests.support.api import NODES
-from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.nodes import UNINITIALIZED, is_tainted, small_node
 from tests.support.proxy import ChaosProxy
 from tests.support.running import node_controller
 
@@ -44,10 +44,6 @@ def cloud() -> Iterator[FakeCloud]:
 def _cloud(**settings: Any) -> FakeCloud:
     generate = [{"count": 50, "types": ["small", "large"], "zones": ["zone-a", "zone-b"]}]
     return FakeCloud(FakeConfig.model_validate({"generate": generate, **settings}))
-
-
-def _tainted(node: dict[str, Any]) -> bool:
-    return any(taint["key"] == TAINT_EXTERNAL_CLOUD_PROVIDER for taint in node["spec"].get("taints", ()))
 
 
 def _node(api: Cluster, name: str = "node-0000") -> dict[str, Any]:
@@ -75,7 +71,7 @@ def test_a_node_gets_everything_in_two_writes(api: Cluster, capabilities: list[s
         writes = running.metrics.value("rest_client_requests_total", code="200", host=_host(running), method="PATCH")
     node = _node(api, "node-0001")
     assert writes == 2
-    assert not _tainted(node)
+    assert not is_tainted(node)
     assert OTHER["key"] in {taint["key"] for taint in node["spec"]["taints"]}
     assert node["spec"]["providerID"] == "fake://" + cloud_id(node)
     assert [address["type"] for address in node["status"]["addresses"]] == ["InternalIP", "Hostname"]
@@ -104,10 +100,10 @@ def test_a_refused_address_patch_leaves_the_node_tainted(api: Cluster, cloud: Fa
         proxy.refuse(r"PATCH .*/status")
         with node_controller(proxy.write_kubeconfig(tmp_path / "proxy", token), cloud, options=NEVER):
             eventually(lambda: "FailedToInitializeNode" in _reasons(api, "node-0000"))
-            assert _tainted(_node(api))
+            assert is_tainted(_node(api))
             assert "providerID" not in _node(api)["spec"]
             proxy.refuse(None)
-            eventually(lambda: not _tainted(_node(api)))
+            eventually(lambda: not is_tainted(_node(api)))
     assert _node(api)["status"]["addresses"][0]["type"] == "InternalIP"
 
 
@@ -116,7 +112,7 @@ def test_labels_follow_the_instance_and_leave_others_alone(api: Cluster, cloud: 
     api.create(NODES, small_node("node-0000", labels={"team": "red"}))
     cloud.console.change_instance("node-0000", labels={"disk": "ssd", "team": "blue"})
     with node_controller(api.kubeconfig, cloud, options=OFTEN):
-        eventually(lambda: not _tainted(_node(api)))
+        eventually(lambda: not is_tainted(_node(api)))
         assert _node(api)["metadata"]["labels"]["team"] == "red"
         cloud.console.change_instance("node-0000", type="huge", labels={"disk": "nvme", "team": "blue"})
         eventually(lambda: _node(api)["metadata"]["labels"]["beta.kubernetes.io/instance-type"] == "huge")
@@ -138,9 +134,9 @@ def test_a_node_waits_for_the_ip_that_it_wishes_for_and_is_told(
     with node_controller(api.kubeconfig, cloud, options=NEVER):
         message = eventually(lambda: _reasons(api, "node-0000").get("ProvidedNodeIPMismatch", ""))
         assert all(part in message for part in ("10.99.0.1", *(offered or ["no addresses"])))
-        assert _tainted(_node(api))
+        assert is_tainted(_node(api))
         cloud.console.change_instance("node-0000", addresses=[("InternalIP", "10.0.0.9"), ("InternalIP", "10.99.0.1")])
-        eventually(lambda: not _tainted(_node(api)), timeout=20)
+        eventually(lambda: not is_tainted(_node(api)), timeout=20)
     assert _node(api)["status"]["addresses"][0] == {"type": "InternalIP", "address": "10.99.0.1"}
 
 
@@ -156,7 +152,7 @@ def test_heartbeats_of_a_failing_node_do_not_bypass_its_back_off(api: Cluster, c
             time.sleep(0.02)  # a kubelet's pace, only faster
         assert sum(cloud.calls.counts().values()) <= 6
         cloud.faults.clear()
-        eventually(lambda: not _tainted(_node(api)), timeout=20)
+        eventually(lambda: not is_tainted(_node(api)), timeout=20)
 
 
 @pytest.mark.row("N16")
@@ -164,7 +160,7 @@ def test_heartbeats_of_a_failing_node_do_not_bypass_its_back_off(api: Cluster, c
 def test_another_instance_under_the_nodes_name_is_told(api: Cluster, cloud: FakeCloud) -> None:
     api.create(NODES, small_node("node-0000"))
     with node_controller(api.kubeconfig, cloud, options=OFTEN):
-        eventually(lambda: not _tainted(_node(api)))
+        eventually(lambda: not is_tainted(_node(api)))
         before = _node(api)
         other = answers(lambda truth: evolve(truth, provider_id="fake://i-somebody-else"))
         cloud.faults.on("instance*_metadata", other, key="node-0000")
@@ -197,7 +193,7 @@ def test_instance_type_zone_and_region_come_back_and_additional_labels_do_not(ap
     cloud.console.change_instance("node-0000", labels={"disk": "ssd"})
     api.create(NODES, small_node("node-0000"))
     with node_controller(api.kubeconfig, cloud, options=OFTEN):
-        eventually(lambda: not _tainted(_node(api)))
+        eventually(lambda: not is_tainted(_node(api)))
         pair = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
         api.patch(f"{NODES}/node-0000", {"metadata": {"labels": {**dict.fromkeys(pair), "disk": None}}})
         eventually(lambda: set(pair) <= _node(api)["metadata"]["labels"].keys())
@@ -223,7 +219,7 @@ def test_a_foreign_node_is_left_alone_and_told_once(api: Cluster, cloud: FakeClo
         api.create(NODES, small_node("node-0002"))
         eventually(lambda: "Synced" in _reasons(api, "node-0002"))
     assert "othercloud://x" in message
-    assert _tainted(_node(api))
+    assert is_tainted(_node(api))
     [event] = api.events_of("node-0000")
     assert event.get("count", 1) == 1
 
@@ -281,7 +277,7 @@ def test_a_node_recreated_while_the_cloud_is_asked_gets_nothing_of_the_former_in
         eventually(lambda: (node := running.lister.get("web-1")) is not None and uid_of(node) == uid)
         cloud.go_on.set()
         eventually(lambda: {"type": "InternalIP", "address": "10.0.0.2"} in _node(api, "web-1")["status"]["addresses"])
-        eventually(lambda: not _tainted(_node(api, "web-1")))
+        eventually(lambda: not is_tainted(_node(api, "web-1")))
     assert cloud.asked[:2] == [former, uid]
     assert _node(api, "web-1")["spec"]["providerID"] == "acme://i-2"
     assert not {"ProviderIDMismatch", "FailedToInitializeNode", "FailedToRefreshNode"} & _reasons(api, "web-1").keys()

@@ -20,9 +20,10 @@ from tests.envtest.server import MANAGER_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster, Share
 from tests.support.api import NODES
 from tests.support.https import ask, free_port
-from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.nodes import is_tainted, small_node
 from tests.support.process import MODULE, Start
 from tests.support.rights import RBAC
+from tests.support.services import SERVICES, ingress, lb_service
 
 CLOUD = """
 generate: [{count: 3}]
@@ -30,7 +31,6 @@ routes:
   existing:
   - {name: stale, destination_cidr: 10.244.9.0/24, cluster: kubernetes, target_node: vanished, foreign: false}
 """
-SERVICE = "/api/v1/namespaces/default/services"
 Right = tuple[str, str, str]
 
 
@@ -81,9 +81,7 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
         # waited for.
         node["status"]["conditions"] = [{"type": "Ready", "status": "False" if number == 1 else "True"}]
         api.create(NODES, node)
-    ports = [{"port": 80, "protocol": "TCP"}]
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
-    api.create(SERVICE, service | {"spec": {"type": "LoadBalancer", "ports": ports}})
+    api.create(SERVICES, lb_service("web"))
     port = free_port()
     flags = (
         "--cloud-provider=fake",
@@ -99,18 +97,16 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
     process = start(*flags, f"--secure-port={port}", command=MODULE)
 
     def initialised(name: str) -> bool:
-        return UNINITIALIZED["key"] not in [
-            taint["key"] for taint in api.get(f"{NODES}/{name}")["spec"].get("taints", ())
-        ]
+        return not is_tainted(api.get(f"{NODES}/{name}"))
 
     eventually(lambda: initialised("node-0000") and initialised("node-0001"), 90, lambda: process.log)
-    eventually(lambda: api.get(f"{SERVICE}/web")["status"]["loadBalancer"].get("ingress"), 90, lambda: process.log)
+    eventually(lambda: ingress(api.get(f"{SERVICES}/web")), 90, lambda: process.log)
     eventually(lambda: {route.target_node for route in cloud.console.routes()} >= {"node-0000"}, 90)
     eventually(lambda: "stale" not in {route.name for route in cloud.console.routes()}, 90, lambda: process.log)
     cloud.console.remove_instance("node-0001")
     eventually(lambda: api.find(f"{NODES}/node-0001") is None, 90, lambda: process.log)
-    api.delete(f"{SERVICE}/web")
-    eventually(lambda: api.find(f"{SERVICE}/web") is None, 90, lambda: process.log)
+    api.delete(f"{SERVICES}/web")
+    eventually(lambda: api.find(f"{SERVICES}/web") is None, 90, lambda: process.log)
     eventually(lambda: any(event.get("count", 1) > 1 for event in api.events_of("node-0002")), 90, lambda: process.log)
 
     # Who has this token, and what they may read here: asked by the manager.

@@ -13,7 +13,7 @@ import pytest
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
 from tests.support.https import free_port
-from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.nodes import is_tainted, small_node
 from tests.support.process import MODULE, Start
 
 READ_ONLY = ("unshare", "--mount", "--propagation=private", "sh", "-c", 'mount -o remount,bind,ro / && exec "$@"', "sh")
@@ -44,12 +44,7 @@ def test_a_manager_needs_to_write_nowhere(start: Start, tmp_path: Path) -> None:
             command=(*READ_ONLY, *MODULE),
         )
 
-        def initialised() -> bool:
-            return not any(
-                taint["key"] == UNINITIALIZED["key"] for taint in server.get("nodes", "n0")["spec"]["taints"]
-            )
-
-        eventually(initialised, 30, lambda: process.log)
+        eventually(lambda: not is_tainted(server.get("nodes", "n0")), 30, lambda: process.log)
         mounts = [line.split() for line in Path(f"/proc/{process.pid}/mounts").read_text().splitlines()]
         assert ["ro" in options.split(",") for _, place, _, options, *_ in mounts if place == "/"][-1]
         assert "HTTPS on 127.0.0.1" in process.log

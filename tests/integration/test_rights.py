@@ -10,21 +10,16 @@ from __future__ import annotations
 import re
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
-from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.nodes import is_tainted, small_node
 from tests.support.process import MODULE, Process, Start
 
 FLAGS = ("--cloud-provider=fake", "--leader-elect=false", "--health-bind-address=127.0.0.1:0")
-
-
-def _tainted(node: dict[str, Any]) -> bool:
-    return UNINITIALIZED["key"] in [taint["key"] for taint in node["spec"].get("taints", ())]
 
 
 def _told(process: Process) -> list[str]:
@@ -57,7 +52,7 @@ def test_a_missing_right_is_named_once_and_costs_only_what_needs_it(
     with api.lacking(verb, resource, tmp_path / "restricted") as identity:
         process = start(*FLAGS, f"--kubeconfig={identity.kubeconfig}", command=MODULE)
         _await_told(process, verb, resource, consequence)
-        eventually(lambda: not _tainted(api.get(f"{NODES}/n0")), 20, lambda: process.log)
+        eventually(lambda: not is_tainted(api.get(f"{NODES}/n0")), 20, lambda: process.log)
         eventually(lambda: process.ask("/readyz")[0] == 200)
         if resource != "events":
             eventually(lambda: [event["reason"] for event in api.events_of("n0")] == ["Synced"])
@@ -79,9 +74,9 @@ def test_a_node_that_waits_for_a_missing_right_says_so_and_gets_well_when_it_is_
         events = eventually(lambda: api.events_of("n0"), 20, lambda: process.log)
         assert events[0]["reason"] == "FailedToInitializeNode"
         assert 'cannot patch resource "nodes/status"' in events[0]["message"]
-        assert _tainted(api.get(f"{NODES}/n0"))
+        assert is_tainted(api.get(f"{NODES}/n0"))
         identity.grant()
-        eventually(lambda: not _tainted(api.get(f"{NODES}/n0")), 20, lambda: process.log)
+        eventually(lambda: not is_tainted(api.get(f"{NODES}/n0")), 20, lambda: process.log)
         assert len(_told(process)) == 1
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -23,22 +22,17 @@ from controllers.cli.rbac import manifest
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster
 from tests.support.api import NODES
-from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.nodes import is_tainted, small_node
 from tests.support.process import MODULE, Process, Start
 from tests.support.rights import PATHS
+from tests.support.services import SERVICES, ingress, lb_service
 
-SERVICE = "/api/v1/namespaces/default/services"
 ACCOUNTS = "/api/v1/namespaces/kube-system/serviceaccounts"
 CLOUD = "on_demand: {types: [m-2], zones: [z-1], region: r-1}\n"
 
 
-def web() -> dict[str, Any]:
-    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
-
-
 def initialised(api: Cluster, name: str) -> bool:
-    return UNINITIALIZED["key"] not in [taint["key"] for taint in api.get(f"{NODES}/{name}")["spec"].get("taints", ())]
+    return not is_tainted(api.get(f"{NODES}/{name}"))
 
 
 def run(start: Start, kubeconfig: Path, tmp_path: Path, *, elects: bool = False) -> Process:
@@ -86,10 +80,10 @@ def test_each_controller_has_its_own_name_and_no_more_rights_than_it_uses(
     before = len(narrow.audit_events())
     kubeconfig = narrow.write_kubeconfig(tmp_path / "narrow", token=narrow.restricted_token)
     api.create(NODES, small_node("n1"))
-    api.create(SERVICE, web())
+    api.create(SERVICES, lb_service("web"))
     process = run(start, kubeconfig, tmp_path, elects=True)
     eventually(lambda: initialised(api, "n1"), 60, lambda: process.log)
-    eventually(lambda: api.get(f"{SERVICE}/web")["status"]["loadBalancer"].get("ingress"), 60, lambda: process.log)
+    eventually(lambda: ingress(api.get(f"{SERVICES}/web")), 60, lambda: process.log)
     eventually(lambda: process.ask("/healthz")[0] == 200, 30, lambda: process.ask("/healthz?verbose")[1] + process.log)
     process.signal(signal.SIGTERM)
     assert process.ended() == 0
@@ -162,5 +156,4 @@ def test_a_token_that_cannot_be_had_is_told_with_the_missing_rule_and_tried_agai
 def initialised_embedded(server: EmbeddedAPIServer | RealAPIServer, name: str) -> bool:
     """Asked of the store, as the administrator's own requests are counted and refused here."""
     assert isinstance(server, EmbeddedAPIServer)
-    taints = server.get("nodes", name)["spec"].get("taints", ())
-    return UNINITIALIZED["key"] not in [taint["key"] for taint in taints]
+    return not is_tainted(server.get("nodes", name))

@@ -28,9 +28,8 @@ from tests.support.marker import MARKER, pass_by
 from tests.support.nodes import small_node
 from tests.support.proxy import ChaosProxy
 from tests.support.running import at_work
+from tests.support.services import FINALIZER, SERVICES, lb_service
 
-SERVICES = "/api/v1/namespaces/default/services"
-FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 NAMES = [f"svc-{number:02d}" for number in range(12)]
 FAULTS: list[tuple[str, float, Action]] = [
     ("*_load_balancer*", 0.15, raises()),
@@ -68,10 +67,7 @@ class Users:
         return f"{SERVICES}/{self.dice.choice(NAMES)}"
 
     def _create(self) -> None:
-        name = self.dice.choice(NAMES)
-        spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
-        service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
-        self.api.create(SERVICES, service)
+        self.api.create(SERVICES, lb_service(self.dice.choice(NAMES)))
 
     def _port(self) -> None:
         ports = [{"port": self.dice.randint(1, 999), "protocol": "TCP"}]

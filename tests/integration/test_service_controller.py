@@ -25,10 +25,8 @@ from tests.integration.conftest import EMBEDDED, Cluster
 from tests.support.api import NODES
 from tests.support.nodes import small_node
 from tests.support.running import at_work
+from tests.support.services import FINALIZER, NOTE, SERVICES, ingress, lb_service
 
-SERVICES = "/api/v1/namespaces/default/services"
-FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-NOTE = "kubernetes-cloud-provider/applied-load-balancer"
 INSTANCES = [{"name": f"node-{number}"} for number in range(6)]
 
 
@@ -60,15 +58,6 @@ def _running(
     return at_work(make, kubeconfig, cloud, calls)
 
 
-def _service(name: str, kind: str = "LoadBalancer", **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name},
-        "spec": {"type": kind, "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}, **spec},
-    }
-
-
 def _add_node(api: Cluster, name: str, **fields: Any) -> None:
     node = small_node(name, taints=[], **fields)
     node["spec"]["providerID"] = f"fake://{name}"
@@ -76,7 +65,7 @@ def _add_node(api: Cluster, name: str, **fields: Any) -> None:
 
 
 def _ingress(api: Cluster, name: str) -> list[dict[str, Any]]:
-    return list(api.get(f"{SERVICES}/{name}")["status"].get("loadBalancer", {}).get("ingress", []))
+    return ingress(api.get(f"{SERVICES}/{name}"))
 
 
 def _reasons(api: Cluster, name: str) -> list[str]:
@@ -100,9 +89,9 @@ CHANGING = ("ensure_load_balancer", "update_load_balancer", "ensure_load_balance
 
 def test_a_service_gets_its_load_balancer_and_loses_it_when_deleted(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
-    api.create(SERVICES, _service("web"))
-    api.create(SERVICES, _service("inside", "ClusterIP"))
-    api.create(SERVICES, _service("classy", loadBalancerClass="example.com/other"))
+    api.create(SERVICES, lb_service("web"))
+    api.create(SERVICES, lb_service("inside", type="ClusterIP"))
+    api.create(SERVICES, lb_service("classy", loadBalancerClass="example.com/other"))
     with _running(api.kubeconfig, cloud) as metrics:
         eventually(lambda: _ingress(api, "web"))
         service = api.get(f"{SERVICES}/web")
@@ -128,7 +117,7 @@ def test_services_are_served_side_by_side(api: Cluster) -> None:
     with _cloud(latency={"ensure_load_balancer": 0.5}) as cloud:
         _add_node(api, "node-0")
         for number in range(24):
-            api.create(SERVICES, _service(f"web-{number}"))
+            api.create(SERVICES, lb_service(f"web-{number}"))
         with _running(api.kubeconfig, cloud):
             eventually(lambda: all(_ingress(api, f"web-{number}") for number in range(24)), 20)
         calls = cloud.calls.log("ensure_load_balancer")
@@ -142,7 +131,7 @@ def test_services_are_served_side_by_side(api: Cluster) -> None:
 def test_nodes_that_join_together_cost_one_update_per_load_balancer(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
     for number in range(3):
-        api.create(SERVICES, _service(f"web-{number}"))
+        api.create(SERVICES, lb_service(f"web-{number}"))
     with _running(api.kubeconfig, cloud, _options(node_sync_window=2.0, node_sync_longest=20.0)) as metrics:
         eventually(lambda: all(_ingress(api, f"web-{number}") for number in range(3)))
         for number in range(1, 6):
@@ -160,7 +149,7 @@ def test_a_restart_with_nothing_changed_makes_no_write_at_all(api: Cluster, clou
     _add_node(api, "node-0")
     names = [f"web-{number}" for number in range(3)]
     for name in names:
-        api.create(SERVICES, _service(name))
+        api.create(SERVICES, lb_service(name))
     with _running(api.kubeconfig, cloud):
         eventually(lambda: all(_ingress(api, name) for name in names))
     before = [api.get(f"{SERVICES}/{name}")["metadata"]["resourceVersion"] for name in names]
@@ -168,7 +157,7 @@ def test_a_restart_with_nothing_changed_makes_no_write_at_all(api: Cluster, clou
     with _running(api.kubeconfig, cloud):
         eventually(lambda: _count(cloud, "get_load_balancer") == 3)
         # Whatever else it had to do would come before this one, which is new.
-        api.create(SERVICES, _service("late"))
+        api.create(SERVICES, lb_service("late"))
         eventually(lambda: _ingress(api, "late"))
     assert [call.keys[1] for call in cloud.calls.log(*CHANGING)] == ["default/late"]
     assert [api.get(f"{SERVICES}/{name}")["metadata"]["resourceVersion"] for name in names] == before
@@ -180,7 +169,7 @@ def test_orphans_are_reported_and_left_alone(api: Cluster) -> None:
     with _cloud(capabilities=["load_balancer", "owned_load_balancers"]) as cloud:
         _add_node(api, "node-0")
         for name in ("web", "lost"):
-            api.create(SERVICES, _service(name))
+            api.create(SERVICES, lb_service(name))
         with _running(api.kubeconfig, cloud):
             eventually(lambda: _ingress(api, "web") and _ingress(api, "lost"))
         _strip_finalizer(api, "lost")
@@ -207,7 +196,7 @@ def test_the_default_cluster_name_is_warned_about(api: Cluster, cloud: FakeCloud
 def test_a_service_made_anew_under_its_name_gets_its_own_after_the_former_is_gone(api: Cluster) -> None:
     with _cloud(load_balancers={"names": "cluster-namespace-name"}) as cloud:
         _add_node(api, "node-0")
-        first = api.create(SERVICES, _service("web"))["metadata"]["uid"]
+        first = api.create(SERVICES, lb_service("web"))["metadata"]["uid"]
         with _running(api.kubeconfig, cloud):
             eventually(lambda: _ingress(api, "web"))
             _strip_finalizer(api, "web")
@@ -215,7 +204,7 @@ def test_a_service_made_anew_under_its_name_gets_its_own_after_the_former_is_gon
             api.delete(f"{SERVICES}/web")
             if api.find(f"{SERVICES}/web") is not None:
                 eventually(lambda: api.find(f"{SERVICES}/web") is None)
-            second = api.create(SERVICES, _service("web"))["metadata"]["uid"]
+            second = api.create(SERVICES, lb_service("web"))["metadata"]["uid"]
             eventually(lambda: _ingress(api, "web"))
             [balancer] = cloud.console.load_balancers()
             assert balancer.service_uid == second != first
@@ -232,7 +221,7 @@ def test_what_people_take_off_a_service_is_put_back_without_asking_the_cloud(
     monkeypatch.setattr(pacing, "LAZY", 0.2)
     monkeypatch.setattr(pacing, "RESTORED", Backoff(base=60.0, cap=60.0, at_once=8, quiet=60.0))
     _add_node(api, "node-0")
-    api.create(SERVICES, _service("web"))
+    api.create(SERVICES, lb_service("web"))
     with _running(api.kubeconfig, cloud):
         point = eventually(lambda: _ingress(api, "web"))
         _strip_finalizer(api, "web")
@@ -249,7 +238,7 @@ def test_what_people_take_off_a_service_is_put_back_without_asking_the_cloud(
 def test_a_building_call_that_takes_long_is_told_while_it_is_waited_for(api: Cluster, cloud: FakeCloud) -> None:
     _add_node(api, "node-0")
     cloud.faults.on("ensure_load_balancer", hangs())
-    api.create(SERVICES, _service("web"))
+    api.create(SERVICES, lb_service("web"))
     with _running(api.kubeconfig, cloud, calls=CloudCallOptions(timeout=1.0, build_timeout=60.0)):
         eventually(lambda: "CloudCallOverdue" in _reasons(api, "web"), 20)
         [event] = [event for event in api.events_of("web") if event["reason"] == "CloudCallOverdue"]

@@ -29,10 +29,8 @@ from tests.support.api import NODES
 from tests.support.marker import pass_by
 from tests.support.nodes import small_node
 from tests.support.running import at_work
+from tests.support.services import FINALIZER, NOTE, SERVICES, addresses, lb_service
 
-SERVICES = "/api/v1/namespaces/default/services"
-FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-NOTE = "kubernetes-cloud-provider/applied-load-balancer"
 CLASS = "example.com/other"
 POINT = {"ip": "203.0.113.9"}
 IDLE = float(os.environ.get("SHOW_IDLE_SECONDS", "0"))
@@ -59,19 +57,6 @@ def _running(kubeconfig: Path, cloud: Interface) -> AbstractContextManager[Metri
         return ServiceController(host.clients, host.informers, host.cloud, options=options, metrics=host.metrics)
 
     return at_work(make, kubeconfig, cloud)
-
-
-def _service(name: str, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": name},
-        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}, **spec},
-    }
-
-
-def _ingress(service: dict[str, Any]) -> list[str]:
-    return [point["ip"] for point in service["status"].get("loadBalancer", {}).get("ingress", [])]
 
 
 @contextmanager
@@ -103,14 +88,14 @@ def test_a_service_with_a_class_is_left_to_the_controller_that_owns_it(api: Clus
         if FINALIZER not in service["metadata"].get("finalizers", []):
             api.patch(path, {"metadata": {"finalizers": [FINALIZER]}})
             writes[0] += 1
-        if not _ingress(service):
+        if not addresses(service):
             api.patch(f"{path}/status", {"status": {"loadBalancer": {"ingress": [POINT]}}})
             writes[0] += 1
 
-    api.create(SERVICES, _service("vip", loadBalancerClass=CLASS))
+    api.create(SERVICES, lb_service("vip", loadBalancerClass=CLASS))
     with _beside(owner):
         with _running(api.kubeconfig, cloud):
-            eventually(lambda: _ingress(api.get(path)))
+            eventually(lambda: addresses(api.get(path)))
             pass_by(api, cloud)
             time.sleep(IDLE)
         with _running(api.kubeconfig, cloud):  # nor does the next process find reason
@@ -120,7 +105,7 @@ def test_a_service_with_a_class_is_left_to_the_controller_that_owns_it(api: Clus
     service = api.get(path)
     assert writes == [2]
     assert service["metadata"]["finalizers"] == [FINALIZER]
-    assert _ingress(service) == ["203.0.113.9"]
+    assert addresses(service) == ["203.0.113.9"]
     assert api.events_of("vip") == []
     assert [call for call in cloud.calls.log() if "default/vip" in call.keys] == []
 
@@ -130,7 +115,7 @@ def test_its_finalizer_stays_on_until_that_controller_takes_it_off(api: Cluster,
     """It deletes its load balancer meanwhile, for which the Service waits; a restart of ours
     changes nothing."""
     path = f"{SERVICES}/vip"
-    vip = _service("vip", loadBalancerClass=CLASS)
+    vip = lb_service("vip", loadBalancerClass=CLASS)
     vip["metadata"]["finalizers"] = [FINALIZER]
     api.create(SERVICES, vip)
     api.patch(f"{path}/status", {"status": {"loadBalancer": {"ingress": [POINT]}}})
@@ -142,7 +127,7 @@ def test_its_finalizer_stays_on_until_that_controller_takes_it_off(api: Cluster,
         pass_by(api, cloud)
     service = api.get(path)
     assert service["metadata"]["finalizers"] == [FINALIZER]
-    assert _ingress(service) == ["203.0.113.9"]
+    assert addresses(service) == ["203.0.113.9"]
     assert [call for call in cloud.calls.log() if "default/vip" in call.keys] == []
     api.patch(path, {"metadata": {"finalizers": None}})
     eventually(lambda: api.find(path) is None)
@@ -190,23 +175,23 @@ def test_an_agent_that_fills_in_the_status_writes_it_once(api: Cluster) -> None:
 
     def agent() -> None:
         service = api.get(path)
-        if NOTE in service["metadata"].get("annotations", {}) and not _ingress(service):
+        if NOTE in service["metadata"].get("annotations", {}) and not addresses(service):
             api.patch(f"{path}/status", {"status": {"loadBalancer": {"ingress": [POINT]}}})
             writes[0] += 1
 
-    api.create(SERVICES, _service("web"))
+    api.create(SERVICES, lb_service("web"))
     with _running(api.kubeconfig, cloud), _beside(agent):
-        eventually(lambda: _ingress(api.get(path)))
+        eventually(lambda: addresses(api.get(path)))
         api.patch(path, {"spec": {"ports": [{"port": 81, "protocol": "TCP"}]}})
         eventually(lambda: ("web", 81) in ensured)
         # What the first one's change leads to comes before a marker's creation and two changes.
-        api.create(SERVICES, _service("marker"))
+        api.create(SERVICES, lb_service("marker"))
         for port in (80, 82, 83):
             api.patch(marker, {"spec": {"ports": [{"port": port, "protocol": "TCP"}]}})
             eventually(lambda port=port: ("marker", port) in ensured)  # type: ignore[misc]
         time.sleep(IDLE)
     assert writes == [1]
-    assert _ingress(api.get(path)) == ["203.0.113.9"]
+    assert addresses(api.get(path)) == ["203.0.113.9"]
 
 
 @pytest.mark.row("S17")
@@ -218,9 +203,9 @@ def test_an_operator_that_owns_all_annotations_gets_its_way(api: Cluster, cloud:
             api.patch(path, {"metadata": {"annotations": {NOTE: None}}})
             writes[0] += 1
 
-    api.create(SERVICES, _service("web"))
+    api.create(SERVICES, lb_service("web"))
     with _running(api.kubeconfig, cloud), _beside(operator):
-        eventually(lambda: _ingress(api.get(path)))
+        eventually(lambda: addresses(api.get(path)))
         eventually(lambda: len(cloud.calls.log("get_load_balancer", key="default/web")) >= 4, 20, "four checks")
         time.sleep(IDLE)
     # The claim, the note, and once what is put back after a minute.

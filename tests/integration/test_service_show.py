@@ -6,9 +6,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,9 +18,8 @@ from tests.support.api import EVENTS, NODES
 from tests.support.marker import MARKER, pass_by
 from tests.support.nodes import small_node
 from tests.support.process import Process, Start
+from tests.support.services import FINALIZER, SERVICES, addresses, lb_service
 
-SERVICES = "/api/v1/namespaces/default/services"
-FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 CHANGING = ("ensure_load_balancer", "update_load_balancer", "ensure_load_balancer_deleted")
 IDLE = float(os.environ.get("SHOW_IDLE_SECONDS", "0"))
 """How much longer nothing may be written at the end, for somebody who wants to see a minute of
@@ -33,15 +31,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
     made = Start(tmp_path)
     yield made
     made.close()
-
-
-def _ingress(service: Mapping[str, Any]) -> list[str]:
-    return [point["ip"] for point in service["status"].get("loadBalancer", {}).get("ingress", [])]
-
-
-def _service(name: str, port: int = 80) -> dict[str, Any]:
-    spec = {"type": "LoadBalancer", "ports": [{"port": port, "protocol": "TCP"}], "selector": {"app": name}}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 
 class Stage:
@@ -83,7 +72,7 @@ class Stage:
         nodes = sorted(node["spec"]["providerID"] for node in self.api.items(NODES))
         for balancer in balancers:
             service = wanted[balancer.service_uid]
-            assert _ingress(service) == list(balancer.ingress) != []
+            assert addresses(service) == list(balancer.ingress) != []
             assert [port.port for port in balancer.ports] == [port["port"] for port in service["spec"]["ports"]]
             assert sorted(balancer.backends) == nodes
             assert service["metadata"]["finalizers"] == [FINALIZER]
@@ -115,7 +104,7 @@ def test_cluster_and_cloud_agree_after_a_day_of_everything(
     for name in ("node-1", "node-2"):
         stage.node(name)
     for name in ("a", "b", "c"):
-        api.create(SERVICES, _service(name))
+        api.create(SERVICES, lb_service(name))
     stage.settled()
 
     # An update; a node that joins and one that leaves.
@@ -142,21 +131,21 @@ def test_cluster_and_cloud_agree_after_a_day_of_everything(
     api.patch(f"{SERVICES}/c", {"spec": {"type": "LoadBalancer"}})
     api.delete(f"{SERVICES}/a")
     eventually(lambda: api.find(f"{SERVICES}/a") is None)
-    api.create(SERVICES, _service("a", 81))
+    api.create(SERVICES, lb_service("a", 81))
     stage.settled()
 
     # Killed between the cloud's creation and the status: the successor adopts what it finds.
     cloud.faults.on("ensure_load_balancer", hangs(after=True), key="default/late")
-    late = api.create(SERVICES, _service("late"))["metadata"]["uid"]
+    late = api.create(SERVICES, lb_service("late"))["metadata"]["uid"]
     [half] = eventually(lambda: [one for one in cloud.console.load_balancers() if one.service_uid == late])
-    assert _ingress(api.get(f"{SERVICES}/late")) == []
+    assert addresses(api.get(f"{SERVICES}/late")) == []
     stage.process.signal(signal.SIGKILL)
     assert stage.process.ended() == -signal.SIGKILL
     cloud.faults.clear()
     api.delete(f"{SERVICES}/c")
     stage.begin()
     stage.settled()
-    assert _ingress(api.get(f"{SERVICES}/late")) == list(half.ingress)
+    assert addresses(api.get(f"{SERVICES}/late")) == list(half.ingress)
 
     # A clean restart changes nothing, and then nothing happens any more.
     stage.process.signal(signal.SIGTERM)

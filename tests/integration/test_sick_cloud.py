@@ -21,7 +21,7 @@ from cloudprovider.testing.fake import FakeCloud, Strike, answers, hangs, raises
 from cloudprovider.testing.waiting import eventually
 from tests.integration.conftest import Cluster, Share
 from tests.support.api import EVENTS, NODES
-from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.nodes import is_tainted, small_node
 from tests.support.process import MODULE, Process, Start
 
 HUNG, RAISING, JUNK = SICK = ("node-0003", "node-0017", "node-0042")
@@ -33,12 +33,7 @@ CLOUD = {"generate": [{"count": 60, "types": ["small"], "zones": ["zone-a"]}], "
 
 def _ready(api: Cluster) -> set[str]:
     """The nodes without the taint."""
-    key = UNINITIALIZED["key"]
-    return {
-        node["metadata"]["name"]
-        for node in api.items(NODES)
-        if key not in [taint["key"] for taint in node["spec"].get("taints", ())]
-    }
+    return {node["metadata"]["name"] for node in api.items(NODES) if not is_tainted(node)}
 
 
 def _synced(api: Cluster) -> set[str]:

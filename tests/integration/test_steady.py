@@ -14,7 +14,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,9 +28,9 @@ from tests.integration.conftest import Cluster
 from tests.support.api import NODES
 from tests.support.nodes import big_node
 from tests.support.process import Process, Start
+from tests.support.services import SERVICES, lb_service
 from tests.support.usage import Usage, usage
 
-SERVICES = "/api/v1/namespaces/default/services"
 UPDATES, CHANGES, ELECTIONS = map(int, os.environ.get("STEADY", "800,80,10").split(","))
 NODE_COUNT, SERVICE_COUNT = 50, 10
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager"
@@ -42,11 +41,6 @@ QUIET_SECONDS = 75.0 if "STEADY" in os.environ else 0.0
 BUSY = 32
 """So many more threads and connections may be at work at one moment than at another, where nobody
 waits for that."""
-
-
-def _service(name: str) -> dict[str, Any]:
-    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 
 def _work(api: Cluster, first: float, last: float) -> None:
@@ -79,7 +73,7 @@ def test_work_leaves_nothing_behind(api: Cluster, start: Start, tmp_path: Path) 
     for number in range(NODE_COUNT):
         api.create(NODES, big_node(f"node-{number:04d}"))
     for number in range(SERVICE_COUNT):
-        api.create(SERVICES, _service(f"web-{number}"))
+        api.create(SERVICES, lb_service(f"web-{number}"))
     process = start(
         f"--kubeconfig={api.kubeconfig}",
         f"--cloud-config={tmp_path / 'cloud.json'}",

@@ -30,7 +30,7 @@ from controllers.app import CATALOG, WEBHOOKS, WebhookEntry
 from controllers.cli.rbac import manifest
 from controllers.manager.permissions import common_rules
 from controllers.registration.entry import enabled
-from controllers.testing.managerrun import ManagerRun
+from controllers.testing.managerrun import ManagerRun, Program
 from controllers.webhooks import AdmissionRequest, Answer, Handler, Match, Webhook, allow, deny
 from controllers.webhooks.rbac_rules import NAME, NAMESPACE, WEBHOOK_RULES, policy_for
 from controllers.webhooks.rbac_rules import SECRET as EMPTY_SECRET
@@ -120,7 +120,7 @@ class Hooked:
                             f"--webhook-secure-port={port}",
                             *flags,
                         ],
-                        webhooks=[*WEBHOOKS, PEANUTS],
+                        program=Program(webhooks=[*WEBHOOKS, PEANUTS]),
                     )
                 )
                 for port in self.ports[:count]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.integration.conftest import Cluster
 from tests.support.api import NODES
-from tests.support.nodes import UNINITIALIZED, small_node
+from tests.support.nodes import is_tainted, small_node
 from tests.support.process import Process, Start
 
 LEASE_SECONDS, RETRY = 4.0, 0.5
@@ -36,5 +36,4 @@ class Managers:
         self.api.create(NODES, small_node(name))
 
     def is_initialised(self, name: str) -> bool:
-        taints = self.api.get(f"{NODES}/{name}")["spec"].get("taints", ())
-        return UNINITIALIZED["key"] not in [taint["key"] for taint in taints]
+        return not is_tainted(self.api.get(f"{NODES}/{name}"))

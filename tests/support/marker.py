@@ -8,10 +8,10 @@ from typing import Final
 from cloudprovider.testing.fake import FakeCloud
 from cloudprovider.testing.waiting import eventually
 from tests.support.api import API
+from tests.support.services import SERVICES, lb_service
 
 __all__ = ["MARKER", "pass_by"]
 
-_SERVICES: Final = "/api/v1/namespaces/default/services"
 MARKER: Final = "default/the-marker"
 """The Service's key, as calls of the cloud have it."""
 
@@ -24,7 +24,7 @@ def pass_by(api: API, cloud: FakeCloud) -> None:
     earlier, and nobody waits longer than the marker, which is made to rest between its calls.
     """
     name = MARKER.rpartition("/")[2]
-    path = f"{_SERVICES}/{name}"
+    path = f"{SERVICES}/{name}"
 
     def ports() -> list[int]:
         found = [one for one in cloud.console.load_balancers() if one.service == MARKER]
@@ -33,8 +33,7 @@ def pass_by(api: API, cloud: FakeCloud) -> None:
     def has(port: int) -> None:
         eventually(lambda: ports() == [port], 20, lambda: f"the marker has ports {ports()}, not {port}")
 
-    spec = {"type": "LoadBalancer", "ports": [{"port": 1, "protocol": "TCP"}], "selector": {"app": name}}
-    api.create(_SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
+    api.create(SERVICES, lb_service(name, 1))
     has(1)
     for port in (2, 3):
         eventually(lambda: api.get(path)["status"].get("loadBalancer", {}).get("ingress"))

@@ -10,6 +10,11 @@ _CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 _STAMP = "2026-01-02T03:04:05Z"
 
 
+def is_tainted(node: dict[str, Any]) -> bool:
+    """Whether the node still waits for its initialisation."""
+    return UNINITIALIZED["key"] in [taint["key"] for taint in node["spec"].get("taints", ())]
+
+
 def small_node(name: str, *, taints: list[dict[str, Any]] | None = None, **metadata: Any) -> dict[str, Any]:
     """A node with the uninitialized taint (or `taints`) and its hostname, nothing else."""
     return {

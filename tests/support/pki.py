@@ -28,18 +28,18 @@ class Authority:
         made = issue(name, groups=groups, issuer=self._issued, client=True, extensions=odd)
         return made.certificate, made.key
 
-    def server(self, name: str = "server", names: tuple[str, ...] = ()) -> tuple[bytes, bytes]:
-        """A certificate and key for 127.0.0.1, localhost and more names, with this common name."""
-        made = issue(name, ["localhost", "127.0.0.1", *names], issuer=self._issued)
+    def server(self, name: str = "server", names: tuple[str, ...] = ("localhost", "127.0.0.1")) -> tuple[bytes, bytes]:
+        """A certificate and key for these names and addresses, with this common name."""
+        made = issue(name, names, issuer=self._issued)
         return made.certificate, made.key
 
     def client_files(self, folder: Path, name: str, groups: tuple[str, ...] = ()) -> tuple[Path, Path]:
         """As `client`, in two files."""
         return write_pair(folder, self.client(name, groups), "client")
 
-    def server_files(self, folder: Path, name: str = "server", names: tuple[str, ...] = ()) -> tuple[Path, Path]:
+    def server_files(self, folder: Path, name: str = "server") -> tuple[Path, Path]:
         """As `server`, in two files, which are replaced if they are there."""
-        return write_pair(folder, self.server(name, names), "server")
+        return write_pair(folder, self.server(name), "server")
 
 
 def write_pair(folder: Path, pair: tuple[bytes, bytes], name: str) -> tuple[Path, Path]:

@@ -22,7 +22,7 @@ from tests.support.pages import pages
 
 __all__ = ["digest", "documented", "mypy", "pyright"]
 
-_PATHS = [ROOT, ROOT / "examples", ROOT / "examples" / "samplecloud", DOCUMENTED]
+_PATHS = [ROOT, ROOT / "examples", ROOT / "examples" / "samplecloud", ROOT / "examples" / "localcloud", DOCUMENTED]
 
 
 def documented(folder: Path) -> dict[Path, Unit]:

@@ -11,7 +11,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import partial
 from ipaddress import ip_network
@@ -33,7 +33,7 @@ from cloudprovider.instances import InstanceMetadata
 from cloudprovider.interface import Interface
 from cloudprovider.loadbalancer import LoadBalancer
 from cloudprovider.routes import Route
-from cloudprovider.testing.conformance.calls import attempt, shown
+from cloudprovider.testing.conformance.calls import attempt, mended, shown
 from cloudprovider.testing.conformance.cluster import NoCluster
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import Lab, can, new_node, new_service
@@ -296,11 +296,11 @@ class Trial:
 
     def outage(self, after: int = 0) -> AbstractContextManager[None]:
         """The lab's outage, which ends also where the body of the with statement raises."""
-        return _mended(self.lab.outage(after))
+        return mended(self.lab.outage(after))
 
     def hang(self) -> AbstractContextManager[None]:
         """The lab's hang, which ends also where the body of the with statement raises."""
-        return _mended(self.lab.hang())
+        return mended(self.lab.hang())
 
     # ---- time
 
@@ -391,19 +391,6 @@ class Trial:
             "the lab's create_machine must return a Node with its provider ID: the provider offers no instances to ask"
         )
         return get_instance_provider_id(self.provider, name_of(node))
-
-
-@contextmanager
-def _mended(broken: AbstractContextManager[object]) -> Iterator[None]:
-    """The lab's context manager, which may have been written without try and finally."""
-    raised: BaseException | None = None
-    with broken:
-        try:
-            yield
-        except BaseException as error:  # noqa: BLE001 - raised again once the cloud is mended
-            raised = error
-    if raised is not None:
-        raise raised
 
 
 def _there(capability: R | None, accessor: str) -> R:

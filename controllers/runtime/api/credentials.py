@@ -15,7 +15,8 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
+from urllib.parse import quote
 
 from attrs import field, frozen
 
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 FETCH_TIMEOUT: Final = 60.0
 """Seconds that a request waits for a credential plugin."""
 _RETRY: Final = Backoff(base=1.0, cap=30.0)
+_AS_HEADERS: Final = (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid"))
 
 
 @frozen
@@ -77,6 +79,22 @@ def origin_of(user: Mapping[str, Any], where: str) -> str:
     if user.get("client-certificate") or user.get("client-certificate-data"):
         return f"the client certificate of {where}"
     return f"no credential: there is none for {where}"
+
+
+def impersonation_headers(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The headers of `as`, `as-uid`, `as-groups` and `as-user-extra`, which the official loader
+    ignores."""
+    headers = [(header, str(user[key])) for key, header in _AS_HEADERS if user.get(key)]
+    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
+    extra = cast("Mapping[str, list[str]]", user.get("as-user-extra") or {})
+    headers += [(f"Impersonate-Extra-{_escaped(key)}", str(value)) for key, values in extra.items() for value in values]
+    return tuple(headers)
+
+
+def _escaped(key: str) -> str:
+    """A key as part of a header's name: what must not stand there is percent-encoded, as the API
+    server expects it."""
+    return quote(str(key), safe="!#$&'*+-.^_`|~")
 
 
 class Fixed:

@@ -35,8 +35,7 @@ import shutil
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
-from urllib.parse import quote
+from typing import Any, Final
 
 import yaml
 from attrs import field, frozen
@@ -50,7 +49,7 @@ from kubernetes.config.incluster_config import (
 )
 from kubernetes.config.kube_config import load_kube_config_from_dict
 
-from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile, origin_of
+from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile, impersonation_headers, origin_of
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.tls import SecretFile, TLSSettings
 from controllers.runtime.api.wire import Endpoint, Proxy, is_local, proxy_from_environment
@@ -252,7 +251,7 @@ class _KubeConfig:
         else:
             source = Fixed(fixed)
         configuration.refresh_api_key_hook = None
-        headers = _impersonation(user)
+        headers = impersonation_headers(user)
         if not all(text.isascii() and text.isprintable() for header in headers for text in header):
             raise self._error(f"user {self._user_name!r}: as, as-uid, as-groups, as-user-extra: only ASCII text")
         origin = origin_of(user, f"user {self._user_name!r} ({self._where}) in the kubeconfig {self._path}")
@@ -381,22 +380,6 @@ class _KubeConfig:
         return ClientConfigError(f"kubeconfig {self._path}{'' if text.startswith(('is ', 'has ')) else ':'} {text}")
 
 
-def _impersonation(user: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The headers of `as`, `as-uid`, `as-groups` and `as-user-extra`, which the official loader
-    ignores."""
-    headers = [(header, str(user[key])) for key, header in _AS_HEADERS if user.get(key)]
-    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
-    extra = cast("Mapping[str, list[str]]", user.get("as-user-extra") or {})
-    headers += [(f"Impersonate-Extra-{_escaped(key)}", str(value)) for key, values in extra.items() for value in values]
-    return tuple(headers)
-
-
-def _escaped(key: str) -> str:
-    """A key as part of a header's name: what must not stand there is percent-encoded, as the API
-    server expects it."""
-    return quote(str(key), safe="!#$&'*+-.^_`|~")
-
-
 def _in_files(entry: Mapping[str, Any], files: list[SecretFile]) -> dict[str, Any]:
     """The entry with the paths of `files`, which are added, in place of inline data."""
     seen = dict(entry)
@@ -408,4 +391,3 @@ def _in_files(entry: Mapping[str, Any], files: list[SecretFile]) -> dict[str, An
 
 
 _TLS_KEYS: Final = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify")
-_AS_HEADERS: Final = (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid"))

@@ -15,11 +15,12 @@ from cloudprovider.internal.lazy import lazy
 if TYPE_CHECKING:
     from controllers.runtime.election.elector import Elector
     from controllers.runtime.election.fence import Fence, LeaseLost
-    from controllers.runtime.election.settings import LeaseSettings, wrong_durations
+    from controllers.runtime.election.settings import Callbacks, LeaseSettings, wrong_durations
 else:
     __getattr__, __dir__ = lazy(__name__)
 
 __all__ = [
+    "Callbacks",
     "Elector",
     "Fence",
     "LeaseLost",

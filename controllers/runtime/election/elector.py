@@ -27,8 +27,8 @@ from controllers.runtime.api import AlreadyExists, ApiError, Conflict, NotFound
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, ClockEvent, wait_for
 from controllers.runtime.election.fence import Fence
 from controllers.runtime.election.leases import LeaseAPI, Rest
-from controllers.runtime.election.record import Lease, Observation, Record, acquired, read, released, renewed
-from controllers.runtime.election.settings import JITTER, LeaseSettings
+from controllers.runtime.election.record import Lease, Observation, Record, acquired, read, renewed
+from controllers.runtime.election.settings import JITTER, Callbacks, LeaseSettings
 from controllers.runtime.election.watching import LeaseWatch
 from controllers.runtime.metrics import Metrics
 
@@ -43,10 +43,6 @@ _LOOK: Final = 1.0  # seconds between two looks whether the lease has run out
 _RACES: Final = 3  # lost in a row until a candidate waits its turn again
 
 
-def _nobody(_what: str) -> None:
-    pass
-
-
 class _Taken(Exception):
     """The Lease is in another's hands."""
 
@@ -54,11 +50,7 @@ class _Taken(Exception):
 class Elector:
     """One candidate for one Lease. To be started once; every method may be called from any thread.
 
-    `on_leading()` is called when this process begins to lead, `on_lost(reason)` once, when it has
-    lost the lease and before anything is logged, and `tell("became leader")`, `tell("stopped
-    leading")` for an Event. They are called in the elector's thread, `on_lost` in another's where
-    that one hangs, and none may block. After the lease is lost or released the elector has ended
-    for good.
+    After the lease is lost or released the elector has ended for good.
 
     Metrics: leader_election_master_status{name}, leader_election_slowpath_total{name}.
     """
@@ -67,10 +59,8 @@ class Elector:
         self,
         rest: Rest,
         settings: LeaseSettings,
+        callbacks: Callbacks | None = None,
         *,
-        on_leading: Callable[[], None] = lambda: None,
-        on_lost: Callable[[str], None] = _nobody,
-        tell: Callable[[str], None] = _nobody,
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM_CLOCK,
         chance: Callable[[], float] = random.random,
@@ -80,7 +70,7 @@ class Elector:
         self.settings = settings
         self.fence = Fence(settings.lease, clock)
         self._api = LeaseAPI(rest, settings)
-        self._on_leading, self._on_lost, self._tell = on_leading, on_lost, tell
+        self._callbacks = callbacks or Callbacks()
         self._clock = clock
         self._chance = chance
         self._news = threading.Condition(threading.Lock())
@@ -206,7 +196,7 @@ class Elector:
 
     def _say_lost(self, reason: str) -> None:
         if self._said_lost.acquire(blocking=False):
-            self._on_lost(reason)
+            self._callbacks.on_lost(reason)
 
     def _is_due(self) -> bool:
         return self._stopping or bool(self._lost) or (self._has_news and not self._leading)
@@ -268,8 +258,8 @@ class Elector:
         late = before is not None and before.holder not in ("", self.settings.identity)
         why = f", which {before.holder} did not renew" if before is not None and late else ""
         log.info("successfully acquired lease %s%s", self.settings.lease, why)
-        self._tell("became leader")
-        self._on_leading()
+        self._callbacks.event("became leader")
+        self._callbacks.on_leading()
         return self.settings.retry_period
 
     def _see(self, lease: Lease | None) -> None:
@@ -363,7 +353,7 @@ class Elector:
         self._say_lost(reason)  # first: who reads the log may hang, and the next leader does not wait
         log.critical("leaderelection lost: %s", reason)
         if was_leading:
-            self._tell("stopped leading")
+            self._callbacks.event("stopped leading")
 
     def _release(self) -> None:
         """Give the lease up, so that another can take it at once. What fails here costs others the
@@ -377,25 +367,18 @@ class Elector:
                 "the lease %s is not released, others take over in %d s: %s",
                 settings.lease, settings.whole_seconds, self._keeps,
             )  # fmt: skip
-            self._tell("stopped leading")
+            self._callbacks.event("stopped leading")
             return
         until = self._clock.boottime() + settings.renew_deadline
-        lease = self._observed.lease
         try:
-            while lease is not None and read(lease).holder == settings.identity:
-                try:
-                    self._api.replace(released(lease, settings, self._clock.time()), self._left(until))
-                except Conflict:
-                    lease = self._api.read(self._left(until))
-                else:
-                    log.info("released the lease %s", settings.lease)
-                    break
+            if self._api.release(self._observed.lease, self._clock.time(), lambda: self._left(until)):
+                log.info("released the lease %s", settings.lease)
         except ApiError as error:
             log.warning(
                 "the lease %s could not be released, others take over in %d s: %s",
                 settings.lease, settings.whole_seconds, error,
             )  # fmt: skip
-        self._tell("stopped leading")
+        self._callbacks.event("stopped leading")
 
     # ---- both
 

@@ -7,11 +7,11 @@ is lost when they are put back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from controllers.runtime.api import NotFound, Response, ServerError
-from controllers.runtime.election.record import Lease
+from controllers.runtime.api import Conflict, NotFound, Response, ServerError
+from controllers.runtime.election.record import Lease, read, released
 from controllers.runtime.election.settings import LeaseSettings
 
 __all__ = ["LeaseAPI", "Lines", "Rest"]
@@ -63,6 +63,21 @@ class LeaseAPI:
     def replace(self, lease: Lease, timeout: float | None = None) -> Lease:
         """Put it in the place of the one that it was made from; Conflict when that has changed."""
         return self._ask("PUT", self._path, lease, timeout)
+
+    def release(self, lease: Lease | None, now: float, left: Callable[[], float]) -> bool:
+        """Take us out of the Lease, last seen as `lease`; False where we are not in it.
+
+        Where it has changed it is read again, until the seconds `left` are used up. `now` is the
+        time of day.
+        """
+        while lease is not None and read(lease).holder == self._settings.identity:
+            try:
+                self.replace(released(lease, self._settings, now), left())
+            except Conflict:
+                lease = self.read(left())
+            else:
+                return True
+        return False
 
     def watch(self) -> Lines:
         """A watch of this Lease alone; its first event tells how it is now."""

@@ -1,4 +1,4 @@
-"""The settings of an election: which Lease, who we are, and how long things may take. No I/O.
+"""The settings of an election: which Lease, who we are, how long things may take, whom to call.
 
 Data comes from flags (`controllers/registration/options.py`) or from a program; it goes to
 `elector.py`. Defaults and checks are those of client-go's tools/leaderelection and of
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import socket
 import uuid
+from collections.abc import Callable
 from typing import Final
 
 import attrs
 
-__all__ = ["JITTER", "LeaseSettings", "wrong_durations"]
+__all__ = ["JITTER", "Callbacks", "LeaseSettings", "wrong_durations"]
 
 JITTER: Final = 1.2
 """A wait between two looks at a Lease is stretched by up to this share of itself, so that
@@ -97,3 +98,16 @@ class LeaseSettings:
     def request_timeout(self) -> float:
         """Seconds for one request: a connection that hangs must leave time for others."""
         return self.renew_deadline / _TRIES
+
+
+@attrs.frozen(kw_only=True)
+class Callbacks:
+    """What an elector calls, in its own thread; none may block."""
+
+    on_leading: Callable[[], object] = lambda: None
+    """This process begins to lead."""
+    on_lost: Callable[[str], object] = lambda reason: None
+    """It has lost the lease, for this reason: called once, before anything is logged, and in
+    another thread where the elector's own hangs."""
+    event: Callable[[str], object] = lambda what: None
+    """An Event is due: "became leader", "stopped leading"."""

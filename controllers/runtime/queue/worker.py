@@ -18,7 +18,8 @@ from prometheus_client import Counter
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue.outcomes import FailureHandling, Requeuer, Result, aborted
+from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
+from controllers.runtime.queue.results import Result, aborted
 from controllers.runtime.queue.threads import LoopThreads, Progress
 from controllers.runtime.queue.workqueue import ShutDown, WorkQueue
 

@@ -35,7 +35,8 @@ from cloudprovider.internal.backoff import Backoff
 from controllers.runtime.clock import Clock, wait_for
 from controllers.runtime.fairness import Lanes
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue.lanes import Item, Running, Timers, Unfinished, Waiters
+from controllers.runtime.queue.keys import Keys
+from controllers.runtime.queue.lanes import Item, Running, Unfinished, Waiters
 from controllers.runtime.queue.metrics import QueueGauges, QueueStats, WorkQueueCollector
 
 __all__ = ["ShutDown", "WorkQueue"]
@@ -80,22 +81,16 @@ class WorkQueue(Generic[K]):
         self._chance = chance
         self.clock = clock
         self._now = clock.monotonic
-        self._stats = QueueStats()
-
         self._lock = threading.Lock()
         self._waiters = Waiters(self._lock, clock)
         self._drained = threading.Condition(self._lock)
         self._drainers = 0
 
-        self._items: dict[K, Item[K]] = {}
-        self._lanes: Lanes[Item[K]] = Lanes() if lanes is None else lanes
-        self._running: dict[K, Item[K]] = {}
+        self._keys: Keys[K] = Keys(Lanes() if lanes is None else lanes, self._waiters, clock)
         self._parked = 0
-        self._dirty = 0
-        self._timers: Timers[K] = Timers()
         self._closed = False
 
-        WorkQueueCollector.of(metrics).watch(self, self._stats)
+        WorkQueueCollector.of(metrics).watch(self, self._keys.stats)
 
     # ---- putting keys in ----
 
@@ -105,8 +100,8 @@ class WorkQueue(Generic[K]):
         with self._lock:
             if self._closed:
                 return
-            now = self._catch_up()
-            self._mark(self._item(key), priority, now, now)
+            now = self._keys.catch_up()
+            self._keys.mark(self._keys.item(key), priority, now, now)
 
     def add_after(
         self, key: K, delay: float, priority: int | None = None, *, routine: bool = False, problem: str = ""
@@ -122,10 +117,10 @@ class WorkQueue(Generic[K]):
             raise ValueError(f"queue {self.name}: the delay of {key!r} is {delay}")
         with self._lock:
             if not self._closed:
-                now = self._catch_up()
-                item = self._item(key)
+                now = self._keys.catch_up()
+                item = self._keys.item(key)
                 item.problem = problem or item.problem
-                self._add_after(item, delay, priority, now, routine=routine)
+                self._keys.schedule(item, delay, priority, now, routine=routine)
 
     def add_rate_limited(self, key: K, priority: int | None = None, *, least: float = 0.0, problem: str = "") -> float:
         """Have the key run after its backoff, `least` seconds at least; count a failure; return the
@@ -134,41 +129,41 @@ class WorkQueue(Generic[K]):
         `problem` says why, for `unfinished`.
         """
         with self._lock:
-            now = self._catch_up()
-            item = self._item(key)
+            now = self._keys.catch_up()
+            item = self._keys.item(key)
             delay = max(least, self._backoff.delay(item.failures, self._chance()))
             if not self._closed:
                 item.failures += 1
                 item.problem = problem
-                self._add_after(item, delay, priority, now)
+                self._keys.schedule(item, delay, priority, now)
             return delay
 
     def forget(self, key: K) -> None:
         """End the key's backoff: its next failure counts as the first. Says nothing about whether
         it runs."""
         with self._lock:
-            item = self._items.get(key)
+            item = self._keys.items.get(key)
             if item is not None and (item.failures or item.problem):
-                now = self._catch_up()
+                now = self._keys.catch_up()
                 item.failures, item.problem = 0, ""
-                self._release(item, now)
+                self._keys.release(item, now)
 
     def hasten(self, key: K) -> bool:
         """End the key's delay now, as if its time had come; False when it has none."""
         with self._lock:
-            now = self._catch_up()
-            item = self._items.get(key)
-            if self._closed or item is None or not self._timers.end_delay(item):
+            now = self._keys.catch_up()
+            item = self._keys.items.get(key)
+            if self._closed or item is None or not self._keys.timers.end_delay(item):
                 return False
-            self._mark(item, item.due_priority, now, now)
+            self._keys.mark(item, item.due_priority, now, now)
             return True
 
     def next_run(self, key: K) -> float:
         """The seconds until the key can run again: its delay, or its floor if that is longer. inf:
         it need not run."""
         with self._lock:
-            now = self._catch_up()
-            item = self._items.get(key)
+            now = self._keys.catch_up()
+            item = self._keys.items.get(key)
             if item is None or not (item.dirty or item.due is not None):
                 return math.inf
             due = now if item.dirty or item.due is None else item.due
@@ -177,7 +172,7 @@ class WorkQueue(Generic[K]):
     def num_requeues(self, key: K) -> int:
         """How often the key was added rate limited since it was last forgotten."""
         with self._lock:
-            item = self._items.get(key)
+            item = self._keys.items.get(key)
             return 0 if item is None else item.failures
 
     # ---- taking keys out ----
@@ -191,7 +186,7 @@ class WorkQueue(Generic[K]):
         """
         with self._lock:
             deadline = None if timeout is None else self._now() + timeout
-            key = self._take(self._now()) if self._await(deadline, batch=False) else None
+            key = self._keys.take(self._now()) if self._await(deadline, batch=False) else None
             self._pass_on()
             return key
 
@@ -210,11 +205,11 @@ class WorkQueue(Generic[K]):
             deadline = None if timeout is None else self._now() + timeout
             keys: list[K] = []
             while not keys and self._await(deadline, batch=True):
-                if linger > 0 and self._lanes.size < max_batch and not self._closed:
+                if linger > 0 and self._keys.lanes.size < max_batch and not self._closed:
                     self._gather(max_batch, linger)
                 now = self._now()
                 # None are left where a plain get took them during the gathering.
-                keys = [self._take(now) for _ in range(min(max_batch, self._lanes.size))]
+                keys = [self._keys.take(now) for _ in range(min(max_batch, self._keys.lanes.size))]
             self._pass_on()
             return keys
 
@@ -222,23 +217,20 @@ class WorkQueue(Generic[K]):
         """End the work on a key that was handed out. Raises ValueError for a key that is not being
         worked on."""
         with self._lock:
-            item = self._running.pop(key, None)
+            item = self._keys.running.pop(key, None)
             if item is None:
                 raise ValueError(f"queue {self.name}: done({key!r}), which is not being worked on")
-            now = self._catch_up()
-            self._stats.worked.observe(now - item.started)
+            now = self._keys.catch_up()
+            self._keys.stats.worked.observe(now - item.started)
             item.running = False
             if item.parked:
                 item.parked = False
                 self._parked -= 1
-            elif self._lanes.ended(key):
-                self._waiters.wake(self._lanes.size)
+            elif self._keys.lanes.ended(key):
+                self._waiters.wake(self._keys.lanes.size)
             if self._floor and not self._closed:
-                self._timers.cool(item, now + self._floor)
-            if item.dirty:
-                self._place(item, now)
-            else:
-                self._release(item, now)
+                self._keys.timers.cool(item, now + self._floor)
+            self._keys.settle(item, now)
             self._work_ended()
 
     def park(self, key: K) -> None:
@@ -250,14 +242,14 @@ class WorkQueue(Generic[K]):
         a key that is not being worked on.
         """
         with self._lock:
-            item = self._running.get(key)
+            item = self._keys.running.get(key)
             if item is None:
                 raise ValueError(f"queue {self.name}: park({key!r}), which is not being worked on")
             if not item.parked:
                 item.parked = True
                 self._parked += 1
-                if self._lanes.ended(key):
-                    self._waiters.wake(self._lanes.size)
+                if self._keys.lanes.ended(key):
+                    self._waiters.wake(self._keys.lanes.size)
                 self._work_ended()
 
     # ---- the end ----
@@ -270,21 +262,9 @@ class WorkQueue(Generic[K]):
         to stop draining.
         """
         with self._lock:
-            self._catch_up()
+            self._keys.catch_up()
             self._closed = True
-            dropped = self._timers.delayed
-            self._timers.clear()
-            if not drain:
-                dropped += self._dirty
-                self._dirty = 0
-                self._lanes.clear()
-            for item in self._items.values():
-                item.due, item.ticket = None, 0
-                if not drain:
-                    item.dirty = False
-                elif item.frozen:
-                    self._lanes.push(item)
-                item.frozen = False
+            dropped = self._keys.close(drain)
             if dropped:
                 logger.info("queue %s: shut down; %d waiting or delayed keys dropped", self.name, dropped)
             self._waiters.wake_all()
@@ -313,14 +293,14 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         """Keys that could be handed out at once."""
         with self._lock:
-            self._catch_up()
-            return self._lanes.size
+            self._keys.catch_up()
+            return self._keys.lanes.size
 
     def oldest_running(self) -> Running:
         """The key that a worker has been busy with for the longest time. Parked keys are not a
         worker's."""
         with self._lock:
-            busy = [item for item in self._running.values() if not item.parked]
+            busy = [item for item in self._keys.running.values() if not item.parked]
             if not busy:
                 return Running(0.0, None)
             oldest = min(busy, key=lambda item: item.started)
@@ -330,22 +310,22 @@ class WorkQueue(Generic[K]):
         """Seconds since the oldest of the keys that could be handed out was added or due; 0.0
         without such keys."""
         with self._lock:
-            now = self._catch_up()
-            return now - self._lanes.oldest() if self._lanes.size else 0.0
+            now = self._keys.catch_up()
+            return now - self._keys.lanes.oldest() if self._keys.lanes.size else 0.0
 
     def parked(self) -> list[K]:
         """The parked keys."""
         with self._lock:
-            return [item.key for item in self._running.values() if item.parked]
+            return [item.key for item in self._keys.running.values() if item.parked]
 
     def unfinished(self) -> list[Unfinished]:
         """What is left to do: the keys that wait, are worked on, or run again for another reason
         than the time."""
         with self._lock:
-            now = self._catch_up()
+            now = self._keys.catch_up()
             left = [
                 item
-                for item in self._items.values()
+                for item in self._keys.items.values()
                 if item.dirty or item.running or (item.due is not None and not item.routine)
             ]
             return [Unfinished.of(item, now) for item in left]
@@ -353,84 +333,9 @@ class WorkQueue(Generic[K]):
     def measure(self) -> tuple[QueueStats, QueueGauges]:
         """A copy of what was counted, and what holds now, for the metrics."""
         with self._lock:
-            now = self._catch_up()
-            ages = [now - item.started for item in self._running.values()]
-            return self._stats.copy(), QueueGauges(self._dirty, sum(ages), max(ages, default=0.0))
-
-    # ---- inside, with the lock held: keys ----
-
-    def _item(self, key: K) -> Item[K]:
-        item = self._items.get(key)
-        if item is None:
-            item = self._items[key] = Item(key)
-        return item
-
-    def _mark(self, item: Item[K], priority: int, since: float, now: float) -> None:
-        """The key has to run."""
-        if item.dirty:
-            if priority > item.priority:
-                self._lanes.move(item, priority)
-            return
-        item.dirty = True
-        item.priority = priority
-        item.added = since
-        self._dirty += 1
-        self._stats.adds += 1
-        if not item.running:
-            self._place(item, now)
-
-    def _place(self, item: Item[K], now: float) -> None:
-        """A dirty key that is not worked on gets into a lane, or waits for the end of its floor."""
-        if item.free_at > now:
-            self._timers.freeze(item)
-            self._waiters.remind(item.free_at)
-        else:
-            self._lanes.push(item)
-            self._waiters.wake(self._lanes.size)
-
-    def _add_after(
-        self, item: Item[K], delay: float, priority: int | None, now: float, *, routine: bool = False
-    ) -> None:
-        self._stats.retries += 1
-        if priority is None:
-            priority = item.run_priority if item.running else 0
-        if delay <= 0:
-            self._mark(item, priority, now, now)
-            return
-        item.routine = routine and (item.routine or item.due is None)
-        if self._timers.delay(item, now + delay, priority):
-            self._waiters.remind(now + delay)
-
-    def _catch_up(self) -> float:
-        """Move the keys whose delay or floor has ended, each as at its own time, and return the
-        time it is now."""
-        now = self._now()
-        if self._timers.is_due(now):
-            for then, item, cooled in self._timers.collect(now):
-                if not cooled:
-                    self._mark(item, item.due_priority, then, then)
-                elif item.frozen:
-                    self._timers.thaw(item)
-                    self._lanes.push(item)
-                    self._waiters.wake(self._lanes.size)
-                else:
-                    self._release(item, then)
-        return now
-
-    def _take(self, now: float) -> K:
-        item = self._lanes.pop()
-        self._dirty -= 1
-        item.dirty = False
-        item.running = True
-        item.started = now
-        item.run_priority = item.priority
-        self._running[item.key] = item
-        self._stats.queued.observe(now - item.added)
-        return item.key
-
-    def _release(self, item: Item[K], now: float) -> None:
-        if item.is_blank(now) and self._items.get(item.key) is item:
-            del self._items[item.key]
+            now = self._keys.catch_up()
+            ages = [now - item.started for item in self._keys.running.values()]
+            return self._keys.stats.copy(), QueueGauges(self._keys.dirty, sum(ages), max(ages, default=0.0))
 
     # ---- inside, with the lock held: threads ----
 
@@ -438,32 +343,32 @@ class WorkQueue(Generic[K]):
         """Wait until the caller may take a key (True) or its time is up (False). Raises
         ShutDown."""
         while True:
-            now = self._catch_up()
-            if self._lanes.size and not (batch and self._waiters.gathering and not self._closed):
+            now = self._keys.catch_up()
+            if self._keys.lanes.size and not (batch and self._waiters.gathering and not self._closed):
                 return True
             if (
                 self._closed
-                and not self._lanes.waiting
-                and not any(item.dirty and not item.parked for item in self._running.values())
+                and not self._keys.lanes.waiting
+                and not any(item.dirty and not item.parked for item in self._keys.running.values())
             ):
                 raise ShutDown(f"queue {self.name} is shut down")
             if deadline is not None and now >= deadline:
                 return False
-            self._waiters.wait(now, self._timers.next_due(), deadline)
+            self._waiters.wait(now, self._keys.timers.next_due(), deadline)
 
     def _gather(self, max_batch: int, linger: float) -> None:
         """Wait for a full batch, until the oldest key has waited for `linger`. No other thread
         gathers now."""
-        end = self._lanes.oldest() + linger
-        while self._lanes.size < max_batch and not self._closed:
+        end = self._keys.lanes.oldest() + linger
+        while self._keys.lanes.size < max_batch and not self._closed:
             left = end - self._now()
             if left <= 0:
                 break
             self._waiters.gather(max_batch, left)
-            self._catch_up()
+            self._keys.catch_up()
 
     def _pass_on(self) -> None:
-        self._waiters.pass_on(self._lanes.size, self._timers.next_due())
+        self._waiters.pass_on(self._keys.lanes.size, self._keys.timers.next_due())
 
     def _work_ended(self) -> None:
         if self._closed:
@@ -472,4 +377,4 @@ class WorkQueue(Generic[K]):
             self._drained.notify_all()
 
     def _is_drained(self) -> bool:
-        return self._lanes.waiting == 0 and len(self._running) == self._parked
+        return self._keys.lanes.waiting == 0 and len(self._keys.running) == self._parked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from threading import RLock
 
@@ -17,18 +17,18 @@ from localcloud.proxy import Proxy
 
 __all__ = ["LinuxKernel"]
 
-log = logging.getLogger(__name__)
-
 
 class LinuxKernel:
     """A `Kernel` of namespaces, routes and nftables. Takes root.
 
-    Thread-safe: one change at a time. `url` is what machines get as LOCALCLOUD_URL.
+    Thread-safe: one change of the network at a time, one of each machine's power; machines boot
+    side by side. `url` is what machines get as LOCALCLOUD_URL.
     """
 
     def __init__(self, layout: Layout, url: str) -> None:
         self._layout = layout
-        self._lock = RLock()
+        self._lock = RLock()  # for the network; taken inside of those for power
+        self._power: defaultdict[str, RLock] = defaultdict(RLock)
         self._network = Network(layout)
         self._machines = Machines(layout, url)
         self._proxy = Proxy(layout)
@@ -47,31 +47,35 @@ class LinuxKernel:
         self._machines.close()
 
     def destroy(self) -> None:
-        with self._lock:
-            for machine_id in self.running_machines():
+        for machine_id in self.running_machines():
+            with self._power[machine_id]:
                 self._machines.stop(machine_id)
+        with self._lock:
             self._proxy.stop()
             self._network.destroy()
 
     def start_machine(self, machine: Machine) -> None:
-        with self._lock:
+        with self._power[machine.id]:
             if self.is_running(machine.id):
                 return
             self._machines.stop(machine.id)  # what a fault has left
-            self._network.add_machine(machine.id, machine.address)
+            with self._lock:
+                self._network.add_machine(machine.id, machine.address)
             try:
                 self._machines.start(machine)
             except KernelError:
-                self._network.remove_machine(machine.id)
+                with self._lock:
+                    self._network.remove_machine(machine.id)
                 raise
 
     def stop_machine(self, machine_id: str) -> None:
-        with self._lock:
+        with self._power[machine_id]:
             self._machines.stop(machine_id)
-            self._network.remove_machine(machine_id)
+            with self._lock:
+                self._network.remove_machine(machine_id)
 
     def delete_disk(self, machine_id: str) -> None:
-        with self._lock:
+        with self._power[machine_id]:
             self._machines.delete_disk(machine_id)
 
     def is_running(self, machine_id: str) -> bool:

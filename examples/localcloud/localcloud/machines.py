@@ -47,7 +47,7 @@ class Record:
 
 
 class Machines:
-    """The processes of one cloud's machines. Safe for threads, as long as no two work on one
+    """The processes of one cloud's machines. Safe for threads, as long as no two start or stop one
     machine."""
 
     def __init__(self, layout: Layout, url: str) -> None:

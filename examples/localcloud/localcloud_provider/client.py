@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 import urllib3
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from cloudprovider import CloudProviderError, Throttled
 from cloudprovider.helpers import time_limit
+from localcloud_provider.resources import Failure, Fault
 
 MARGIN = 0.25
 """Seconds that are kept of each call for its end: the cloud is on the same machine."""
@@ -122,29 +123,25 @@ def _parsed(kind: type[ModelT], request: str, data: bytes) -> ModelT:
 
 
 def _error(request: str, answer: urllib3.BaseHTTPResponse) -> CloudProviderError:
-    found = _said(answer.data)
-    said = str(found.get("message") or answer.reason or "no reason given")
-    listed = found.get("problems")
-    problems = tuple(str(one) for one in listed) if isinstance(listed, list) and listed else (said,)
+    said = _said(answer.data)
+    problems = said.problems or (said.message or answer.reason or "no reason given",)
     text = f"{request}: {answer.status}: {'; '.join(problems)}"
     if answer.status == 429:
         return Throttled(f"the cloud throttles {request}", _retry_after(answer), whole_account=True)
     if answer.status == 401:
         return CloudError(f"{text}. Check `token` in the cloud config")
-    if answer.status == 404 and found.get("code") == _NOT_FOUND:
+    if answer.status == 404 and said.code == _NOT_FOUND:
         return NotFound(text, problems)
     kinds = {409: Conflict, 422: Refused}
     return kinds.get(answer.status, CloudError)(text, problems)
 
 
-def _said(data: bytes) -> Mapping[str, Any]:
-    """The cloud's own error; empty where somebody else answered."""
+def _said(data: bytes) -> Fault:
+    """The cloud's own error; an empty one where somebody else answered."""
     try:
-        found = json.loads(data)
-    except ValueError:
-        return {}
-    error = found.get("error") if isinstance(found, dict) else None
-    return error if isinstance(error, dict) else {}
+        return Failure.model_validate_json(data).error
+    except ValidationError:
+        return Fault()
 
 
 def _retry_after(answer: urllib3.BaseHTTPResponse) -> float | None:

@@ -95,8 +95,10 @@ class Balancer(_Resource):
 
     def document(self, requested_address: str = "") -> dict[str, object]:
         """The body of the PUT that builds it, or brings it in line."""
-        body = self.model_dump(by_alias=True, mode="json", exclude={"name", "address"})
-        return body | ({"requestedAddress": requested_address} if requested_address else {})
+        body: dict[str, object] = self.model_dump(by_alias=True, mode="json", exclude={"name", "address"})
+        if requested_address:
+            body["requestedAddress"] = requested_address
+        return body
 
 
 class Balancers(_Resource):
@@ -109,3 +111,17 @@ class Keys(_Resource):
     """The SSH keys of one user, which every machine has."""
 
     keys: tuple[str, ...]
+
+
+class Fault(_Resource):
+    """Why the cloud refused."""
+
+    code: str = ""
+    message: str = ""
+    problems: tuple[str, ...] = ()
+
+
+class Failure(_Resource):
+    """The body of every answer that is an error."""
+
+    error: Fault

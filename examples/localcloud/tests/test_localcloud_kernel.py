@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 from pathlib import Path
 
@@ -27,7 +28,6 @@ BUSYBOX = next((path for path in ("/bin/busybox", "/usr/bin/busybox") if Path(pa
 
 pytestmark = [
     pytest.mark.localcloud,
-    pytest.mark.xdist_group("localcloud"),
     pytest.mark.skipif(bool(why_not()), reason=f"no real local cloud here: {why_not()}"),
 ]
 
@@ -136,6 +136,7 @@ def test_a_machine_that_cannot_boot_says_why(cloud: Cloud) -> None:
     with pytest.raises(KernelError, match=r"m4 \(node-4\) does not boot: FileExistsError"):
         cloud.kernel.start_machine(cloud.machine(4))
     assert not cloud.kernel.is_running("m4")
+    cloud.kernel.delete_disk("m4")
     assert not Path(f"/run/netns/{cloud.layout.machine_namespace('m4')}").exists()
 
 
@@ -374,6 +375,29 @@ def test_a_proxy_makes_connections_of_its_own(cloud: Cloud) -> None:
     cloud.apply()
     with pytest.raises(OSError, match="No route to host"):
         ask(cloud.address)
+
+
+# Many at once
+
+
+def test_machines_start_and_stop_side_by_side_while_routes_and_balancers_change(cloud: Cloud) -> None:
+    def cycle(number: int) -> str:
+        for _ in range(2):
+            cloud.kernel.start_machine(evolve(cloud.machine(number), user_data=""))
+            cloud.kernel.stop_machine(f"m{number}")
+        return f"m{number}"
+
+    def change(number: int) -> None:
+        cloud.kernel.apply_routes([RouteRule(destination=cloud.pods(3), gateway=cloud.machine(1 + number % 2).address)])
+        cloud.apply(cloud.rule(1, 2) if number % 2 else cloud.rule(1))
+
+    with ThreadPoolExecutor(6) as pool:
+        changes = pool.map(change, range(8))
+        assert list(pool.map(cycle, (3, 4, 5))) == ["m3", "m4", "m5"]
+        assert list(changes) == [None] * 8
+    assert cloud.kernel.running_machines() == {"m1", "m2"}
+    cloud.apply(cloud.rule(1))
+    assert ask(cloud.address)[0] == "node-1"
 
 
 # Daemons come and go

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from localcloud import commands
 from localcloud.balancers import Present, parse_present, ruleset, stale_flows
 from localcloud.kernel import BalancerRule, KernelError, RouteRule, TargetRule, balancer_rule, route_rules
 from localcloud.layout import BadLayout, Layout
+from localcloud.machines import Record, is_alive
 from localcloud.memory import MemoryKernel
 from localcloud.model import LoadBalancer, Machine, MachineState, Port, Route
 from localcloud.proxy import configuration
@@ -279,6 +283,28 @@ def test_a_command_that_fails_says_what_it_said() -> None:
         commands.run(["sh", "-c", "echo no >&2; exit 3"])
     with pytest.raises(KernelError, match="no-such-program"):
         commands.run(["no-such-program"])
+
+
+# Processes
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_a_process_is_told_from_a_later_one_with_its_number() -> None:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    own = Record(pid=os.getpid(), started=int(stat_of(os.getpid())[19]), boot=boot)
+    assert is_alive(own)
+    assert not is_alive(evolve(own, started=own.started - 1))
+    assert not is_alive(evolve(own, boot="another"))
+    assert not is_alive(evolve(own, pid=2**22 + 1))
+    child = subprocess.Popen(["true"])
+    ended = evolve(own, pid=child.pid, started=int(stat_of(child.pid)[19]))
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not is_alive(ended), "what has ended and is not collected does not run"
+    child.wait()
+
+
+def stat_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 # The kernel in memory

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tests.bench.cluster import SERVICES, BenchCluster, known_nodes, names, service
+from tests.bench.cluster import BenchCluster, known_nodes, names
 from tests.bench.contenders import Contender, beside_go
 from tests.bench.scenario import Figure, Figures, Goal, Scenario, alone
 from tests.bench.trial import Trial, Unfinished, trial
 from tests.bench.witness import Write
+from tests.support.services import SERVICES, lb_service
 
 LATENCY_MS = 200
 NODE_COUNT = 10
@@ -39,7 +40,7 @@ def services(scale: float) -> Scenario:
 
 def create(cluster: BenchCluster, wanted: list[str]) -> None:
     """Create these Services."""
-    cluster.create(SERVICES, [service(name) for name in wanted])
+    cluster.create(SERVICES, [lb_service(name) for name in wanted])
 
 
 def await_addresses(cluster: BenchCluster, run: Trial, wanted: list[str]) -> float:

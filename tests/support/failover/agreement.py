@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from cloudprovider.testing.fake import FakeCloud
 from tests.support.api import API, NODES
-from tests.support.failover.churn import SERVICES, names
+from tests.support.failover.churn import names
 from tests.support.nodes import UNINITIALIZED
+from tests.support.services import SERVICES
 
 __all__ = ["disagreement"]
 

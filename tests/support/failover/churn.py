@@ -12,10 +12,10 @@ from typing import Any, Final
 from cloudprovider.testing.fake import FakeCloud
 from tests.support.api import API, NODES, STRATEGIC, Refused
 from tests.support.nodes import small_node
+from tests.support.services import SERVICES, lb_service
 
 __all__ = ["POD_RANGE", "SERVICES", "Churn", "node"]
 
-SERVICES: Final = "/api/v1/namespaces/default/services"
 POD_RANGE: Final = "10.128.0.0/9"
 _SERVICE_NAMES: Final = 20
 
@@ -128,7 +128,7 @@ class Churn:
 
     def _serve(self) -> None:
         name = self._service_path().rpartition("/")[2]
-        self._api.create(SERVICES, service(name))
+        self._api.create(SERVICES, lb_service(name))
 
     def _port(self) -> None:
         ports = [{"port": self._dice.randint(1, 999), "protocol": "TCP"}]
@@ -136,12 +136,6 @@ class Churn:
 
     def _end(self) -> None:
         self._api.delete(self._service_path())
-
-
-def service(name: str) -> JSON:
-    """A Service that wants a load balancer."""
-    spec = {"type": "LoadBalancer", "ports": [{"port": 80, "protocol": "TCP"}], "selector": {"app": name}}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
 
 
 def names(nodes: Iterable[JSON]) -> set[str]:

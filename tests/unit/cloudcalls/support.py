@@ -17,6 +17,7 @@ from controllers.cloudcalls import CloudCallOptions, CloudCalls
 from controllers.cloudcalls.capabilities import LoadBalancerCalls
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
+from tests.support.there import there
 
 T = TypeVar("T")
 LIMIT = 60.0  # seconds of real time that another thread may take to get somewhere
@@ -27,9 +28,7 @@ def node(name: str, *, provider_id: str = "", revision: str = "1", labels: Mappi
         "metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": revision, "labels": dict(labels or {})},
         "spec": {"providerID": provider_id} if provider_id else {},
     }
-    parsed = V1Node.from_dict(raw)
-    assert parsed is not None
-    return parsed
+    return there(V1Node.from_dict(raw))
 
 
 def nodes(count: int) -> list[V1Node]:
@@ -38,9 +37,7 @@ def nodes(count: int) -> list[V1Node]:
 
 def service(name: str = "web", namespace: str = "default") -> V1Service:
     raw = {"metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}", "resourceVersion": "7"}, "spec": {}}
-    parsed = V1Service.from_dict(raw)
-    assert parsed is not None
-    return parsed
+    return there(V1Service.from_dict(raw))
 
 
 def metadata(name: str, **fields: Any) -> InstanceMetadata:
@@ -176,9 +173,7 @@ class World:
 
     @property
     def balancers(self) -> LoadBalancerCalls:
-        found = self.calls.load_balancers
-        assert found is not None
-        return found
+        return there(self.calls.load_balancers)
 
     def time_out(self, hang: Hang, seconds: float = 60.0, *, calls: int = 1) -> None:
         """Once so many more calls hang: let the time pass that one of them has."""

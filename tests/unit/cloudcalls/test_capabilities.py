@@ -12,6 +12,7 @@ from kubernetes.client.models.v1_service_status import V1ServiceStatus
 from cloudprovider import InvalidAnnotations, Route, SSHKeys
 from controllers.cloudcalls import PRIORITY_SWEEP, CallFailed, CallOverdue, CloudCalls, InvalidAnswer
 from controllers.runtime.queue import retry_after_of
+from tests.support.there import there
 from tests.unit.cloudcalls.support import LIMIT, Capability, Hang, Provider, Task, World, node, nodes, service, world
 
 STATUS = V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip="1.2.3.4")])
@@ -31,8 +32,7 @@ def balancers() -> Capability:
 def test_load_balancers() -> None:
     lb = balancers()
     with world(Provider(load_balancer=lb)) as w:
-        calls, svc = w.calls.load_balancers, service()
-        assert calls is not None
+        calls, svc = there(w.calls.load_balancers), service()
         assert calls.get("c", svc) is None
         assert calls.name("c", svc) == "a1b2"
         assert calls.ensure("c", svc, [node("n1")]) == STATUS
@@ -178,8 +178,7 @@ def test_routes_and_volumes() -> None:
         assert c.pv_labeler
         with pytest.raises(InvalidAnswer, match="list_routes"):
             c.routes.list("c")
-        volume = V1PersistentVolume.from_dict({"metadata": {"name": "pv1"}})
-        assert volume is not None
+        volume = there(V1PersistentVolume.from_dict({"metadata": {"name": "pv1"}}))
         assert c.pv_labeler.labels(volume) == {"zone": "pv1"}
 
 

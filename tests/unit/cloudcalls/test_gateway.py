@@ -5,7 +5,6 @@ import contextlib
 import gc
 import logging
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,6 +22,7 @@ from cloudprovider import (
     current_call,
 )
 from cloudprovider.checks import answers
+from cloudprovider.testing.waiting import eventually
 from controllers.cloudcalls import (
     PRIORITY_DELETE,
     PRIORITY_SWEEP,
@@ -50,14 +50,6 @@ def advance_until_done(w: World, tasks: list[Task[Any]], step: float) -> None:
         left = w.clock.next_deadline()
         if left is not None and left <= step:
             w.clock.advance(max(0.0, left))
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait in real time: for what threads do on their own."""
-    end = time.monotonic() + LIMIT
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def hung_call(w: World, hang: Hang, key: str = "k", seconds: float = 60.0) -> CallOverdue:
@@ -88,7 +80,7 @@ def test_threads_end_when_idle_and_come_back() -> None:
             assert len(threads) == pool.threads() == 6
             w.clock.wait_for_waiters(5, timed=True)
             w.clock.advance(IDLE_SECONDS)
-            until(lambda all_=threads: sum(thread.is_alive() for thread in all_) == 1)  # type: ignore[misc]  # binds it
+            eventually(lambda all_=threads: sum(thread.is_alive() for thread in all_) == 1)  # type: ignore[misc]  # binds it
             assert pool.threads() == 1
         assert w.calls.call("m", lambda: "at once", key="k") == "at once"
         w.clock.advance(10 * IDLE_SECONDS)

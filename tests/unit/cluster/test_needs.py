@@ -42,7 +42,8 @@ def test_all_that_is_missing_is_named_with_one_command() -> None:
     assert found == [
         "not found: containerd, ctr, buildah, mmdebstrap, the network plugins host-local, loopback, portmap, ptp. "
         "Debian, Ubuntu: sudo apt-get install buildah containerd containernetworking-plugins mmdebstrap",
-        "not found: go, which builds Kubernetes' programs once. Install it from https://go.dev/dl",
+        "not found: go, which builds Kubernetes' programs once. Install it from https://go.dev/dl; sudo may hide it: "
+        'sudo env "PATH=$PATH" make cluster',
         "not root: start it again with sudo, as `sudo make cluster`",
     ]
 

@@ -14,13 +14,11 @@ def distribution(folder: Path, text: str) -> Path:
 
 def test_ours_is_the_local_cloud() -> None:
     assert read_provider(OURS) == Provider(OURS, "localcloud")
-    assert read_provider(OURS).is_ours
 
 
 def test_a_vendors_name_is_its_entry_points(tmp_path: Path) -> None:
     folder = distribution(tmp_path, '[project.entry-points."cloudprovider.providers"]\nacme = "acme:new"\n')
-    found = read_provider(folder)
-    assert (found.name, found.is_ours) == ("acme", False)
+    assert read_provider(folder).name == "acme"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""What vendors copy is clean under mypy --strict and in pyright's strict mode: README, docs, sample
-provider, examples, and what `python -m cloudprovider new` writes.
+"""What vendors copy is clean under mypy --strict and in pyright's strict mode: README, docs, two
+providers, examples, and what `python -m cloudprovider new` writes.
 
 Each checker runs once; a run that found nothing is remembered in pytest's cache until something
 changes.
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.xdist_group("types")  # with test_typing.py: the second
 EXAMPLES = ROOT / "examples"
 COPIED = [
     *sorted((EXAMPLES / "samplecloud" / "samplecloud_provider").rglob("*.py")),
+    *sorted((EXAMPLES / "localcloud" / "localcloud_provider").rglob("*.py")),
     *sorted(EXAMPLES.glob("*.py")),
     ROOT / "tests" / "typing" / "vendor.py",
 ]

@@ -13,14 +13,13 @@ from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 from kubernetes.client.models.v1_service import V1Service
 
 from cloudprovider import Call, call_scope
+from tests.support.there import there
 
 
 def node(name: str, provider_id: str = "", **parts: Any) -> V1Node:
     spec = {"providerID": provider_id} if provider_id else {}
     metadata = {"name": name, **parts.pop("metadata", {})}
-    made = V1Node.from_dict({"metadata": metadata, "spec": spec, **parts})
-    assert made is not None
-    return made
+    return there(V1Node.from_dict({"metadata": metadata, "spec": spec, **parts}))
 
 
 def nodes(*names: str) -> list[V1Node]:
@@ -40,9 +39,7 @@ def service(name: str = "web", uid: str = "", **spec: Any) -> V1Service:
 
 def volume(name: str, handle: str = "") -> V1PersistentVolume:
     csi = {"csi": {"driver": "csi.cloud.example", "volumeHandle": handle}} if handle else {}
-    made = V1PersistentVolume.from_dict({"metadata": {"name": name}, "spec": csi})
-    assert made is not None
-    return made
+    return there(V1PersistentVolume.from_dict({"metadata": {"name": name}, "spec": csi}))
 
 
 def in_thread(work: Callable[[], object], call: Call | None = None) -> Future[object]:

@@ -9,6 +9,7 @@ import pytest
 from cloudprovider import CloudProviderError, LoadBalancer, Route
 from cloudprovider.testing.fake import Caller, FakeCloud, hangs, raises
 from cloudprovider.testing.waiting import eventually
+from tests.support.there import there
 from tests.unit.fake.conftest import MakeCloud
 from tests.unit.fake.objects import in_thread, node, nodes, service
 
@@ -16,16 +17,12 @@ LIMIT = 10.0  # seconds of real time after which a test gives up
 
 
 def balancer(cloud: FakeCloud) -> LoadBalancer:
-    found = cloud.load_balancer()
-    assert found is not None
-    return found
+    return there(cloud.load_balancer())
 
 
 def test_every_call_is_counted_failed_ones_too(make_cloud: MakeCloud) -> None:
     cloud = make_cloud()
-    v2, batch = cloud.instances_v2(), cloud.instances_batch()
-    assert v2 is not None
-    assert batch is not None
+    v2, batch = there(cloud.instances_v2()), there(cloud.instances_batch())
     for _ in range(3):
         v2.instance_exists(node("a"))
     cloud.faults.on("instance_exists", raises(TimeoutError))
@@ -67,8 +64,7 @@ def test_changes_are_logged_with_who_when_and_what(make_cloud: MakeCloud) -> Non
 
 def test_the_log_is_in_order_and_can_be_searched(make_cloud: MakeCloud) -> None:
     cloud = make_cloud()
-    routes = cloud.routes()
-    assert routes is not None
+    routes = there(cloud.routes())
     balancer(cloud).ensure_load_balancer("c", service("a"), [])
     balancer(cloud).ensure_load_balancer("c", service("b"), [])
     balancer(cloud).ensure_load_balancer("c", service("a"), [])
@@ -89,8 +85,7 @@ def test_the_log_is_in_order_and_can_be_searched(make_cloud: MakeCloud) -> None:
 
 def test_questions_are_logged_where_wanted(make_cloud: MakeCloud) -> None:
     cloud = make_cloud(log="all")
-    batch = cloud.instances_batch()
-    assert batch is not None
+    batch = there(cloud.instances_batch())
     batch.instances_state([node("a", "fake://i-a"), node("b")])
     (call,) = cloud.calls.log()
     assert (call.method, call.keys, call.effect) == ("instances_state", ("a", "b"), "")

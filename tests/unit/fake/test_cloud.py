@@ -12,6 +12,7 @@ from cloudprovider.testing import fake
 from cloudprovider.testing.fake import FakeCloud, FakeCloudClosed, new_provider
 from cloudprovider.testing.fake.config import CAPABILITIES
 from cloudprovider.testing.fake.methods import METHODS
+from tests.support.there import there
 from tests.unit.fake.conftest import MakeCloud
 from tests.unit.fake.objects import node, nodes
 
@@ -46,8 +47,7 @@ class TestCapabilities:
         assert cloud.provider_name() == "acme"
         assert cloud.provider_id_prefixes() == ("acme://",)
         assert not cloud.has_cluster_id()
-        v2 = cloud.instances_v2()
-        assert v2 is not None
+        v2 = there(cloud.instances_v2())
         assert v2.instance_metadata(node("a")).provider_id == "acme://i-a"
         assert make_cloud().has_cluster_id()
 
@@ -69,8 +69,7 @@ class TestFactory:
 
     def test_without_a_file_no_node_looks_gone(self) -> None:
         with new_provider(None) as cloud:
-            batch = cloud.instances_batch()
-            assert batch is not None
+            batch = there(cloud.instances_batch())
             assert not any(isinstance(one, InstanceNotFound) for one in batch.instances_state(nodes("a", "b")).values())
         with FakeCloud() as empty:
             assert empty.console.instances() == []
@@ -79,8 +78,7 @@ class TestFactory:
         cloud = FakeCloud()
         cloud.close()
         cloud.close()
-        v2 = cloud.instances_v2()
-        assert v2 is not None
+        v2 = there(cloud.instances_v2())
         with pytest.raises(FakeCloudClosed):
             v2.instance_exists(node("a"))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cloudprovider.testing.fake import FakeCloud, raises
+from tests.support.there import there
 from tests.unit.fake.conftest import MakeCloud
 from tests.unit.fake.objects import node, volume
 
@@ -17,8 +18,7 @@ def cloud(make_cloud: MakeCloud) -> FakeCloud:
 
 
 def exists(cloud: FakeCloud, name: str, provider_id: str = "") -> bool:
-    v2 = cloud.instances_v2()
-    assert v2 is not None
+    v2 = there(cloud.instances_v2())
     return v2.instance_exists(node(name, provider_id))
 
 
@@ -33,8 +33,7 @@ def test_machines_come_and_go(cloud: FakeCloud) -> None:
 
 
 def test_machines_change(cloud: FakeCloud) -> None:
-    v2 = cloud.instances_v2()
-    assert v2 is not None
+    v2 = there(cloud.instances_v2())
     cloud.console.set_shutdown("a")
     assert v2.instance_shutdown(node("a"))
     cloud.console.set_shutdown("a", False)
@@ -81,9 +80,7 @@ def test_what_is_not_there_is_named_and_nothing_is_logged(cloud: FakeCloud) -> N
 
 
 def test_routes_and_volumes(cloud: FakeCloud) -> None:
-    routes, labeler = cloud.routes(), cloud.pv_labeler()
-    assert routes is not None
-    assert labeler is not None
+    routes, labeler = there(cloud.routes()), there(cloud.pv_labeler())
     assert cloud.console.add_route("vpn", "10.9.0.0/16").foreign
     cloud.console.add_route("ours", "10.244.0.0/24", cluster="c", foreign=False, target_node="a")
     cloud.console.change_route("ours", target_node="b")

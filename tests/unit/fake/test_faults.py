@@ -31,6 +31,7 @@ from cloudprovider.testing.fake import (
 )
 from cloudprovider.testing.fake.config import CAPABILITIES
 from cloudprovider.testing.waiting import eventually
+from tests.support.there import there
 from tests.unit.fake.conftest import MakeCloud
 from tests.unit.fake.objects import in_thread, node, nodes, service, volume
 
@@ -45,9 +46,7 @@ def cloud(make_cloud: MakeCloud) -> FakeCloud:
 
 
 def v2(cloud: FakeCloud) -> InstancesV2:
-    found = cloud.instances_v2()
-    assert found is not None
-    return found
+    return there(cloud.instances_v2())
 
 
 def exists(cloud: FakeCloud, name: str = "n1") -> Callable[[], bool]:
@@ -55,8 +54,7 @@ def exists(cloud: FakeCloud, name: str = "n1") -> Callable[[], bool]:
 
 
 def states(cloud: FakeCloud, *names: str) -> dict[str, InstanceState | CloudProviderError]:
-    batch = cloud.instances_batch()
-    assert batch is not None
+    batch = there(cloud.instances_batch())
     return dict(batch.instances_state(nodes(*(names or NAMES))))
 
 
@@ -79,14 +77,11 @@ class TestWhichCalls:
             assert outcomes(exists(cloud, name)) == letter
             assert outcomes(lambda name=name: v2(cloud).instance_metadata(node(name))) == "."  # type: ignore[misc]  # bound now
         assert outcomes(lambda: v2(cloud).instance_exists(node("n5", "fake://i-n5"))) == "x"
-        zones = cloud.zones()
-        assert zones is not None
+        zones = there(cloud.zones())
         assert outcomes(zones.get_zone) == ".", "it is about no key"
 
     def test_every_name_that_something_is_known_by(self, cloud: FakeCloud) -> None:
-        balancer, labeler = cloud.load_balancer(), cloud.pv_labeler()
-        assert balancer is not None
-        assert labeler is not None
+        balancer, labeler = there(cloud.load_balancer()), there(cloud.pv_labeler())
         for key, ask in (
             ("default/web", lambda: balancer.get_load_balancer("c", service())),
             ("auidweb", lambda: balancer.get_load_balancer("c", service())),
@@ -157,22 +152,19 @@ class TestRaising:
 
     @pytest.mark.parametrize("after", [False, True])
     def test_before_nothing_and_after_everything_is_done(self, cloud: FakeCloud, after: bool) -> None:
-        balancer = cloud.load_balancer()
-        assert balancer is not None
+        balancer = there(cloud.load_balancer())
         cloud.faults.on("ensure_load_balancer", raises(after=after))
         assert outcomes(lambda: balancer.ensure_load_balancer("c", service(), [])) == "x"
         assert len(cloud.console.load_balancers()) == after
 
     def test_a_half_built_load_balancer_exists_and_is_completed(self, cloud: FakeCloud) -> None:
-        balancer = cloud.load_balancer()
-        assert balancer is not None
+        balancer = there(cloud.load_balancer())
         fault = cloud.faults.on("ensure_load_balancer", half_builds())
         for _ in range(2):
             assert outcomes(lambda: balancer.ensure_load_balancer("c", service(), nodes("n1"))) == "x"
             (record,) = cloud.console.load_balancers()
             assert (record.state, record.ingress, record.backends) == (LoadBalancerState.HALF_BUILT, (), ())
-        status = balancer.get_load_balancer("c", service())
-        assert status is not None
+        status = there(balancer.get_load_balancer("c", service()))
         assert status.ingress == []
         fault.remove()
         balancer.ensure_load_balancer("c", service(), nodes("n1"))
@@ -229,8 +221,7 @@ class TestHanging:
         assert time.monotonic() - began >= 0.05
 
     def test_a_hang_after_the_work_is_over_for_the_cloud_alone(self, cloud: FakeCloud) -> None:
-        balancer = cloud.load_balancer()
-        assert balancer is not None
+        balancer = there(cloud.load_balancer())
         cloud.faults.on("ensure_load_balancer", hangs(after=True))
         hung = in_thread(lambda: balancer.ensure_load_balancer("c", service(), []))
         eventually(cloud.console.load_balancers)
@@ -284,8 +275,7 @@ class TestLatency:
             in_thread(exists(cloud), Call(deadline=time.monotonic() + 0.03)).result(LIMIT)
 
     def test_a_call_that_was_given_up_changes_nothing_and_is_logged(self, cloud: FakeCloud) -> None:
-        balancer = cloud.load_balancer()
-        assert balancer is not None
+        balancer = there(cloud.load_balancer())
         with pytest.raises(CallDeadlineExceeded):
             in_thread(lambda: balancer.ensure_load_balancer("c", service(), []), Call(deadline=0.0)).result(LIMIT)
         assert cloud.console.load_balancers() == []

@@ -21,6 +21,7 @@ from cloudprovider import (
 from cloudprovider.testing.fake import BadRequest, FakeCloud
 from cloudprovider.testing.fake.config import CAPABILITIES
 from cloudprovider.wellknown import ANNOTATION_PROVIDED_NODE_IP
+from tests.support.there import there
 from tests.unit.fake.conftest import MakeCloud
 from tests.unit.fake.objects import node, nodes
 
@@ -58,8 +59,7 @@ def never(answer: object) -> bool:
 
 class TestV2:
     def test_by_name_and_by_provider_id(self, cloud: FakeCloud) -> None:
-        v2 = cloud.instances_v2()
-        assert v2 is not None
+        v2 = there(cloud.instances_v2())
         for asked in (node("a"), node("a", "fake://i-1"), node("renamed", "fake://i-1")):
             assert v2.instance_metadata(asked) == METADATA
             assert v2.instance_exists(asked)
@@ -68,9 +68,7 @@ class TestV2:
         assert v2.instance_exists(node("off"))
 
     def test_another_clouds_node_is_unknown_never_gone(self, cloud: FakeCloud) -> None:
-        v2, batch = cloud.instances_v2(), cloud.instances_batch()
-        assert v2 is not None
-        assert batch is not None
+        v2, batch = there(cloud.instances_v2()), there(cloud.instances_batch())
         foreign = node("a", "other://i-1")
         questions: list[Callable[[V1Node], object]] = [v2.instance_exists, v2.instance_shutdown, v2.instance_metadata]
         for question in questions:
@@ -81,8 +79,7 @@ class TestV2:
 
     def test_too_many_are_refused(self, make_cloud: MakeCloud) -> None:
         cloud = make_cloud(max_batch=2)
-        batch = cloud.instances_batch()
-        assert batch is not None
+        batch = there(cloud.instances_batch())
         assert batch.max_batch == 2
         assert len(batch.instances_state(nodes("a", "b"))) == 2
         with pytest.raises(BadRequest, match="3 nodes"):
@@ -91,8 +88,7 @@ class TestV2:
 
 class TestOlderForm:
     def test_every_question(self, cloud: FakeCloud) -> None:
-        instances = cloud.instances()
-        assert instances is not None
+        instances = there(cloud.instances())
         assert instances.node_addresses("a") == METADATA.node_addresses
         assert instances.node_addresses_by_provider_id("fake://i-1") == METADATA.node_addresses
         assert instances.instance_id("a") == instances.external_id("a") == "i-1"
@@ -109,8 +105,7 @@ class TestOlderForm:
         }  # fmt: skip
 
     def test_ssh_keys(self, cloud: FakeCloud) -> None:
-        instances = cloud.instances()
-        assert instances is not None
+        instances = there(cloud.instances())
         for _ in range(2):
             instances.add_ssh_key_to_all_instances("ada", KEY + b" ada@desk\n")
         newer: object = cloud.instances_v2()
@@ -135,26 +130,21 @@ class TestOlderForm:
         assert not isinstance(cloud.instances_batch(), SSHKeys)
 
     def test_zones(self, cloud: FakeCloud, make_cloud: MakeCloud) -> None:
-        zones = cloud.zones()
-        assert zones is not None
+        zones = there(cloud.zones())
         assert zones.get_zone_by_node_name("a") == zones.get_zone_by_provider_id("fake://i-1") == Zone("z1", "r1")
         for question, asked in ((zones.get_zone_by_node_name, "x"), (zones.get_zone_by_provider_id, "fake://x")):
             with pytest.raises(InstanceNotFound):
                 question(asked)
         with pytest.raises(NotImplementedByProvider):
             zones.get_zone()
-        inside = make_cloud(zone="z2", region="r2").zones()
-        assert inside is not None
+        inside = there(make_cloud(zone="z2", region="r2").zones())
         assert inside.get_zone() == Zone("z2", "r2")
 
 
 class TestWithoutProviderIDs:
     def test_machines_are_found_by_name_alone(self, make_cloud: MakeCloud) -> None:
         cloud = make_cloud(instances=WORLD, capabilities=CAPABILITIES, provider_ids=False)
-        v2, batch, instances = cloud.instances_v2(), cloud.instances_batch(), cloud.instances()
-        assert v2 is not None
-        assert batch is not None
-        assert instances is not None
+        v2, batch, instances = there(cloud.instances_v2()), there(cloud.instances_batch()), there(cloud.instances())
         assert cloud.provider_id_prefixes() == ()
         assert v2.instance_metadata(node("a")).provider_id == ""
         assert v2.instance_exists(node("a", "other://x"))
@@ -173,9 +163,7 @@ class TestWithoutProviderIDs:
 class TestOnDemand:
     def test_machines_appear_once_and_stay(self, make_cloud: MakeCloud) -> None:
         cloud = make_cloud(on_demand={"zones": ["z1", "z2"], "network": "10.9.0.0/16"}, instances=[{"name": "here"}])
-        v2, batch = cloud.instances_v2(), cloud.instances_batch()
-        assert v2 is not None
-        assert batch is not None
+        v2, batch = there(cloud.instances_v2()), there(cloud.instances_batch())
         first = v2.instance_metadata(node("b"))
         assert (first.provider_id, first.zone) == ("fake://i-b", "z1")
         assert [(a.type, a.address) for a in first.node_addresses] == [("InternalIP", "10.9.0.1"), ("Hostname", "b")]
@@ -188,8 +176,7 @@ class TestOnDemand:
         assert cloud.console.instance("here").zone == "zone-a"
 
     def test_the_nodes_own_addresses_come_first(self, make_cloud: MakeCloud) -> None:
-        v2 = make_cloud(on_demand={}).instances_v2()
-        assert v2 is not None
+        v2 = there(make_cloud(on_demand={}).instances_v2())
         told = node("told", metadata={"annotations": {ANNOTATION_PROVIDED_NODE_IP: "172.18.0.2,fd00::2"}})
         has = node("has", status={"addresses": [{"type": "InternalIP", "address": "172.18.0.3"},
                                                 {"type": "Hostname", "address": "other"}]})  # fmt: skip
@@ -204,9 +191,7 @@ class TestOnDemand:
         """In memory every run begins anew; a cluster that was initialised before must not look
         gone."""
         cloud = make_cloud(on_demand={}, capabilities=CAPABILITIES)
-        v2, instances = cloud.instances_v2(), cloud.instances()
-        assert v2 is not None
-        assert instances is not None
+        v2, instances = there(cloud.instances_v2()), there(cloud.instances())
         assert v2.instance_metadata(node("old", "fake://i-other")).provider_id == "fake://i-other"
         assert instances.instance_exists_by_provider_id("fake://i-older")
         assert cloud.console.instance("older").id == "i-older"
@@ -216,8 +201,7 @@ class TestOnDemand:
 
     def test_what_was_removed_stays_away_and_so_does_a_recreated_ones_old_id(self, make_cloud: MakeCloud) -> None:
         cloud = make_cloud(on_demand={})
-        v2 = cloud.instances_v2()
-        assert v2 is not None
+        v2 = there(cloud.instances_v2())
         assert v2.instance_exists(node("a"))
         cloud.console.remove_instance("a")
         assert not v2.instance_exists(node("a"))
@@ -227,8 +211,7 @@ class TestOnDemand:
         assert not v2.instance_exists(node("a", "fake://i-a"))
 
     def test_only_for_the_names_it_is_for(self, make_cloud: MakeCloud) -> None:
-        batch = make_cloud(on_demand={"names": ["edge-*", "x"]}).instances_batch()
-        assert batch is not None
+        batch = there(make_cloud(on_demand={"names": ["edge-*", "x"]}).instances_batch())
         states = dict(batch.instances_state(nodes("edge-1", "x", "other")))
         assert isinstance(states.pop("other"), InstanceNotFound)
         assert set(states.values()) == {InstanceState.RUNNING}

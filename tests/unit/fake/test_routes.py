@@ -7,6 +7,7 @@ from kubernetes.client.models.v1_node_address import V1NodeAddress
 
 from cloudprovider import InstanceNotFound, Route, Routes
 from cloudprovider.testing.fake import BadRequest, FakeCloud
+from tests.support.there import there
 from tests.unit.fake.conftest import MakeCloud
 from tests.unit.fake.objects import node, nodes
 
@@ -18,9 +19,7 @@ EXISTING = [
 
 
 def routes(cloud: FakeCloud) -> Routes:
-    found = cloud.routes()
-    assert found is not None
-    return found
+    return there(cloud.routes())
 
 
 def route(destination: str, target: str = "a") -> Route:
@@ -87,8 +86,7 @@ def test_a_removed_machines_routes_lead_nowhere(make_cloud: MakeCloud) -> None:
 def test_pod_cidrs_are_chosen_by_the_configuration_and_at_the_console(make_cloud: MakeCloud) -> None:
     machines = [{"name": "a", "pod_cidrs": ["10.9.0.0/24", "fd00::/64"]}, {"name": "b"}]
     cloud = make_cloud(instances=machines, max_batch=3)
-    found = cloud.pod_cidrs()
-    assert found is not None
+    found = there(cloud.pod_cidrs())
     answer = found.pod_cidrs(nodes("a", "b", "never"))
     assert isinstance(answer["never"], InstanceNotFound)
     assert (answer["a"], answer["b"]) == (("10.9.0.0/24", "fd00::/64"), ())

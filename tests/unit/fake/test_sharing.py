@@ -27,6 +27,7 @@ from cloudprovider import (
 from cloudprovider.testing.fake import FakeCloud, FakeConfig, hangs, new_provider, raises
 from cloudprovider.testing.fake.config import CAPABILITIES
 from cloudprovider.testing.waiting import eventually
+from tests.support.there import there
 from tests.unit.fake.objects import in_thread, node, nodes, service
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -40,9 +41,7 @@ def client_of(cloud: FakeCloud, folder: Path, **fields: object) -> FakeCloud:
 
 
 def v2(cloud: FakeCloud) -> InstancesV2:
-    found = cloud.instances_v2()
-    assert found is not None
-    return found
+    return there(cloud.instances_v2())
 
 
 def test_a_client_has_the_configuration_and_none_of_the_world(tmp_path: Path) -> None:
@@ -50,8 +49,7 @@ def test_a_client_has_the_configuration_and_none_of_the_world(tmp_path: Path) ->
     with FakeCloud(FakeConfig.model_validate(settings)) as cloud, client_of(cloud, tmp_path, caller="b") as client:
         assert client.provider_name() == "acme"
         assert client.config.caller == "b"
-        batch = client.instances_batch()
-        assert batch is not None
+        batch = there(client.instances_batch())
         assert batch.max_batch == 7
         assert client.console.instances() == []
         client.initialize(SimpleNamespace(), threading.Event())
@@ -76,8 +74,7 @@ def test_errors_and_faults_travel(tmp_path: Path) -> None:
 
 def test_a_call_given_up_is_noticed_on_the_other_side(tmp_path: Path) -> None:
     with FakeCloud() as cloud, client_of(cloud, tmp_path) as client:
-        balancer = client.load_balancer()
-        assert balancer is not None
+        balancer = there(client.load_balancer())
         stuck = cloud.faults.on("ensure_load_balancer", hangs(soft=True))
 
         def ensure() -> object:
@@ -121,9 +118,7 @@ def _client(path: str, name: str, pipe: Connection) -> None:
     """A process of its own: load balancers for ten Services of its cluster, a batch, and one that
     hangs."""
     cloud = new_provider(CloudConfig.read(Path(path)))
-    balancer, batch = cloud.load_balancer(), cloud.instances_batch()
-    assert balancer is not None
-    assert batch is not None
+    balancer, batch = there(cloud.load_balancer()), there(cloud.instances_batch())
     for number in range(10):
         balancer.ensure_load_balancer(name, service(f"s{number}", uid=f"{name}-{number}"), nodes("a"))
     pipe.send(len(batch.instances_state(nodes("a", "b"))))

@@ -20,6 +20,7 @@ from cloudprovider.helpers.labels import LABEL_PAIRS
 from cloudprovider.helpers.taints import needs_initialization
 from controllers.node import changes
 from controllers.node.changes import APPLIED_LABELS, InstanceReplaced, NodeChanges
+from tests.support.there import there
 
 TAINT = {"key": wellknown.TAINT_EXTERNAL_CLOUD_PROVIDER, "value": "true", "effect": "NoSchedule"}
 OTHER_TAINT = {"key": "example.com/dedicated", "effect": "NoExecute", "timeAdded": "2026-01-02T03:04:05Z"}
@@ -46,9 +47,7 @@ def node(
         "spec": {"taints": taints, "providerID": provider_id},
         "status": {"addresses": [{"type": kind, "address": value} for kind, value in addresses or []]},
     }
-    parsed = V1Node.from_dict(raw)
-    assert parsed is not None
-    return parsed
+    return there(V1Node.from_dict(raw))
 
 
 def instance(
@@ -73,9 +72,7 @@ def object_of(planned: NodeChanges) -> dict[str, Any] | None:
 
 def applied(before: V1Node, planned: NodeChanges) -> V1Node:
     """The node after the patches, as the API server would answer."""
-    meta, spec = before.metadata, before.spec
-    assert meta is not None
-    assert spec is not None
+    meta, spec = there(before.metadata), there(before.spec)
     written = object_of(planned) or {}
     labels = _merged(meta.labels, written.get("metadata", {}).get("labels"))
     annotations = _merged(meta.annotations, written.get("metadata", {}).get("annotations"))
@@ -125,8 +122,7 @@ def test_initialization_writes_everything_and_keeps_foreign_taints() -> None:
 
 def test_the_last_taint_is_removed_with_null() -> None:
     planned = changes.initialization(node(taints=[TAINT]), instance())
-    written = object_of(planned)
-    assert written is not None
+    written = there(object_of(planned))
     assert written["spec"]["taints"] is None
 
 
@@ -142,8 +138,7 @@ def test_addresses_are_a_patch_of_their_own_that_does_not_touch_the_taint() -> N
 
 def test_a_provider_id_that_is_there_is_not_written_again() -> None:
     planned = changes.initialization(node(taints=[TAINT], provider_id="fake://i-1"), instance())
-    written = object_of(planned)
-    assert written is not None
+    written = there(object_of(planned))
     assert "providerID" not in written["spec"]
 
 
@@ -160,8 +155,7 @@ def test_another_instance_than_the_nodes_is_refused(taints: list[Mapping[str, An
 def test_a_resized_instance_changes_our_labels_and_nobody_elses() -> None:
     ready = applied(node(taints=[TAINT]), changes.initialization(node(taints=[TAINT]), instance(labels={"a/b": "1"})))
     planned = changes.refresh(ready, instance(instance_type="huge", labels={"a/b": "2"}))
-    written = object_of(planned)
-    assert written is not None
+    written = there(object_of(planned))
     assert written["metadata"]["labels"] == {
         "node.kubernetes.io/instance-type": "huge",
         "beta.kubernetes.io/instance-type": "huge",
@@ -183,8 +177,7 @@ def test_a_label_that_the_cloud_drops_goes_only_if_it_is_ours() -> None:
     fresh = node(taints=[TAINT], labels={"theirs": "1"})
     first = changes.initialization(fresh, instance(labels={"a/b": "1", "c": "1"}))
     planned = changes.refresh(applied(fresh, first), instance(labels={"c": "1"}), first.known)
-    written = object_of(planned)
-    assert written is not None
+    written = there(object_of(planned))
     assert written["metadata"]["labels"] == {"a/b": None}
     assert planned.patches[0].versioned, "somebody may just have changed it"
 
@@ -203,8 +196,7 @@ def test_a_node_that_is_tainted_again_keeps_in_its_record_what_this_process_wrot
     assert planned.known is not None
     assert dict(planned.known.written) == {**WELL_KNOWN, "a/b": "1"}, "what it wrote stays its own"
     dropped = changes.refresh(applied(again, planned), instance(labels={"c": "1"}), planned.known)
-    written = object_of(dropped)
-    assert written is not None
+    written = there(object_of(dropped))
     assert written["metadata"]["labels"] == {"a/b": None, "c": "1"}
 
 
@@ -225,8 +217,7 @@ def test_labels_in_reserved_namespaces_are_refused_by_name() -> None:
     asked = {"kubernetes.io/role": "x", "foo.k8s.io/y": "z", "notk8s.example/io": "fine"}
     planned = changes.initialization(node(taints=[TAINT]), instance(labels=asked))
     assert planned.refused_labels == ("foo.k8s.io/y", "kubernetes.io/role")
-    written = object_of(planned)
-    assert written is not None
+    written = there(object_of(planned))
     assert set(written["metadata"]["labels"]) == {*WELL_KNOWN, "notk8s.example/io"}
 
 
@@ -253,8 +244,7 @@ def test_a_provided_node_ip_is_the_only_one_of_its_type() -> None:
     planned = changes.initialization(
         asked, instance(("InternalIP", "10.0.0.1"), ("InternalIP", "10.0.0.2"), ("ExternalIP", "1.2.3.4"))
     )
-    status = status_of(planned)
-    assert status is not None
+    status = there(status_of(planned))
     listed = [entry.get("address") for entry in status["status"]["addresses"]]
     assert listed == [None, "10.0.0.2", "1.2.3.4"]
 

@@ -21,6 +21,7 @@ from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Batching, Result
 from tests.support.clock import FakeClock
 from tests.support.controllers import Lister, NodeCloud, Raw, Recorder, Server
+from tests.support.there import there
 
 PERIOD = 5.0
 SHUTDOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
@@ -65,9 +66,7 @@ def raw_node(
 
 
 def node(name: str = "n1", **fields: Any) -> V1Node:
-    parsed = V1Node.from_dict(raw_node(name, **fields))
-    assert parsed is not None
-    return parsed
+    return there(V1Node.from_dict(raw_node(name, **fields)))
 
 
 class Cloud(NodeCloud):
@@ -193,8 +192,7 @@ class Bench:
     def _take(self) -> set[str]:
         keys = set()
         while len(self.queue):
-            key = self.queue.get(timeout=0)
-            assert key is not None
+            key = there(self.queue.get(timeout=0))
             self.queue.done(key)
             keys.add(key)
         return keys

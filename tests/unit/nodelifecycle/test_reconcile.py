@@ -15,6 +15,7 @@ from controllers.nodelifecycle.options import BreakerOptions
 from controllers.runtime.api import ApiError, Conflict, Forbidden, ServerError
 from controllers.runtime.queue import Result
 from tests.support.controllers import nothing, refuse
+from tests.support.there import there
 from tests.unit.nodelifecycle.support import (
     OTHER,
     OUT_OF_SERVICE,
@@ -558,15 +559,12 @@ def test_a_case_that_another_thread_has_changed_is_not_overwritten() -> None:
     stays."""
     bench, names = _gone(witness=False)
     bench.run(*names)
-    old = bench.votes.get("n0")
-    assert old is not None
+    old = there(bench.votes.get("n0"))
     bench.votes.replace("n0", old, evolve(old, held=True))
-    held = bench.votes.get("n0")
-    assert held is not None
+    held = there(bench.votes.get("n0"))
     assert bench.votes.release_held() == 1
     bench.votes.replace("n0", held, evolve(held, held_reported=True))
-    now = bench.votes.get("n0")
-    assert now is not None
+    now = there(bench.votes.get("n0"))
     assert (now.released, now.held, now.held_reported) == (True, False, False)
     bench.votes.forget("n0")
     bench.votes.replace("n0", now, evolve(now, held=True))

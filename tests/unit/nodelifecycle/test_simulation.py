@@ -9,6 +9,7 @@ import pytest
 from cloudprovider import InstanceState
 from controllers.nodelifecycle.deletion_gate import REPORT_AFTER
 from controllers.nodelifecycle.options import BreakerOptions
+from tests.support.there import there
 from tests.unit.nodelifecycle.simulation import CENSUS, SCENARIOS, Simulation, names, outcome
 from tests.unit.nodelifecycle.support import PERIOD
 
@@ -77,13 +78,11 @@ def test_one_node_that_stays_ready_without_a_machine_keeps_no_other_one() -> Non
 @pytest.mark.row("N26")
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_whoever_waits_for_more_than_a_minute_has_an_event_that_says_why(name: str) -> None:
-    sim = outcome(name).sim
-    assert sim is not None
+    sim = there(outcome(name).sim)
     for node_name, answers in sim.answers.items():
         if not answers or sim.votes.get(node_name) is None:
             continue  # a witness, or deleted
-        votes = sim.votes.get(node_name)
-        assert votes is not None
+        votes = there(sim.votes.get(node_name))
         assert votes.gone_since is not None
         if sim.now - votes.gone_since > REPORT_AFTER + 2 * PERIOD:
             told = [text for who, _, _, text in sim.recorder.events if who == node_name]

@@ -193,15 +193,16 @@ def test_loggers_that_other_threads_make_meanwhile_do_not_disturb_it(monkeypatch
     loggers = logging.getLogger().manager.loggerDict
     to_make = ["made.meanwhile1", "made.meanwhile2"]
 
-    def turn(_: object) -> type:
-        if to_make:
-            logging.getLogger(to_make.pop())
-        return object
+    class Watched:
+        @property  # type: ignore[misc]  # isinstance asks for it
+        def __class__(self) -> type:
+            if to_make:
+                logging.getLogger(to_make.pop())
+            return Watched
 
-    watched = type("Watched", (), {"__class__": property(turn)})  # isinstance asks for it
     with monkeypatch.context() as patched:
         for name in ("first", "second"):
-            patched.setitem(loggers, name, watched())
+            patched.setitem(loggers, name, Watched())  # what the table never has
         stream, log = written("text")
     for name in ("made.meanwhile1", "made.meanwhile2", "made"):
         del loggers[name]

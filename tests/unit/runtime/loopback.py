@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
-import ipaddress
 import json
 import socket
 import ssl
 import struct
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import attrs
 from attrs import frozen
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from controllers.runtime.api import ClientSettings
+from tests.support import pki
 
 LIMIT = 10.0
 """Seconds of real time after which a test that waits for another thread fails."""
@@ -181,64 +175,28 @@ def shut_down(sock: socket.socket) -> None:
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
-class Authority:
-    """A certificate authority that signs server and client certificates into files."""
+class Authority(pki.Authority):
+    """A certificate authority that keeps its certificate, and those that it signs, in a folder."""
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
+        super().__init__(name)
         self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = self._builder(self._name, self._key).add_extension(
-            x509.BasicConstraints(ca=True, path_length=None), critical=True
-        )
-        self.pem = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
         self.file = folder / f"{name}.crt"
         self.file.write_bytes(self.pem)
 
-    def issue(self, name: str, *alternatives: str) -> tuple[Path, Path]:
-        """A certificate and its key, for these host names and addresses."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = self._builder(subject, key).add_extension(
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
-        )
-        if alternatives:
-            builder = builder.add_extension(x509.SubjectAlternativeName(list(map(_general, alternatives))), False)
-        certificate, private = self._folder / f"{name}.crt", self._folder / f"{name}.key"
-        certificate.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-        private.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        return certificate, private
+    def issue(self, name: str) -> tuple[Path, Path]:
+        """A client's certificate and its key."""
+        return pki.write_pair(self._folder, self.client(name), name)
 
     def server_context(self, *alternatives: str, ask_client: bool = False) -> ssl.SSLContext:
+        """For a server of these host names and addresses; default: the loopback."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*self.issue("server", *(alternatives or ("127.0.0.1",))))
+        pair = self.server("server", alternatives or ("127.0.0.1",))
+        context.load_cert_chain(*pki.write_pair(self._folder, pair, "server"))
         if ask_client:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(self.file)
         return context
-
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-        )
-
-
-def _general(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
 
 
 class Call:
@@ -271,14 +229,6 @@ class Call:
             self._outcome = self._target()
         except Exception as error:  # noqa: BLE001 - handed to the test
             self._outcome = error
-
-
-def wait_until(predicate: Callable[[], bool]) -> None:
-    """Wait for what another thread or the kernel is about to do."""
-    give_up = time.monotonic() + LIMIT
-    while not predicate():
-        assert time.monotonic() < give_up, "it did not happen"
-        threading.Event().wait(0.001)
 
 
 def settings_from(options: dict[str, Any]) -> ClientSettings:

@@ -48,6 +48,7 @@ from cloudprovider.checks.provider import ACCESSORS
 from cloudprovider.commands.asking import Started
 from cloudprovider.commands.nodeinfo import TimeLimit, node_info
 from cloudprovider.loading import registry
+from tests.support.there import there
 from tests.unit.samplecloud.conftest import SOURCE
 
 ENTRIES: list[dict[str, Any]] = [
@@ -166,8 +167,7 @@ def test_annotations_say_how_the_load_balancer_is_built_and_mistakes_in_them_tou
     assert web.metadata is not None
     made.load_balancer().ensure_load_balancer("c", web, [])
     name = made.load_balancer().get_load_balancer_name("c", web)
-    built = made.cloud.balancer(name)
-    assert built is not None
+    built = there(made.cloud.balancer(name))
     assert (built.internal, built.algorithm, built.idle_timeout) == (False, "round-robin", 90.0)
     prefix = "samplecloud.example/"
     web.metadata.annotations = {f"{prefix}internal": "true", f"{prefix}idle-timeout": "2m"}
@@ -194,8 +194,7 @@ def test_a_load_balancer_from_making_to_deleting() -> None:
     made = balancers.ensure_load_balancer("kubernetes", ours, nodes)
     assert balancers.ensure_load_balancer("kubernetes", ours, nodes) == made
     assert balancers.get_load_balancer("kubernetes", ours) == made
-    stored = cloud.cloud.balancer("a0f3d1")
-    assert stored is not None
+    stored = there(cloud.cloud.balancer("a0f3d1"))
     assert (stored.targets, stored.allowed, stored.ports) == (("i-1",), ("10.1.0.0/16",), ("80/TCP->30080",))
     assert made.ingress is not None
     assert made.ingress[0].ip == stored.address == "198.51.100.1"
@@ -230,8 +229,7 @@ def test_a_health_check_for_local_traffic() -> None:
     cloud = provider()
     local = service(external_traffic_policy="Local", health_check_node_port=31000)
     cloud.load_balancer().ensure_load_balancer("kubernetes", local, [])
-    stored = cloud.cloud.balancer("a0f3d1")
-    assert stored is not None
+    stored = there(cloud.cloud.balancer("a0f3d1"))
     assert stored.health_check == ":31000/healthz"
 
 

@@ -11,6 +11,7 @@ from controllers.cloudcalls import CallsClosed
 from controllers.runtime.cache import SERVICES, uid_of
 from controllers.service.changes import note_of
 from controllers.service.records import State
+from tests.support.there import there
 from tests.unit.service.bench import Bench
 from tests.unit.service.objects import FINALIZER, raw_node, raw_service
 
@@ -63,8 +64,7 @@ def test_an_address_is_written_while_neither_update_nor_ensure_succeeds(bench: B
     bench.settle(rounds=70)
     assert _address(bench) == "192.0.2.77"
     service = SERVICES.parse(bench.server.services[KEY])
-    note = note_of(service)
-    assert note is not None
+    note = there(note_of(service))
     assert (note.uid, note.spec) == (uid_of(service), "none"), "what is unsure is not in the note"
 
 
@@ -73,8 +73,7 @@ def test_an_update_that_is_anothers_leaves_the_load_balancer_ours(bench: Bench) 
     bench.cloud.fail["update"] = ImplementedElsewhere("its targets are another's")
     _join(bench)
     bench.settle()
-    record = bench.records.get(KEY)
-    assert record is not None
+    record = there(bench.records.get(KEY))
     assert record.state is State.WRITTEN
     bench.cloud.balancers.clear()
     bench.settle(rounds=4, step=900.0)

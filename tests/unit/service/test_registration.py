@@ -30,7 +30,7 @@ def _build(cloud: FakeCloud, *flags: str) -> Any:
     metrics = Metrics()
     calls = CloudCalls(cloud, metrics=metrics)
     try:
-        return ENTRY.construct(
+        return ENTRY.start(
             Context(
                 options=options,
                 clients=cast(Any, None),

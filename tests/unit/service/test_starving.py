@@ -20,6 +20,7 @@ from controllers.service.changes import fingerprint
 from controllers.service.decide import Action, ServiceView, Step, decide
 from controllers.service.decide import ObservedLoadBalancer as Observed
 from controllers.service.records import Record, State
+from tests.support.there import there
 from tests.unit.service.objects import FINALIZER, service
 from tests.unit.service.test_decide import (
     AT_REST,
@@ -67,8 +68,7 @@ def _records() -> Iterator[Record]:
 
 def _after(view: ServiceView, step: Step, found: Any) -> ServiceView:
     """What is known after the step succeeded."""
-    record = step.record or view.record
-    assert record is not None
+    record = there(step.record or view.record)
     if step.action is Action.LOOK:
         return evolve(view, found=found)
     if step.action is Action.ENSURE:
@@ -99,8 +99,7 @@ def _after(view: ServiceView, step: Step, found: Any) -> ServiceView:
 def _failed(view: ServiceView, step: Step, later: bool) -> ServiceView:
     """What is known after it failed; `later`: as the cloud said that it is to be tried again
     then."""
-    record = step.record or view.record
-    assert record is not None
+    record = there(step.record or view.record)
     if step.action is Action.ENSURE:
         record = evolve(record, state=State.UNSURE, spec="", due=0.0, ensure_due=0.0, nodes="")
     if step.action is Action.UPDATE and record.state is not State.UNSURE:
@@ -138,8 +137,7 @@ def _run(view: ServiceView, fails: Action | None, later: bool, found: Any = Obse
 
 def _due(view: ServiceView) -> list[tuple[Action, ...]]:
     """What is due: the step for it, and others that do it too."""
-    record, shown = view.record, _shown(view)
-    assert record is not None
+    record, shown = there(view.record), _shown(view)
     certain, waits = record.state is not State.UNSURE, bool(record.changes.count)
     due: list[tuple[Action, ...]] = []
     if not waits and (not certain or shown is EDITED or record.ensure_due <= NOW):

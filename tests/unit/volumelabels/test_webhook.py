@@ -23,6 +23,7 @@ from controllers.volumelabels.registration import WEBHOOK
 from controllers.volumelabels.webhook import VolumeLabelHandler
 from controllers.webhooks import Answer
 from controllers.webhooks.review import parse
+from tests.support.there import there
 from tests.unit.webhooks.support import review
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -56,15 +57,12 @@ def volume(labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
 
 
 def typed(created: dict[str, Any]) -> V1PersistentVolume:
-    found = V1PersistentVolume.from_dict(created)
-    assert found is not None
-    return found
+    return there(V1PersistentVolume.from_dict(created))
 
 
 def handler(answer: Any, *, refuse: bool = False) -> tuple[VolumeLabelHandler, Disks]:
     disks = Disks(answer)
-    labeler = CloudCalls(disks).pv_labeler
-    assert labeler is not None
+    labeler = there(CloudCalls(disks).pv_labeler)
     return VolumeLabelHandler(labeler, refuse=refuse), disks
 
 
@@ -158,8 +156,7 @@ def test_late_is_as_a_cloud_that_cannot_answer() -> None:
 def test_a_webhook_that_leaves_work_to_a_controller_that_is_off_is_told(
     flags: list[str], warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = parse_flags(["--cloud-provider=x", *flags], CATALOG).options
-    assert options is not None
+    options = there(parse_flags(["--cloud-provider=x", *flags], CATALOG).options)
     context = SimpleNamespace(options=options, cloud=CloudCalls(Disks({})), clock=SYSTEM_CLOCK)
     assert WEBHOOK.construct(cast(Context, context)) is not None
     assert ("stay without labels" in caplog.text) is warned
@@ -203,8 +200,7 @@ def test_the_provider_gets_no_identity_and_no_managed_fields_and_the_patch_touch
             seen.append(pv)
             return CLOUD
 
-    labeler = CloudCalls(Looking(CLOUD)).pv_labeler
-    assert labeler is not None
+    labeler = there(CloudCalls(Looking(CLOUD)).pv_labeler)
     created = volume({"team": "blue"})
     created["metadata"] |= {"uid": "u-of-a-node", "resourceVersion": "7", "managedFields": [{"manager": "m"}]}
     got = VolumeLabelHandler(labeler).handle(parse(json.dumps(review(object=created)).encode()))

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientClosed, CredentialsUnavailable
 from controllers.runtime.api.credentials import AuthProvider, Credential, Credentials, Fixed, TokenFile
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
-from tests.unit.runtime.loopback import LIMIT, Call, wait_until
+from tests.unit.runtime.loopback import LIMIT, Call
 
 
 class Scripted:
@@ -183,8 +184,8 @@ class TestSlowSources:
         clock.advance(950)
         assert [found.authorization() for _ in range(3)] == ["a"] * 3
         source.go.set()
-        wait_until(lambda: source.fetches == 2)
-        wait_until(lambda: found.authorization() == "b")
+        eventually(lambda: source.fetches == 2)
+        eventually(lambda: found.authorization() == "b")
 
     def test_after_a_rejection_requests_wait_for_the_fresh_one(self) -> None:
         source, clock = Scripted(Credential("a"), Credential("b"), slow=True), FakeClock()
@@ -206,7 +207,7 @@ class TestSlowSources:
         clock.advance(60)
         assert isinstance(call.outcome(), CredentialsUnavailable)
         source.go.set()
-        wait_until(lambda: source.fetches == 1)
+        eventually(lambda: source.fetches == 1)
 
     def test_closing_ends_the_wait(self) -> None:
         source, clock = Scripted(Credential("a"), slow=True), FakeClock()

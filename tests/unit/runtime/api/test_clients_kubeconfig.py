@@ -20,6 +20,7 @@ from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSett
 from controllers.runtime.api.credentials import AuthProvider, Fixed, TokenFile
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.kubeconfig import load
+from tests.support.there import there
 from tests.unit.runtime.loopback import Authority, Server
 
 NO_ENV: dict[str, str] = {}
@@ -184,8 +185,7 @@ class TestProxies:
         monkeypatch.setenv("NO_PROXY", "10.0.0.1")
         config.cluster["proxy-url"] = "http://proxy.test:3128"
         access = config.load()
-        proxy = access.endpoint().proxy
-        assert proxy is not None
+        proxy = there(access.endpoint().proxy)
         assert (proxy.host, proxy.port) == ("proxy.test", 3128)
 
     @pytest.mark.parametrize(
@@ -267,8 +267,7 @@ class TestAsClientGo:
     @pytest.mark.parametrize("proxy", ["https://proxy.test:3128", "socks5://proxy.test:1080", "socks5h://proxy.test"])
     def test_https_and_socks_proxies(self, proxy: str, config: Config) -> None:
         config.cluster["proxy-url"] = proxy
-        found = config.load().endpoint().proxy
-        assert found is not None
+        found = there(config.load().endpoint().proxy)
         assert (found.host, found.scheme) == ("proxy.test", proxy.partition("://")[0].removesuffix("h"))
         ours = config.load(environ={"HTTPS_PROXY": "socks5://elsewhere.test"}).endpoint().proxy
         assert ours == found

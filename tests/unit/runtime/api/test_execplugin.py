@@ -14,12 +14,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import CredentialsUnavailable, execplugin
 from controllers.runtime.api.credentials import Credentials
 from controllers.runtime.api.execplugin import ExecPlugin
 from controllers.runtime.api.ratelimit import Waits
 from tests.support.clock import FakeClock
-from tests.unit.runtime.loopback import Call, wait_until
+from tests.unit.runtime.loopback import Call
 
 VERSION = "client.authentication.k8s.io/v1"
 
@@ -47,7 +48,7 @@ def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pids(tmp_path: Path) -> list[int]:
-    wait_until((tmp_path / "pids").exists)
+    eventually((tmp_path / "pids").exists)
     return [int(pid) for pid in (tmp_path / "pids").read_text().split()]
 
 
@@ -83,7 +84,7 @@ def test_the_children_that_it_leaves_are_no_zombies_of_the_containers_first_proc
         plugin = plugin_of(tmp_path, f"sleep 0.2 >&- 2>&- & echo $! > {tmp_path}/left")
         plugin.fetch()
         left = int((tmp_path / "left").read_text())
-        wait_until(lambda: not is_alive(left))
+        eventually(lambda: not is_alive(left))
         plugin.fetch()  # looks again
         assert not Path(f"/proc/{left}").exists()
     finally:
@@ -99,7 +100,7 @@ class TestHanging:
         assert isinstance(error, CredentialsUnavailable)
         assert "not done after 600 s; it was ended, with all its children" in str(error)
         for pid in pids(tmp_path):
-            wait_until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
+            eventually(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
 
     @pytest.mark.usefixtures("late")
     def test_it_is_run_again(self, tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ class TestHanging:
         found.close()
         assert isinstance(call.outcome(), CredentialsUnavailable)
         for pid in running:
-            wait_until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
+            eventually(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
         with pytest.raises(CredentialsUnavailable):
             found.authorization()
         found.close()
@@ -173,7 +174,7 @@ ending.exit_at_once(3)
         running = pids(tmp_path)
         try:
             for pid in running:
-                wait_until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
+                eventually(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
         finally:
             for pid in filter(is_alive, running):
                 os.kill(pid, signal.SIGKILL)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ApiError, ClientClosed, CredentialsUnavailable, Unreachable
 from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.tls import CHECK_SECONDS, TLSFiles, TLSSettings
@@ -25,6 +26,7 @@ from controllers.runtime.api.wire.connection import Connection, Interrupted
 from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
 from controllers.runtime.clock import SYSTEM_CLOCK
 from tests.support.clock import FakeClock
+from tests.support.there import there
 from tests.unit.runtime.loopback import (
     LIMIT,
     Authority,
@@ -34,7 +36,6 @@ from tests.unit.runtime.loopback import (
     answer_all,
     answer_none,
     shut_down,
-    wait_until,
 )
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -195,7 +196,7 @@ class TestDeadConnections:
         ):
             assert send(transport) == 200
             idle = transport._idle[0]
-            wait_until(lambda: not idle.quiet())  # the server's end has arrived
+            eventually(lambda: not idle.quiet())  # the server's end has arrived
             assert send(transport, method, data) == 200
             assert server.connections == 2
 
@@ -533,8 +534,7 @@ class TestTLS:
 
         def note(peer: Peer) -> None:
             assert isinstance(peer.sock, ssl.SSLSocket)
-            certificate = peer.sock.getpeercert()
-            assert certificate is not None
+            certificate = there(peer.sock.getpeercert())
             seen.append(dict(pair[0] for pair in certificate["subject"])["commonName"])  # type: ignore[misc]  # nested tuples
             answer_all(peer)
 
@@ -603,8 +603,7 @@ class TestProxy:
     @staticmethod
     def _proxy(target: int, status: int = 200) -> Server:
         def relay(peer: Peer) -> None:
-            request = peer.request()
-            assert request is not None
+            there(peer.request())
             peer.send(b"HTTP/1.1 %d X\r\n\r\n" % status)
             if status != 200:
                 return

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from kubernetes.client.configuration import Configuration
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, Unreachable
 from controllers.runtime.api.clients import Guard
 from controllers.runtime.api.credentials import Fixed
@@ -25,7 +26,7 @@ from controllers.runtime.api.tls import TLSSettings
 from controllers.runtime.api.transport import Transport
 from tests.support.clock import FakeClock
 from tests.unit.runtime.api.test_transport import GET, PATCH, send, transport_to
-from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_none, shut_down, wait_until
+from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_none, shut_down
 
 
 @pytest.fixture
@@ -162,14 +163,14 @@ def test_a_stopped_process_goes_on_when_it_is_continued(
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
             try:
                 assert asked.wait(60)
-                wait_until(lambda: _state(child.pid) == "S")
+                eventually(lambda: _state(child.pid) == "S")
                 os.kill(child.pid, signal.SIGSTOP)
-                wait_until(lambda: _state(child.pid) == "T")
+                eventually(lambda: _state(child.pid) == "T")
                 os.kill(child.pid, signal.SIGCONT)
-                wait_until(lambda: _state(child.pid) != "T")
+                eventually(lambda: _state(child.pid) != "T")
                 # Its wait is over, or begun anew; what the stop did to it shows in what comes of
                 # the answer.
-                wait_until(lambda: _state(child.pid) in "SZ")
+                eventually(lambda: _state(child.pid) in "SZ")
                 continued.set()
                 out, err = child.communicate(timeout=60)
             finally:
@@ -276,7 +277,7 @@ class TestFence:
             assert connected.wait(LIMIT)
             fenced.set()
             assert isinstance(call.outcome(), Fenced)
-            wait_until(lambda: bool(received) or bool(server.errors))
+            eventually(lambda: bool(received) or bool(server.errors))
             assert not any(received)
 
     @pytest.mark.row("K6")

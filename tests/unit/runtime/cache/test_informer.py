@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 from kubernetes.client.models.v1_node import V1Node
 
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import Unreachable
 from controllers.runtime.cache import NODES, SERVICES, InformerFactory, Registration, handlers, version_of
 from controllers.runtime.cache.informer import Informer
@@ -126,14 +126,6 @@ def name_of(node: V1Node) -> str:
     return str(node.metadata.name)
 
 
-def until(predicate: Callable[[], bool]) -> None:
-    """Wait for another thread; the predicate becomes true by itself or the test fails."""
-    deadline = time.monotonic() + WAIT
-    while not predicate():
-        assert time.monotonic() < deadline, "in vain"
-        time.sleep(0.001)
-
-
 class World:
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -222,7 +214,7 @@ class TestHandlers:
         feed.put(event("MODIFIED", raw_node("a", 6)))
         feed.put(event("DELETED", raw_node("a", 7)))
         seen.wait(2)
-        until(registration.has_synced)
+        eventually(registration.has_synced)
         assert len(seen.calls) == 2
 
     def test_a_slow_handler_holds_back_nobody(self, worlds: Make) -> None:
@@ -260,7 +252,7 @@ class TestHandlers:
         world.handle(other)
         world.informer.start()
         other.wait(3)
-        until(registration.has_synced)
+        eventually(registration.has_synced)
         assert calls == ["a", "b", "c"]
         assert world.metrics.value("informer_handler_errors_total", resource="nodes", handler="raising") == 1
         assert "handler raising failed on add of b" in caplog.text
@@ -272,7 +264,7 @@ class TestHandlers:
         world.informer.start()
         world.server.feed().put(event("ADDED", raw_node("a", 6)))
         name = "test_informer.Recorder.add"
-        until(lambda: world.metrics.value("informer_handler_errors_total", resource="nodes", handler=name) == 1)
+        eventually(lambda: world.metrics.value("informer_handler_errors_total", resource="nodes", handler=name) == 1)
 
 
 class TestLateHandlers:
@@ -281,7 +273,7 @@ class TestLateHandlers:
         world.informer.start()
         feed = world.server.feed()
         feed.put(event("DELETED", raw_node("b", 6)))
-        until(lambda: len(world.informer.lister) == 1)
+        eventually(lambda: len(world.informer.lister) == 1)
         seen = Recorder()
         registration = world.handle(seen)
         feed.put(event("MODIFIED", raw_node("a", 7)))
@@ -305,7 +297,7 @@ class TestLateHandlers:
             world.handle(recorders[-1])
         changing.join()
         for recorder in recorders:
-            until(lambda calls=recorder.calls: bool(calls) and "505" in calls[-1])  # type: ignore[misc]  # its default
+            eventually(lambda calls=recorder.calls: bool(calls) and "505" in calls[-1])  # type: ignore[misc]  # its default
             kind, _, last, initial = recorder.calls[0]
             assert (kind, initial) == ("add", True)
             for call in recorder.calls[1:]:
@@ -351,14 +343,14 @@ class TestLateHandlers:
         assert not registration.has_synced()
         world.server.listing.set()
         assert seen.wait(1) == [("add", "a", "1", True)]
-        until(registration.has_synced)
+        eventually(registration.has_synced)
 
     def test_an_empty_state_is_a_state(self, worlds: Make) -> None:
         world = worlds()
         early = world.handle(Recorder())
         world.informer.start()
-        until(early.has_synced)
-        until(world.handle(Recorder()).has_synced)
+        eventually(early.has_synced)
+        eventually(world.handle(Recorder()).has_synced)
 
     def test_a_removed_handler_is_called_no_more(self, worlds: Make) -> None:
         world, gone, stays = worlds(raw_node("a", 1)), Recorder(), Recorder()
@@ -386,7 +378,7 @@ class TestLateHandlers:
         world.handle(stays)
         world.informer.start()
         stays.wait(4)
-        until(lambda: sum(t.name.startswith("informer-nodes-") for t in threading.enumerate()) == 1)
+        eventually(lambda: sum(t.name.startswith("informer-nodes-") for t in threading.enumerate()) == 1)
         assert len(calls) == 1
         assert registrations[0].pending() == 0
 
@@ -408,11 +400,11 @@ class TestBacklog:
         feed.put(event("ADDED", raw_node("a", 61)))
         for version in range(62, 102):
             feed.put(event("MODIFIED", raw_node("a", version)))
-        until(lambda: version_of(world.informer.lister.get("a") or V1Node()) == "101")
+        eventually(lambda: version_of(world.informer.lister.get("a") or V1Node()) == "101")
         assert registration.pending() <= 5
         assert caplog.text.count("handler slow is 3 events behind") == 1
         slow.gate.set()
-        until(lambda: registration.pending() == 0 and slow.calls[-1][-1] is False)
+        eventually(lambda: registration.pending() == 0 and slow.calls[-1][-1] is False)
         assert slow.calls == [
             ("add", "a", "1", True), ("update", "a", "1", "6"), ("delete", "a", "60"), ("add", "a", "101", False),
         ]  # fmt: skip
@@ -434,10 +426,10 @@ class TestBacklog:
             feed.put(event("ADDED", raw_node(f"passing-{version}", version + 2)))
             feed.put(event("DELETED", raw_node(f"passing-{version}", version + 3)))
         feed.put(event("ADDED", raw_node("last", 300)))
-        until(lambda: world.informer.lister.get("last") is not None)
+        eventually(lambda: world.informer.lister.get("last") is not None)
         assert registration.pending() <= 6
         slow.gate.set()
-        until(lambda: registration.pending() == 0 and slow.calls[-1][1] == "last")
+        eventually(lambda: registration.pending() == 0 and slow.calls[-1][1] == "last")
         of_a = [call for call in slow.calls if call[1] == "a"]
         assert [call[0] for call in of_a] == ["add", "delete"] * (len(of_a) // 2) + ["add"]
         assert of_a[-1] == ("add", "a", "207", False)
@@ -457,7 +449,7 @@ class TestBacklog:
         feed = world.server.feed()
         assert slow.hangs.wait(WAIT)
         feed.put(event("MODIFIED", raw_node("a", 10)))
-        until(lambda: version_of(world.informer.lister.get("a") or V1Node()) == "10")
+        eventually(lambda: version_of(world.informer.lister.get("a") or V1Node()) == "10")
         slow.gate.set()
         assert slow.wait(6)[-1] == ("update", "a", "1", "10")
 
@@ -469,7 +461,7 @@ class TestNoResync:
         registration = world.handle(seen)
         world.informer.start()
         feed = world.server.feed()
-        until(registration.has_synced)
+        eventually(registration.has_synced)
         for _ in range(4):
             world.clock.advance(12 * 3600)
         feed.put(event("MODIFIED", raw_node("a", 6)))
@@ -482,7 +474,7 @@ class TestStop:
 
     def stopped(self, world: World) -> None:
         assert world.informer.stop(WAIT)
-        until(lambda: not [t for t in threading.enumerate() if t.name.startswith("informer-nodes")])
+        eventually(lambda: not [t for t in threading.enumerate() if t.name.startswith("informer-nodes")])
 
     def test_before_the_start(self, worlds: Make) -> None:
         world = worlds()
@@ -529,7 +521,7 @@ class TestStop:
         world = worlds(raw_node("a", 1))
         world.informer.start()
         feed = world.server.feed()
-        until(world.informer.has_synced)
+        eventually(world.informer.has_synced)
         self.stopped(world)
         assert feed.closed.is_set()
         assert world.informer.lister.get("a") is not None, "the cache stays readable"
@@ -579,7 +571,7 @@ class TestHealth:
         world.clock.advance(100)
         world.informer.start()
         feed = world.server.feed()
-        until(world.informer.has_synced)
+        eventually(world.informer.has_synced)
         assert world.informer.health().silent_for == 0
         world.clock.advance(70)
         health = world.informer.health()
@@ -588,9 +580,9 @@ class TestHealth:
         synced_at = world.clock.time() - 70
         assert world.metrics.value("informer_last_sync_timestamp_seconds", resource="nodes") == pytest.approx(synced_at)
         feed.put(bookmark(9))
-        until(lambda: world.informer.health().silent_for == 0)
+        eventually(lambda: world.informer.health().silent_for == 0)
         feed.put(Unreachable("reset"))
-        until(lambda: world.informer.health().error == "watch: reset")
+        eventually(lambda: world.informer.health().error == "watch: reset")
 
     def test_events_are_counted_by_type(self, worlds: Make) -> None:
         world = worlds(raw_node("a", 1))
@@ -603,7 +595,7 @@ class TestHealth:
         def value(kind: str) -> float | None:
             return world.metrics.value("informer_events_total", resource="nodes", type=kind)
 
-        until(lambda: value("BOOKMARK") == 1)
+        eventually(lambda: value("BOOKMARK") == 1)
         assert [value(kind) for kind in ("ADDED", "MODIFIED", "DELETED")] == [1, 2, 2]
         assert world.metrics.value("informer_stale_events_total", resource="nodes") == 1
 
@@ -624,7 +616,7 @@ class TestHealth:
             world.server.body = page(20, raw_node("a", 12))
             feed.put(event("MODIFIED", raw_node("a", 12)))
             world.clock.wait_for_waiters(1, timed=True)
-            until(lambda: "informer failed" in caplog.text)
+            eventually(lambda: "informer failed" in caplog.text)
         world.clock.wait_for_waiters(1, timed=True)
         world.clock.advance(1)
         assert seen.wait(2)[1] == ("update", "a", "1", "12")
@@ -663,7 +655,7 @@ def test_where_no_thread_is_to_be_had_a_later_start_succeeds(worlds: Make) -> No
     with no_thread("informer-nodes"), pytest.raises(RuntimeError, match="can't start new thread"):
         world.informer.start()
     world.informer.start()
-    until(world.informer.has_synced)
+    eventually(world.informer.has_synced)
 
 
 @pytest.mark.row("K7")
@@ -672,7 +664,7 @@ def test_a_handler_without_a_thread_is_not_registered(worlds: Make) -> None:
     never comes."""
     world = worlds(raw_node("a", 3))
     world.informer.start()
-    until(world.informer.has_synced)
+    eventually(world.informer.has_synced)
     with no_thread(""), pytest.raises(RuntimeError, match="can't start new thread"):
         world.informer.add_handler(lambda obj, initial: None, name="lost")
     assert world.informer._deliveries == []
@@ -685,7 +677,7 @@ def test_one_that_reads_once_stands_still_and_changes_only_by_what_it_is_told() 
     informer.add_handler(told.add, told.update, told.delete)
     assert informer.busy()
     informer.start()
-    until(lambda: not informer.busy())
+    eventually(lambda: not informer.busy())
     assert informer.has_synced()
     assert informer.health().silent_for is None
     informer.amend("a", raw_node("a", 3, x="y"))  # of the same version: it counts all the same

@@ -17,6 +17,7 @@ from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watch import ListWatch
 from controllers.runtime.cache.watchtypes import Bookmark, Listed, Watched, WatchOptions
 from controllers.runtime.metrics import Metrics
+from tests.support.there import there
 from tests.unit.runtime.cache.informers import (
     End,
     ScriptedLines,
@@ -208,8 +209,7 @@ class TestRestoredFromABackup:
         world.run()
         assert [q.get("resourceVersion") for q in world.queries[3:]] == ["20", None, None, "7"]
         assert world.names == ["a", "d"]
-        a = world.cache.get("a")
-        assert a is not None
+        a = there(world.cache.get("a"))
         assert a.metadata is not None
         assert a.metadata.labels == {"history": "other"}, "the same version and UID, and all the same another object"
         assert world.cache.version == "7"
@@ -270,8 +270,7 @@ class TestRestoredFromABackup:
     def test_what_comes_after_it_is_believed_as_ever(self) -> None:
         later = watch(event("MODIFIED", raw_node("a", 8, x="y")), End())
         world = World(page(9, A), watch(bookmark(20)), refused(GONE), GONE, page(6, A), page(7, A), later).run()
-        a = world.cache.get("a")
-        assert a is not None
+        a = there(world.cache.get("a"))
         assert a.metadata is not None
         assert a.metadata.labels == {"x": "y"}
 

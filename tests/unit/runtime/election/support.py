@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from controllers.runtime.api import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Response
-from controllers.runtime.election import Elector, LeaseSettings
+from controllers.runtime.election import Callbacks, Elector, LeaseSettings
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
 
@@ -151,9 +151,7 @@ class Candidate:
         self.elector = Elector(
             server,
             LeaseSettings(name="ccm", identity=identity),
-            on_leading=self._leads,
-            on_lost=self._loses,
-            tell=self.told.append,
+            Callbacks(on_leading=self._leads, on_lost=self._loses, event=self.told.append),
             metrics=self.metrics,
             clock=clock,
             chance=lambda: 0.5,

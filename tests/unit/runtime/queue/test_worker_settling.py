@@ -15,7 +15,8 @@ from controllers.runtime.api import TooManyRequests
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError, WorkQueue
-from controllers.runtime.queue.outcomes import Aborted, FailureHandling, Requeuer
+from controllers.runtime.queue.outcomes import FailureHandling, Requeuer
+from controllers.runtime.queue.results import Aborted
 from tests.support.clock import FakeClock
 
 

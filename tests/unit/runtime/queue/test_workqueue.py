@@ -64,10 +64,10 @@ class TestOneKey:
         clock.advance(1)
         assert sorted(take_all(queue)) == ["a", "b", "c", "d", "e"]
         queue.forget("e")
-        assert set(queue._items) == {"a", "b", "c", "d", "e"}, "their floors last"
+        assert set(queue._keys.items) == {"a", "b", "c", "d", "e"}, "their floors last"
         clock.advance(5)
         assert len(queue) == 0
-        assert not queue._items
+        assert not queue._keys.items
 
 
 class TestDelay:
@@ -80,12 +80,12 @@ class TestDelay:
     def test_a_delay_that_is_no_number_is_refused(self, queue: WorkQueue[str], delay: float) -> None:
         with pytest.raises(ValueError, match=r"nodes.*'a'"):
             queue.add_after("a", delay)
-        assert not queue._items
+        assert not queue._keys.items
 
     def test_replaced_times_do_not_pile_up(self, queue: WorkQueue[str], clock: FakeClock) -> None:
         for delay in range(5_000, 0, -1):
             queue.add_after("a", float(delay))
-        assert len(queue._timers._heap) < 100
+        assert len(queue._keys.timers._heap) < 100
         queue.add_after("b", 1.0)
         clock.advance(1)
         assert take_all(queue) == ["a", "b"]

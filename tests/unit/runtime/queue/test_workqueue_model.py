@@ -224,7 +224,7 @@ class QueueMachine(RuleBasedStateMachine):
                 key.priority = None
         # Which of the keys set free by the shutdown comes first is nobody's business: take the
         # queue's order over.
-        model.ready = [*model.ready, *sorted(frozen, key=list(self.queue._items).index)] if model.draining else []
+        model.ready = [*model.ready, *sorted(frozen, key=list(self.queue._keys.items).index)] if model.draining else []
 
     @invariant()
     def count(self) -> None:
@@ -269,7 +269,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert seen == owed
         assert len(self.queue) == 0
         if not model.closed:
-            assert not self.queue._items
+            assert not self.queue._keys.items
 
 
 TestQueueAgainstModel = QueueMachine.TestCase

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from cloudprovider.internal.cleaning import Cleaner
+from cloudprovider.testing.waiting import eventually
 from controllers.runtime import cleaning
 from controllers.runtime.api import (
     AlreadyExists,
@@ -35,7 +36,7 @@ from controllers.runtime.write.correlation import BURST, COMBINED_PREFIX
 from controllers.runtime.write.eventmemory import CACHE_SIZE
 from controllers.runtime.write.eventwriter import FORBIDDEN_TRIES, IDLE_SECONDS, MAX_TRIES
 from tests.support.clock import FakeClock
-from tests.unit.runtime.loopback import LIMIT, Call, wait_until
+from tests.unit.runtime.loopback import LIMIT, Call
 
 COMPONENT = "cloud-node-controller"
 NODE = Reference("Node", "n1", uid="u1")
@@ -399,7 +400,7 @@ class TestFailures:
         for n in range(3):
             recorder.event(Reference("Service", f"s{n}", "full"), "Warning", "SyncFailed", "boom")
         recorder.event(Reference("Service", "web", "other"), "Normal", "Synced", "done")
-        wait_until(lambda: server.stored == [("done", 1)])  # though no time has passed
+        eventually(lambda: server.stored == [("done", 1)])  # though no time has passed
 
     @pytest.mark.row("K8")
     def test_once_writes_succeed_a_refused_one_is_dropped_at_once(
@@ -455,7 +456,7 @@ class TestTime:
         clock.wait_for_timeout(IDLE_SECONDS)
         assert threads() == before + 1
         clock.advance(IDLE_SECONDS)
-        wait_until(lambda: threads() == before)
+        eventually(lambda: threads() == before)
         recorder.event(NODE, "Normal", "Synced", "done")
         assert recorder.flush(LIMIT)
         assert server.stored == [("done", 2)]
@@ -553,7 +554,7 @@ class TestStopping:
         for tries in (2, 3, 4):
             clock.wait_for_timeout(0.1)
             clock.advance(0.1)
-            wait_until(lambda tries=tries: len(server.requests) == tries)  # type: ignore[misc]  # a bound default
+            eventually(lambda tries=tries: len(server.requests) == tries)  # type: ignore[misc]  # a bound default
         assert call.outcome() is True
         assert server.stored == [("done", 1)]
 

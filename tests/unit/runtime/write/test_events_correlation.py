@@ -23,6 +23,7 @@ from controllers.runtime.write.correlation import (
     reference,
 )
 from controllers.runtime.write.eventmemory import EventMemory
+from tests.support.there import there
 
 NODE = Reference("Node", "n1", uid="u1")
 START = 1_700_000_000.0
@@ -41,8 +42,7 @@ def happening(
 
 
 def observed(correlator: Correlator, what: Happening) -> Entry:
-    entry = correlator.observe(what)
-    assert entry is not None
+    entry = there(correlator.observe(what))
     entry.exists = True
     return entry
 
@@ -199,8 +199,7 @@ def test_the_messages_of_a_group_are_not_all_remembered() -> None:
     for n in range(100):
         correlator.observe(happening(f"m{n}"))
     one = happening("one")
-    group = correlator._similar.get((one.ref.identity, one.type, one.reason))
-    assert group is not None
+    group = there(correlator._similar.get((one.ref.identity, one.type, one.reason)))
     messages, _ = group
     assert len(messages) < SIMILAR_LIMIT
 

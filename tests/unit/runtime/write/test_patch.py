@@ -24,6 +24,7 @@ from controllers.runtime.write import (
     taints_changed,
 )
 from controllers.runtime.write.patches import merge_patch
+from tests.support.there import there
 
 NOW = "2026-11-21T00:00:00Z"
 BEFORE = "2026-01-01T00:00:00Z"
@@ -183,8 +184,7 @@ class TestConditions:
         assert condition == {**short, "reason": None, "message": None, "lastTransitionTime": NOW}
 
     def test_typed_ones(self) -> None:
-        node = V1Node.from_dict({"status": {"conditions": [{**self.UP, "lastTransitionTime": BEFORE}]}})
-        assert node is not None
+        node = there(V1Node.from_dict({"status": {"conditions": [{**self.UP, "lastTransitionTime": BEFORE}]}}))
         assert node.status is not None
         assert not condition_set(node.status.conditions, self.UP, now=NOW)
 
@@ -236,8 +236,7 @@ class TestTaints:
         assert taints_changed([SHUTDOWN], add=[other]).body == {"spec": {"taints": [SHUTDOWN, other]}}
 
     def test_typed_ones_with_their_time(self) -> None:
-        node = V1Node.from_dict({"spec": {"taints": [UNINITIALIZED, {**FOREIGN, "timeAdded": BEFORE}]}})
-        assert node is not None
+        node = there(V1Node.from_dict({"spec": {"taints": [UNINITIALIZED, {**FOREIGN, "timeAdded": BEFORE}]}}))
         assert node.spec is not None
         patch = taints_changed(
             node.spec.taints,

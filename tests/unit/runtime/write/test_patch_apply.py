@@ -23,6 +23,7 @@ from controllers.runtime.api import (
     ServerError,
 )
 from controllers.runtime.write import ObjectReplaced, Patch, apply, finalizer_added, patch
+from tests.support.there import there
 
 PATH = "/api/v1/nodes/n1"
 
@@ -117,8 +118,7 @@ class TestPatch:
 class TestApply:
     def test_once_when_nothing_stands_against_it(self) -> None:
         fake = FakeRest()
-        done = apply(rest_of(fake), PATH, fake.raw, lambda _: [label("1")], dict)
-        assert done is not None
+        done = there(apply(rest_of(fake), PATH, fake.raw, lambda _: [label("1")], dict))
         assert done["metadata"]["resourceVersion"] == "1"
         assert (len(fake.sent), fake.reads) == (1, 0)
         assert fake.accepted[0]["metadata"] == {"labels": {"a": "1"}, "uid": "u1"}  # unversioned: no resourceVersion
@@ -170,8 +170,7 @@ class TestApply:
             planned.append(obj["metadata"]["resourceVersion"])
             return [label("1", versioned=True)]
 
-        done = apply(rest_of(fake), PATH, stale, plan, dict)
-        assert done is not None
+        there(apply(rest_of(fake), PATH, stale, plan, dict))
         assert planned == ["3", "5"]
         assert fake.reads == 1
         assert fake.version == 6
@@ -237,17 +236,13 @@ class TestApply:
 
     def test_typed_objects(self) -> None:
         fake = FakeRest(version=3)
-        stale = V1Node.from_dict(fake.raw)
-        assert stale is not None
+        stale = there(V1Node.from_dict(fake.raw))
         fake.version = 5
 
         def parse(raw: dict[str, Any]) -> V1Node:
-            node = V1Node.from_dict(raw)
-            assert node is not None
-            return node
+            return there(V1Node.from_dict(raw))
 
-        done = apply(rest_of(fake), PATH, stale, lambda _: [label("1", versioned=True)], parse)
-        assert done is not None
+        done = there(apply(rest_of(fake), PATH, stale, lambda _: [label("1", versioned=True)], parse))
         assert done.metadata is not None
         assert done.metadata.resource_version == "5"
         assert fake.accepted[0]["metadata"]["uid"] == "u1"
