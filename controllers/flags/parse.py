@@ -22,9 +22,8 @@ from controllers.flags.ignored import IGNORED
 from controllers.flags.syntax import Parsed
 from controllers.options import BOOL, VERSION, one_of
 from controllers.options.declare import Flag, fill, flags_of
-from controllers.registration.entry import ControllerEntry, off_by_flags, problems_of
+from controllers.registration.entry import ControllerEntry, misspelt, off_by_flags, problems_of
 from controllers.registration.options import SECTIONS, ManagerOptions, Options
-from controllers.webhooks import webhook as webhook_entries
 from controllers.webhooks.options import WebhookOptions
 from controllers.webhooks.webhook import WebhookEntry
 
@@ -191,7 +190,7 @@ def _across(parsed: Parsed, catalog: Sequence[ControllerEntry], webhooks: Sequen
 def _webhook_problems(values: Mapping[str, Any], ill: Collection[str], webhooks: Sequence[WebhookEntry]) -> list[str]:
     problems = []
     if "webhooks" not in ill:
-        lines = webhook_entries.problems_of(values["webhooks"], webhooks)
+        lines = misspelt(values["webhooks"], webhooks, "webhook")
         problems += [f"--webhooks: {line}" for line in lines]
     files = (values["webhook-tls-cert-file"], values["webhook-tls-private-key-file"])
     if pair := pair_problem(*files, prefix="webhook-"):

@@ -32,7 +32,7 @@ from controllers.manager.migration import MigrationLease
 from controllers.manager.permissions import election_rules, migration_rules, required_permissions
 from controllers.manager.provider_host import ManagerError
 from controllers.manager.shared_services import LOG_SECONDS
-from controllers.registration.entry import ControllerEntry, Rule
+from controllers.registration.entry import ControllerEntry, Rule, enabled
 from controllers.registration.options import Options
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
@@ -41,7 +41,6 @@ from controllers.runtime.metrics import Metrics
 from controllers.webhooks.options import WebhookOptions
 from controllers.webhooks.rbac_rules import WEBHOOK_RULES
 from controllers.webhooks.webhook import WebhookEntry
-from controllers.webhooks.webhook import enabled as enabled_webhooks
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +87,7 @@ class Manager:
         self.health = self._parts.health
         self.metrics = self._parts.metrics
         serving = options.of(WebhookOptions)
-        self._webhooks = enabled_webhooks(serving.webhooks, webhooks) if serving.secure_port else []
+        self._webhooks = enabled(serving.webhooks, webhooks) if serving.secure_port else []
         self._on_lost: Callable[[ManagerError], None] = lambda _failure: None
         self._leadership: Leadership | None = None
         self._second: MigrationLease | None = None

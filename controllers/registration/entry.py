@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
@@ -170,14 +170,29 @@ class ControllerEntry:
         return self.client or self.name
 
 
-def names(catalog: Sequence[ControllerEntry]) -> str:
-    """The controllers' names with their aliases, for people."""
+class Selectable(Protocol):
+    """What a flag such as --controllers turns on and off by name."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def aliases(self) -> tuple[str, ...]: ...
+    @property
+    def on_by_default(self) -> bool:
+        """Whether "*" turns it on."""
+
+
+S = TypeVar("S", bound=Selectable)
+
+
+def names(catalog: Sequence[Selectable]) -> str:
+    """Their names with their aliases, for people."""
     return ", ".join(f"{e.name} ({', '.join(e.aliases)})" if e.aliases else e.name for e in catalog)
 
 
-def enabled(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[ControllerEntry]:
-    """The entries that a value of --controllers turns on, in the catalog's order. Unknown words
-    turn on nothing."""
+def enabled(words: Sequence[str], catalog: Sequence[S]) -> list[S]:
+    """The entries that a value of --controllers or --webhooks turns on, in the catalog's order.
+    Unknown words turn on nothing."""
     chosen = []
     for entry in catalog:
         own = (entry.name, *entry.aliases)
@@ -205,9 +220,8 @@ def off_by_flags(values: Mapping[str, Any], catalog: Sequence[ControllerEntry]) 
     return [f"no controller is left to run: {entry.name} {reason}" for entry, reason in reasons]
 
 
-def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[str]:
-    """What is wrong with a value of --controllers: unknown names, contradictions, nothing left to
-    run."""
+def misspelt(words: Sequence[str], catalog: Sequence[Selectable], noun: str) -> list[str]:
+    """What is wrong with the names in such a value: unknown ones, and contradictions."""
     known = {name: entry.name for entry in catalog for name in (entry.name, *entry.aliases)}
     problems: list[str] = []
     wanted: set[str] = set()
@@ -219,8 +233,14 @@ def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> lis
         if name in known:
             (unwanted if word.startswith("-") else wanted).add(known[name])
         else:
-            problems.append(f"no controller is called {display(name)!r}; known: {names(catalog)}")
-    problems += [f"{name} is both asked for and left out" for name in sorted(wanted & unwanted)]
+            problems.append(f"no {noun} is called {display(name)!r}; known: {names(catalog) or 'none'}")
+    return [*problems, *(f"{name} is both asked for and left out" for name in sorted(wanted & unwanted))]
+
+
+def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[str]:
+    """What is wrong with a value of --controllers: unknown names, contradictions, nothing left to
+    run."""
+    problems = misspelt(words, catalog, "controller")
     if not problems and not enabled(words, catalog):
         problems.append(f"no controller is left to run; known: {names(catalog)}")
     return problems

@@ -100,7 +100,7 @@ def missing_trust(configuration: Mapping[str, Any], bundle: bytes) -> dict[str, 
     lacking = [
         one["name"]
         for one in configuration.get("webhooks") or ()
-        if _is_ours(one) and not set(wanted) <= set(_CERTIFICATE.findall(_decoded(one["clientConfig"].get("caBundle"))))
+        if _is_ours(one) and not set(wanted) <= set(_CERTIFICATE.findall(decoded(one["clientConfig"].get("caBundle"))))
     ]
     if not lacking or not wanted:
         return None
@@ -116,8 +116,9 @@ def _is_ours(webhook: Mapping[str, Any]) -> bool:
     return (service.get("namespace"), service.get("name")) == (NAMESPACE, NAME)
 
 
-def _decoded(text: str | None) -> bytes:
+def decoded(text: object) -> bytes:
+    """What this base64 text holds; nothing where it is none."""
     try:
-        return base64.b64decode(text or "")
+        return base64.b64decode(text) if isinstance(text, str) else b""
     except (binascii.Error, ValueError):
         return b""

@@ -14,7 +14,6 @@ A pair that another writer put into the Secret (cert-manager, say) is served as 
 from __future__ import annotations
 
 import base64
-import binascii
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -28,6 +27,7 @@ from controllers.runtime.api import MERGE_PATCH, ApiError, Conflict, Forbidden, 
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.election import LeaseLost
+from controllers.webhooks.cabundle import decoded
 from controllers.webhooks.rbac_rules import NAME, NAMESPACE
 
 __all__ = ["DNS_NAMES", "SharedPair"]
@@ -160,20 +160,13 @@ class SharedPair:
 def _held(secret: Any) -> _Held:
     """Raises OSError where it holds no pair."""
     data = secret.get("data") or {}
-    certificate, key = _decoded(data.get("tls.crt")), _decoded(data.get("tls.key"))
+    certificate, key = decoded(data.get("tls.crt")), decoded(data.get("tls.key"))
     if not certificate or not key:
         raise OSError("it holds no certificate; remove its data, and the leader makes a new one")
-    authorities = _decoded(data.get("ca.crt")) or certificate
+    authorities = decoded(data.get("ca.crt")) or certificate
     return _Held(Pair(certificate, key), authorities, secret["metadata"]["resourceVersion"])
 
 
 def _data(pair: Pair, authorities: bytes) -> dict[str, str]:
     parts = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authorities}
     return {name: base64.b64encode(value).decode() for name, value in parts.items()}
-
-
-def _decoded(text: object) -> bytes:
-    try:
-        return base64.b64decode(text) if isinstance(text, str) else b""
-    except (binascii.Error, ValueError):
-        return b""

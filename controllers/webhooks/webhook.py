@@ -1,5 +1,5 @@
-"""What a webhook is for, what an entry of the catalog of webhooks is made of, and which entries a
-value of --webhooks turns on. Imports next to nothing: flags and help follow from the entries.
+"""What a webhook is for, and what an entry of the catalog of webhooks is made of. Imports next to
+nothing: flags and help follow from the entries.
 
 A vendor passes a longer catalog to `main(webhooks=...)`. The rules of --webhooks are Go's
 (k8s.io/cloud-provider options/webhook.go), where no webhook is on unless one is named, or `*`.
@@ -8,18 +8,16 @@ A vendor passes a longer catalog to `main(webhooks=...)`. The rules of --webhook
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
-
-from controllers.options.kinds import display
 
 if TYPE_CHECKING:
     from controllers.registration.entry import Context
     from controllers.webhooks.review import AdmissionRequest, Handler
 
-__all__ = ["MAX_BODY", "Match", "Webhook", "WebhookEntry", "enabled", "problems_of"]
+__all__ = ["MAX_BODY", "Match", "Webhook", "WebhookEntry"]
 
 MAX_BODY: Final = 7 * 2**20
 """Bytes that a review can have: the API server takes objects of 3 MiB, and a review may hold the
@@ -99,31 +97,9 @@ class WebhookEntry:
     options: tuple[type[Any], ...] = ()
     on_by_default: bool = True
     """Whether `*` turns it on."""
+    aliases: ClassVar[tuple[str, ...]] = ()
 
     @property
     def name(self) -> str:
         """As in --webhooks."""
         return self.webhook.name
-
-
-def enabled(words: Sequence[str], catalog: Sequence[WebhookEntry]) -> list[WebhookEntry]:
-    """The entries that a value of --webhooks turns on, in the catalog's order. Unknown words turn
-    on nothing."""
-    return [
-        entry
-        for entry in catalog
-        if f"-{entry.name}" not in words and (entry.name in words or ("*" in words and entry.on_by_default))
-    ]
-
-
-def problems_of(words: Sequence[str], catalog: Sequence[WebhookEntry]) -> list[str]:
-    """What is wrong with a value of --webhooks: unknown names and contradictions."""
-    known = {entry.name for entry in catalog}
-    names = ", ".join(sorted(known)) or "none"
-    problems = [
-        f"no webhook is called {display(word.removeprefix('-'))!r}; known: {names}"
-        for word in words
-        if word != "*" and word.removeprefix("-") not in known
-    ]
-    both = sorted(name for name in known if name in words and f"-{name}" in words)
-    return [*problems, *(f"{name} is both asked for and left out" for name in both)]

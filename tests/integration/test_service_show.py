@@ -155,7 +155,9 @@ def test_cluster_and_cloud_agree_after_a_day_of_everything(
     eventually(
         lambda: (
             len(cloud.calls.log("get_load_balancer")) >= 2 and "service-lb-controller is running" in stage.process.log
-        )
+        ),
+        30,
+        lambda: stage.process.log,
     )
     time.sleep(IDLE)
     pass_by(api, cloud)

@@ -44,7 +44,7 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
     "queue": (
         "controllers/runtime/queue",
         "tests/unit/runtime/queue",
-        dict.fromkeys(("workqueue", "lanes"), "workqueue workqueue_model workqueue_threads workqueue_metrics"),
+        dict.fromkeys(("workqueue", "keys", "lanes"), "workqueue workqueue_model workqueue_threads workqueue_metrics"),
     ),
     "election": (
         "controllers/runtime/election",
@@ -56,6 +56,16 @@ _FOLDERS: dict[str, tuple[str, str, dict[str, str]]] = {
         "controllers/endpoints",
         "tests/unit/endpoints",
         {"authentication": "authentication secure", "authorization": "authorization secure"},
+    ),
+    "httpserver": (
+        "controllers/httpserver",
+        "tests/unit/httpserver",
+        {"connections": "server bodies", "peers": "server bodies", "stream": "server"},
+    ),
+    "internal": (
+        "cloudprovider/internal",
+        "tests/unit/cloudprovider",
+        {"backoff": "backoff", "jsonpatch": "patching", "patching": "patching"},
     ),
     "plan": ("controllers/plan", "tests/unit/plan", {"describing": "plan cluster"}),
 }
