@@ -310,7 +310,7 @@ def test_a_target_that_fails_its_check_gets_no_new_connections(cloud: Cloud) -> 
     with udp_client(cloud.clients[0]) as client:
         client.connect((cloud.address, 53))
         client.send(b"?")
-        with pytest.raises(TimeoutError):
+        with pytest.raises(ConnectionRefusedError):
             client.recv(10)
     broken[0].unlink()
     assert monitor.round()
@@ -326,7 +326,7 @@ def test_an_open_connection_survives_the_removal_of_its_target_and_not_that_of_t
         assert {ask(cloud.address)[0] for _ in range(4)} == {"node-2"}
         assert _echoes(lines, "still here")
         cloud.apply(cloud.rule())
-        with pytest.raises(TimeoutError):
+        with pytest.raises(ConnectionRefusedError):
             ask(cloud.address)
         assert _echoes(lines, "and here")
         cloud.apply()
