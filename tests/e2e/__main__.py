@@ -19,6 +19,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from attrs import evolve
+from localcloud.client import ApiError
 from localcloud.layout import BadLayout
 
 from tests.bench.report import keep
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for one in chosen:
                 problems += _run_set(cluster, one, folder / one.name, keep_page=not (options.focus or options.skip))
     except (
+        ApiError,
         ClusterError,
         Missing,
         BadLayout,
@@ -105,6 +107,7 @@ def _run_set(cluster: Cluster, chosen: SpecSet, folder: Path, *, keep_page: bool
         keep(PAGE, chosen.name, block(chosen, results, CANNOT_PASS, kubernetes_version()), command=COMMAND)
     left = _left_behind(cluster, before)
     return [
+        *([] if results or not keep_page else [f"the set {chosen.name} has no tests"]),
         *unexpected(results, CANNOT_PASS),
         *(f"the tests of the set {chosen.name} left the load balancer {name} in the cloud" for name in sorted(left)),
     ]
