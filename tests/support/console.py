@@ -107,7 +107,7 @@ def _example_programs() -> set[str]:
 
 def _make(arguments: Sequence[str]) -> list[str]:
     makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"^([a-z]+):", makefile, re.M))
+    targets = set(re.findall(r"^([a-z0-9]+):", makefile, re.M))
     found = []
     for word in arguments:
         name, is_variable, value = word.partition("=")
