@@ -290,6 +290,26 @@ class TestShutDown:
         with pytest.raises(ShutDown):
             queue.get()
 
+    def test_a_key_under_its_floor_is_handed_out_at_once(self, clock: FakeClock) -> None:
+        queue = floored(clock, 2.0)
+        queue.add("a")
+        take_all(queue)
+        queue.add("a")
+        assert queue.get(timeout=0) is None
+        queue.shut_down(drain=True)
+        assert queue.get() == "a"
+
+    def test_what_is_dropped_is_told_once(
+        self, queue: WorkQueue[str], clock: FakeClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO")
+        queue.add("waits")
+        queue.add_after("delayed", 1.0)
+        queue.shut_down(drain=True)
+        queue.shut_down(drain=False)
+        queue.shut_down(drain=False)
+        assert caplog.messages == ["queue nodes: shut down; 1 waiting or delayed keys dropped"] * 2
+
 
 class TestLooking:
     def test_oldest_running_and_waiting(self, queue: WorkQueue[str], clock: FakeClock) -> None:
