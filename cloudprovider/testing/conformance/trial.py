@@ -16,7 +16,6 @@ from copy import deepcopy
 from functools import partial
 from ipaddress import ip_network
 from secrets import token_hex
-from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 from uuid import uuid4
 
@@ -321,9 +320,7 @@ class Trial:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for cluster_name, service in self._services:
             removed = attempt(partial(self.remove, service, cluster_name=cluster_name))
             if removed.error is not None:

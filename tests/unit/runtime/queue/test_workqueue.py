@@ -9,6 +9,7 @@ from controllers.runtime.fairness import FAIR_SHARE
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import ShutDown, WorkQueue
 from tests.support.clock import FakeClock
+from tests.support.controllers import take_all
 
 START = 1_000.0
 
@@ -25,15 +26,6 @@ def queue(clock: FakeClock) -> WorkQueue[str]:
 
 def floored(clock: FakeClock, floor: float) -> WorkQueue[str]:
     return WorkQueue("nodes", clock=clock, metrics=Metrics(), backoff=Backoff(1.0, 60.0, 0.0), floor=floor)
-
-
-def take_all(queue: WorkQueue[str]) -> list[str]:
-    """Every key that is ready, each done at once."""
-    keys = []
-    while (key := queue.get(timeout=0)) is not None:
-        keys.append(key)
-        queue.done(key)
-    return keys
 
 
 class TestOneKey:
