@@ -50,9 +50,7 @@ def block(title: str, method: str, result: Result, *, seconds: float, load: floa
 
 
 def _list(problems: Sequence[str]) -> list[str]:
-    return [
-        line for one in problems for line in textwrap.wrap(one, WIDTH, initial_indent="- ", subsequent_indent="  ")
-    ]
+    return [line for one in problems for line in textwrap.wrap(one, WIDTH, initial_indent="- ", subsequent_indent="  ")]
 
 
 def _cell(text: str) -> str:
