@@ -3,6 +3,7 @@ their name: how long until the cluster and its cloud follow."""
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -23,6 +24,8 @@ METHOD = (
     "its addresses are brought up to date (--node-status-update-frequency, 5 minutes by default)."
 )
 LIMIT = 240.0
+EVERY = 0.25
+"""Seconds between two looks."""
 SHUTDOWN = "node.cloudprovider.kubernetes.io/shutdown"
 
 JSON = dict[str, Any]
@@ -34,13 +37,13 @@ def run(cluster: Cluster) -> Result:
     world = World(cluster)
     with pair(cluster):
         for act in (_power_off, _power_on, _new_address, _delete, _create, _replace):
-            title, wanted = act(world)
-            begun = time.monotonic()
-            seen = follow(wanted, LIMIT)
+            title, begun, wanted = act(world)
+            seen = follow(wanted, begun, LIMIT)
             for what, seconds in seen.items():
                 result.add(f"{title}: {what}", seconds if seconds is not None else f"not in {LIMIT:.0f} s")
                 result.check(seconds is not None, f"{title}: not in {LIMIT:.0f} s: {what}")
             cluster.progress.waiting(f"{title}: {time.monotonic() - begun:.0f} s")
+            cluster.wait_for_nodes([world.first.name])
     return result
 
 
@@ -71,6 +74,12 @@ class World:
         conditions = self.node(name).get("status", {}).get("conditions", [])
         return any(one["type"] == "Ready" and one["status"] != "True" for one in conditions)
 
+    def heard_since(self, name: str, at: float) -> bool:
+        """Whether the kubelet has said since that it is Ready. Its stamps are whole seconds."""
+        conditions = self.node(name).get("status", {}).get("conditions", [])
+        stamps = [one["lastHeartbeatTime"] for one in conditions if one["type"] == "Ready"]
+        return any(datetime.datetime.fromisoformat(stamp).timestamp() >= at for stamp in stamps)
+
     def routed_to(self, name: str) -> str:
         """The gateway of the route to the node's pods, "" without one."""
         pods = self.node(name).get("spec", {}).get("podCIDR")
@@ -96,103 +105,153 @@ class World:
         return len(ready) >= 4
 
 
-def follow(wanted: Mapping[str, Condition], limit: float, every: float = 0.25) -> dict[str, float | None]:
-    """When each condition was first true, in seconds from now; None where it was not in time."""
-    begun = time.monotonic()
+def follow(
+    wanted: Mapping[str, Condition],
+    begun: float,
+    limit: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> dict[str, float | None]:
+    """When each condition was first true, in seconds since `begun` of the clock; None where it was
+    not in time."""
     seen: dict[str, float | None] = dict.fromkeys(wanted)
-    while None in seen.values() and time.monotonic() - begun < limit:
+    while None in seen.values() and clock() - begun < limit:
         for what, condition in wanted.items():
             try:
                 if seen[what] is None and condition():
-                    seen[what] = time.monotonic() - begun
+                    seen[what] = clock() - begun
             except (OSError, Refused):
                 continue  # asked again
-        time.sleep(every)
+        sleep(EVERY)
     return seen
 
 
-Act = tuple[str, Mapping[str, Condition]]
+Act = tuple[str, float, Mapping[str, Condition]]
 
 
 def _power_off(world: World) -> Act:
     name, machine = world.second.name, world.machine(world.second.name)["id"]
+    begun = time.monotonic()
     world.act(name, "stop")
-    return "powered off", {
-        "no new connection goes to it": lambda: world.target(machine) is not True,
-        "Node NotReady": lambda: world.not_ready(name),
-        "Node has the taint shutdown": lambda: SHUTDOWN in _taints(world.node(name)),
-        "pods run elsewhere": lambda: world.moved_from(name),
-    }
+    return (
+        "powered off",
+        begun,
+        {
+            "no new connection goes to it": lambda: world.target(machine) is not True,
+            "Node NotReady": lambda: world.not_ready(name),
+            "Node has the taint shutdown": lambda: SHUTDOWN in _taints(world.node(name)),
+            "pods run elsewhere": lambda: world.moved_from(name),
+        },
+    )
 
 
 def _power_on(world: World) -> Act:
     name, machine = world.second.name, world.machine(world.second.name)["id"]
+    begun = time.monotonic()
     world.act(name, "start")
-    return "powered on", {
-        "Node Ready, without the taint": lambda: world.is_ready(name),
-        "connections go to it": lambda: world.target(machine) is True,
-    }
+    return (
+        "powered on",
+        begun,
+        {
+            "Node Ready, without the taint": lambda: world.is_ready(name),
+            "connections go to it": lambda: world.target(machine) is True,
+        },
+    )
 
 
 def _new_address(world: World) -> Act:
     name, before = world.first.name, _address(world.machine(world.first.name))
+    at, begun = time.time(), time.monotonic()
     world.act(name, "reboot", {"newAddress": True})
     machine = world.machine(name)
     address = _address(machine)
     assert address != before, "asked for another one"
-    return "rebooted with another address", {
-        "Node has the new address": lambda: _address({"addresses": world.node(name)["status"]["addresses"]}) == address,
-        "route leads to the new address": lambda: world.routed_to(name) == address,
-        "Node Ready": lambda: world.is_ready(name) and _heard_since_boot(world, name),
-        "connections go to it": lambda: world.target(machine["id"]) is True,
-    }
+    return (
+        "rebooted with another address",
+        begun,
+        {
+            "Node has the new address": lambda: (
+                _address({"addresses": world.node(name)["status"]["addresses"]}) == address
+            ),
+            "route leads to the new address": lambda: world.routed_to(name) == address,
+            "Node Ready, by a kubelet that started since": lambda: world.is_ready(name) and world.heard_since(name, at),
+            "connections go to it": lambda: world.target(machine["id"]) is True,
+        },
+    )
 
 
 def _delete(world: World) -> Act:
     name, machine = world.second.name, world.machine(world.second.name)["id"]
+    # The pods all left this machine when it was off.
+    world.cluster.kubectl("rollout", "restart", f"deployment/{NAME}")
+    world.cluster.wait_for_deployment("default", NAME)
+    begun = time.monotonic()
     world.cluster.cloud.call("DELETE", f"/v1/machines/{machine}")
-    return "deleted", {
-        "no new connection goes to it": lambda: world.target(machine) is not True,
-        "Node NotReady": lambda: world.not_ready(name) or not world.node(name),
-        "Node deleted": lambda: not world.node(name),
-        "route deleted": lambda: not world.has_route(machine),
-        "no target of the load balancer": lambda: world.target(machine) is None,
-        "pods run elsewhere": lambda: world.moved_from(name),
-    }
+    return (
+        "deleted",
+        begun,
+        {
+            "no new connection goes to it": lambda: world.target(machine) is not True,
+            "Node NotReady": lambda: world.not_ready(name) or not world.node(name),
+            "Node deleted": lambda: not world.node(name),
+            "route deleted": lambda: not world.has_route(machine),
+            "no target of the load balancer": lambda: world.target(machine) is None,
+            "pods run elsewhere": lambda: world.moved_from(name),
+        },
+    )
 
 
 def _create(world: World) -> Act:
-    name = world.second.name
+    name, begun = world.second.name, time.monotonic()
     machine = world.cluster.create_machine(world.second)["id"]
-    return "created again", {
-        "Node Ready": lambda: world.is_ready(name),
-        "route to it": lambda: world.has_route(machine),
-        "connections go to it": lambda: world.target(machine) is True,
-    }
+    return (
+        "created again",
+        begun,
+        {
+            "Node Ready": lambda: world.is_ready(name),
+            "route to it": lambda: world.has_route(machine),
+            "connections go to it": lambda: world.target(machine) is True,
+        },
+    )
 
 
 def _replace(world: World) -> Act:
+    """The new machine's kubelet finds the old one's Node and goes on with it. It does not register
+    again when the manager has deleted that, so it is started again, as the Event says."""
     name, old = world.second.name, world.machine(world.second.name)["id"]
+    uid, begun = world.node(name)["metadata"]["uid"], time.monotonic()
     world.cluster.cloud.call("DELETE", f"/v1/machines/{old}")
     machine = world.cluster.create_machine(world.second)["id"]
-    world.cluster.progress.waiting(f"{name} was {old} and is {machine}")
-    return "replaced under its name at once", {
-        "Node has the new provider ID": lambda: (
-            str(world.node(name).get("spec", {}).get("providerID", "")).endswith(machine)
-        ),
-        "Node Ready": lambda: (
-            world.is_ready(name) and str(world.node(name)["spec"].get("providerID", "")).endswith(machine)
-        ),
-        "route to the new machine": lambda: world.has_route(machine),
-        "no route to the old machine": lambda: not world.has_route(old),
-        "connections go to it": lambda: world.target(machine) is True,
-    }
+
+    def is_new() -> bool:
+        node = world.node(name)
+        return bool(node) and str(node["spec"].get("providerID", "")).endswith(f"/{machine}")
+
+    def old_gone() -> bool:
+        gone = bool(world.node(name).get("metadata", {}).get("uid") != uid)
+        if gone and not world.node(name):
+            _restart_kubelet(world.cluster, name)
+        return gone
+
+    return (
+        "replaced under its name at once",
+        begun,
+        {
+            "the old Node deleted, the kubelet started again": old_gone,
+            "Node has the new provider ID": is_new,
+            "Node Ready": lambda: is_new() and world.is_ready(name),
+            "route to the new machine": lambda: world.has_route(machine),
+            "no route to the old machine": lambda: not world.has_route(old),
+            "no target of the load balancer is the old machine": lambda: world.target(old) is None,
+            "connections go to it": lambda: world.target(machine) is True,
+        },
+    )
 
 
-def _heard_since_boot(world: World, name: str) -> bool:
-    """Whether the kubelet that speaks is the one that knows the machine's address."""
-    shown = {one["address"] for one in world.node(name)["status"]["addresses"]}
-    return _address(world.machine(name)) in shown
+def _restart_kubelet(cluster: Cluster, name: str) -> None:
+    for pid in cluster.run(name, "pidof", "kubelet").split():
+        cluster.run(name, "kill", pid)
 
 
 def _address(machine: JSON) -> str:

@@ -16,7 +16,13 @@ from tests.cluster.trials.manager import processes
 from tests.cluster.trials.result import Result
 from tests.support.usage import usage
 
-__all__ = ["Life", "Sampler", "summary"]
+__all__ = ["METHOD", "TITLE", "Life", "Sampler", "summary"]
+
+TITLE = "Memory and CPU of the run"
+METHOD = (
+    "The resident memory and the CPU time of every process of the manager, every five seconds from the cluster's first "
+    "minute to the end of all trials."
+)
 
 EVERY = 5.0
 """Seconds between two samples."""
