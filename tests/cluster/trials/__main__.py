@@ -37,17 +37,18 @@ class Trial:
     name: str
     title: str
     method: str
-    run: Callable[[Cluster], Result]
+    run: Callable[[Cluster, memory.Sampler], Result]
 
 
 TRIALS: Sequence[Trial] = (
-    Trial("bootstrap", bootstrap.TITLE, bootstrap.METHOD, bootstrap.run),
-    Trial("sandbox", sandbox.TITLE, sandbox.METHOD, sandbox.run),
-    Trial("traffic", flow.TITLE, flow.METHOD, flow.run),
-    Trial("machines", machines.TITLE, machines.METHOD, machines.run),
-    Trial("kills", kills.TITLE, kills.METHOD, kills.run),
-    Trial("tokens", tokens.TITLE, tokens.METHOD, tokens.run),
-    Trial("rights", rights.TITLE, rights.METHOD, rights.run),
+    Trial("bootstrap", bootstrap.TITLE, bootstrap.METHOD, lambda cluster, _: bootstrap.run(cluster)),
+    Trial("sandbox", sandbox.TITLE, sandbox.METHOD, lambda cluster, _: sandbox.run(cluster)),
+    Trial("traffic", flow.TITLE, flow.METHOD, lambda cluster, _: flow.run(cluster)),
+    Trial("machines", machines.TITLE, machines.METHOD, lambda cluster, _: machines.run(cluster)),
+    Trial("kills", kills.TITLE, kills.METHOD, lambda cluster, _: kills.run(cluster)),
+    Trial("tokens", tokens.TITLE, tokens.METHOD, lambda cluster, _: tokens.run(cluster)),
+    Trial("rights", rights.TITLE, rights.METHOD, lambda cluster, _: rights.run(cluster)),
+    Trial("memory", memory.TITLE, memory.METHOD, lambda _, sampler: memory.summary([*sampler.lives.values()])),
 )
 
 
@@ -59,10 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cluster = Cluster(Options(name=options.name, base=options.base, pool=options.pool), say=_say)
         with cluster, memory.Sampler(cluster) as sampler:
             for trial in chosen:
-                failed += _run(cluster, trial, keep_page=not options.no_page)
-        if len(chosen) == len(TRIALS):
-            whole = Trial("memory", memory.TITLE, memory.METHOD, lambda _: memory.summary([*sampler.lives.values()]))
-            failed += _run(cluster, whole, keep_page=not options.no_page)
+                failed += _run(cluster, sampler, trial, keep_page=not options.no_page)
     except (ClusterError, Missing, BadLayout, AssetsMissing, OSError, RuntimeError, subprocess.SubprocessError) as bad:
         print(f"{COMMAND}: {bad}", file=sys.stderr)
         return 1
@@ -73,13 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _run(cluster: Cluster, trial: Trial, *, keep_page: bool) -> list[str]:
+def _run(cluster: Cluster, sampler: memory.Sampler, trial: Trial, *, keep_page: bool) -> list[str]:
     """Run one trial and put its block on the page; its name if it failed. The next ones run all the
     same."""
     _say(f"trial: {trial.title}")
     load, begun = os.getloadavg()[0], time.monotonic()
     try:
-        result = trial.run(cluster)
+        result = trial.run(cluster, sampler)
     except Exception as problem:  # noqa: BLE001 - the verdict on this one; the others still count
         traceback.print_exc()
         result = Result(problems=[f"{type(problem).__name__}: {problem}"])

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.state import node_lacks
+from tests.cluster.trials.manager import restart_kubelet
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.web import MOVES_AFTER, NAME, pair
 from tests.support.api import NODES, Refused
@@ -231,7 +232,7 @@ def _replace(world: World) -> Act:
     def old_gone() -> bool:
         gone = bool(world.node(name).get("metadata", {}).get("uid") != uid)
         if gone and not world.node(name):
-            _restart_kubelet(world.cluster, name)
+            restart_kubelet(world.cluster, name)
         return gone
 
     return (
@@ -247,11 +248,6 @@ def _replace(world: World) -> Act:
             "connections go to it": lambda: world.target(machine) is True,
         },
     )
-
-
-def _restart_kubelet(cluster: Cluster, name: str) -> None:
-    for pid in cluster.run(name, "pidof", "kubelet").split():
-        cluster.run(name, "kill", pid)
 
 
 def _address(machine: JSON) -> str:

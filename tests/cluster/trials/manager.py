@@ -12,7 +12,7 @@ from attrs import frozen
 from tests.cluster.cluster import MANAGER, Cluster
 from tests.support.api import LEASE
 
-__all__ = ["PODS", "Replica", "holder", "kill", "leader", "processes", "replicas"]
+__all__ = ["PODS", "Replica", "holder", "kill", "leader", "processes", "replicas", "restart_kubelet"]
 
 PODS = "/api/v1/namespaces/kube-system/pods"
 
@@ -59,6 +59,12 @@ def leader(cluster: Cluster) -> Replica | None:
 def kill(cluster: Cluster, replica: Replica) -> None:
     """SIGKILL for its container's process. Raises ClusterError."""
     cluster.run(replica.node, "ctr", "-n", "k8s.io", "tasks", "kill", "-s", "SIGKILL", replica.container)
+
+
+def restart_kubelet(cluster: Cluster, machine: str) -> None:
+    """End a machine's kubelet; its script starts it again. Raises ClusterError."""
+    for pid in cluster.run(machine, "pidof", "kubelet").split():
+        cluster.run(machine, "kill", pid)
 
 
 def processes(cluster: Cluster, proc: Path = Path("/proc")) -> Iterator[int]:

@@ -22,13 +22,17 @@ __all__ = ["ACCOUNT", "CloudState", "Kill", "MachineSeen", "calls", "pod_of", "p
 
 ACCOUNT = "system:serviceaccount:kube-system:cloud-controller-manager"
 _POD = "authentication.kubernetes.io/pod-name"
-_LINE = re.compile(r'^(\S+ \S+),(\d+) DEBUG (\S+) "(PUT|DELETE|POST) (\S+) HTTP/1.1" (\d+)')
+_LINE = re.compile(r'^(\S+ \S+),(\d+) DEBUG (\S+) "(PUT|DELETE|POST) (\S+) HTTP/1.1" (\d+) (\S+) s$')
 _METHODS = {
     ("PUT", "loadbalancers"): "ensure_load_balancer",
     ("DELETE", "loadbalancers"): "ensure_load_balancer_deleted",
     ("PUT", "routes"): "create_route",
     ("DELETE", "routes"): "delete_route",
 }
+
+NOTICED_WITHIN = 1.0
+"""Seconds until a thread of a busy cloud reads what was sent before a kill. No process that takes
+over in the same pod calls the cloud as soon as that."""
 
 JSON = Mapping[str, Any]
 
@@ -53,19 +57,21 @@ def process_at(pod: str, at: float, kills: Iterable[Kill]) -> str:
 
 
 def calls(log: Iterable[str], pods: Mapping[str, str], kills: Sequence[Kill]) -> list[CloudCall]:
-    """The calls that changed the cloud, from its log, which has the time of the answer. `pods` are
+    """The calls that changed the cloud, from its log. `pods` are
     the manager's by their nodes' addresses; others' calls are left out."""
     found = []
     for line in log:
         match = _LINE.match(line)
         if not match:
             continue
-        stamp, milliseconds, source, verb, path, status = match.groups()
+        stamp, milliseconds, source, verb, path, status, took = match.groups()
         kind, _, key = path.removeprefix("/v1/").partition("/")
         method = _METHODS.get((verb, kind))
         if method and source in pods and int(status) < 400:
             at = datetime.datetime.fromisoformat(stamp).timestamp() + int(milliseconds) / 1000
-            found.append(CloudCall(process_at(pods[source], at, kills), method, key, at, at))
+            began = at - float(took)
+            caller = process_at(pods[source], began - NOTICED_WITHIN, kills)
+            found.append(CloudCall(caller, method, key, began, at))
     return found
 
 

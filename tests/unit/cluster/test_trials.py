@@ -196,11 +196,11 @@ def test_a_process_is_a_pod_and_the_kills_before() -> None:
 
 def test_the_clouds_log_says_who_changed_it() -> None:
     log = [
-        '2026-11-23 06:00:05,250 DEBUG 10.0.0.1 "PUT /v1/loadbalancers/x HTTP/1.1" 200 -',
-        '2026-11-23 06:00:06,000 DEBUG 10.0.0.1 "DELETE /v1/routes/r-1?owner=tr HTTP/1.1" 204 -',
-        '2026-11-23 06:00:07,000 DEBUG 10.0.0.1 "GET /v1/routes?owner=tr HTTP/1.1" 200 -',
-        '2026-11-23 06:00:07,000 DEBUG 10.0.0.1 "PUT /v1/loadbalancers/x HTTP/1.1" 409 -',
-        '2026-11-23 06:00:07,000 DEBUG 10.0.0.9 "PUT /v1/loadbalancers/x HTTP/1.1" 200 -',
+        '2026-11-23 06:00:05,250 DEBUG 10.0.0.1 "PUT /v1/loadbalancers/x HTTP/1.1" 200 0.250 s',
+        '2026-11-23 06:00:06,000 DEBUG 10.0.0.1 "DELETE /v1/routes/r-1?owner=tr HTTP/1.1" 204 0.000 s',
+        '2026-11-23 06:00:07,000 DEBUG 10.0.0.1 "GET /v1/routes?owner=tr HTTP/1.1" 200 0.250 s',
+        '2026-11-23 06:00:07,000 DEBUG 10.0.0.1 "PUT /v1/loadbalancers/x HTTP/1.1" 409 0.001 s',
+        '2026-11-23 06:00:07,000 DEBUG 10.0.0.9 "PUT /v1/loadbalancers/x HTTP/1.1" 200 0.250 s',
         "2026-11-23 06:00:07,000 INFO m1 is up",
     ]
     found = calls(log, {"10.0.0.1": "ccm-a"}, [])
@@ -208,7 +208,11 @@ def test_the_clouds_log_says_who_changed_it() -> None:
         ("ccm-a#0", "ensure_load_balancer", "x"),
         ("ccm-a#0", "delete_route", "r-1?owner=tr"),
     ]
-    assert found[1].began - found[0].began == pytest.approx(0.75)
+    assert found[1].began - found[0].began == pytest.approx(1.0)
+    kill = [Kill("ccm-a", found[1].began - 0.5)]
+    assert calls(log, {"10.0.0.1": "ccm-a"}, kill)[1].caller == "ccm-a#0", "sent before, read after the kill"
+    long_ago = [Kill("ccm-a", found[1].began - 1.5)]
+    assert calls(log, {"10.0.0.1": "ccm-a"}, long_ago)[1].caller == "ccm-a#1"
 
 
 def lease(pod_name: str, version: str) -> JSON:
