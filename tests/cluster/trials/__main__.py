@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -56,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     chosen = [one for one in TRIALS if not options.names or one.name in options.names]
     failed: list[str] = []
+    for number in (signal.SIGINT, signal.SIGTERM):  # where this runs in a shell's background, the first is ignored
+        signal.signal(number, signal.default_int_handler)
     try:
         cluster = Cluster(Options(name=options.name, base=options.base, pool=options.pool), say=_say)
         with cluster, memory.Sampler(cluster) as sampler:
@@ -99,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-page", action="store_true", help="leave docs/reference/real-cluster-trials.md alone")
     parser.add_argument("--name", default="tr", help="of the cluster (%(default)s)")
     parser.add_argument("--base", default="10.120", help="first two numbers of its addresses (%(default)s)")
-    parser.add_argument("--pool", default="203.0.113.0/25", help="its load balancers (%(default)s)")
+    parser.add_argument("--pool", default="198.18.120.0/24", help="its load balancers (%(default)s)")
     return parser
 
 
