@@ -58,7 +58,7 @@ class Names:
         return f"{self.placeholders['package']}/cloud.py"
 
 
-def naming_problem(name: str, folder: Path, registry: Registry | None = None) -> Problem | None:
+def naming_problem(name: str, folder: Path) -> Problem | None:
     """What is wrong with the name or the folder; None when nothing is."""
     try:
         check_provider_name(name)
@@ -68,7 +68,7 @@ def naming_problem(name: str, folder: Path, registry: Registry | None = None) ->
         return Problem(f"{name!r} is a word of Python, and the package is named after it", "choose another name")
     if not Names(name).placeholders["package"].isidentifier():
         return Problem(f"no Python package can be named after {name!r}", "choose a name that begins with a letter")
-    if name in (registry or Registry()).names():
+    if name in Registry().names():
         return Problem(f"a provider {name!r} is installed already", "choose another name, or uninstall that one")
     if folder.exists():
         return Problem(f"{folder} exists already", "give another folder with --directory, or remove it")

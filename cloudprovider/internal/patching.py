@@ -81,7 +81,7 @@ BUILT_IN: Final[Merging] = _ByName()
 any other list is replaced, as the API server replaces atomic ones."""
 
 
-def apply_patch(target: Mapping[str, Any], patch: Any, content_type: str, types: Merging = BUILT_IN) -> JSON:
+def apply_patch(target: Mapping[str, Any], patch: Any, content_type: str) -> JSON:
     """The object after a patch of this content type. Raises PatchError."""
     kind = content_type.partition(";")[0].strip()
     obj = dict(target)
@@ -93,7 +93,7 @@ def apply_patch(target: Mapping[str, Any], patch: Any, content_type: str, types:
         merged: JSON = merge_patch(obj, patch)
         return merged
     if kind in (STRATEGIC_PATCH, JSON_PATCH):  # the official client sends maps under the second name too
-        return strategic_merge(obj, patch, types)
+        return strategic_merge(obj, patch)
     raise PatchError(f"cannot apply {kind or 'a patch without a content type'}", 415)
 
 

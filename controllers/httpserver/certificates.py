@@ -127,18 +127,13 @@ class FileCA:
         return _contents(self.name)
 
 
-def folder_pair(
-    folder: str,
-    names: Sequence[str],
-    maker: Callable[[str, list[str]], bytes] = self_signed,
-    pair_name: str = PAIR_NAME,
-) -> FilePair:
+def folder_pair(folder: str, names: Sequence[str], *, pair_name: str = PAIR_NAME) -> FilePair:
     """The pair in this folder; where it is missing, a self-signed one for these names is written.
     Raises OSError."""
     certificate, key = (os.path.join(folder, f"{pair_name}{suffix}") for suffix in (".crt", ".key"))
     if not (os.path.exists(certificate) and os.path.exists(key)):
         os.makedirs(folder, exist_ok=True)
-        made = Pair.of(maker(names[0], list(names)))
+        made = Pair.of(self_signed(names[0], list(names)))
         _write(key, made.key, 0o600)
         _write(certificate, made.certificate, 0o644)
     return FilePair(certificate, key)

@@ -150,8 +150,8 @@ class Ledger:
                 }
             )
 
-    def widest(self, most: int = 3) -> list[str]:
-        """Who has more than one block, the largest first, in words."""
+    def widest(self) -> list[str]:
+        """Who has more than one block, the largest first, in words: three at most."""
         with self._lock:
             taking = [
                 (sum(pool.overlap(net) for pool in self.pools), net, held.name)
@@ -159,7 +159,7 @@ class Ledger:
                 for net in held.kept
             ]
         wide = sorted((one for one in taking if one[0] > 1), key=lambda one: -one[0])
-        return [f"{net} of node {name} takes {blocks} blocks" for blocks, net, name in wide[:most]]
+        return [f"{net} of node {name} takes {blocks} blocks" for blocks, net, name in wide[:3]]
 
     def doubt(self, uid: str) -> None:
         """Whether the API server has what the node was given is not known any more."""

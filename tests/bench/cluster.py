@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tests.bench.ccm import NAME
@@ -44,9 +43,7 @@ class BenchCluster:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.server.stop()
 
     def kubeconfig(self, folder: Path, identity: Identity | None = None) -> Path:

@@ -22,7 +22,6 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from localcloud.layout import Layout
@@ -87,9 +86,7 @@ class Cluster:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # What tests and people use

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from types import TracebackType
 
 from attrs import define, field, frozen
 
@@ -81,9 +80,7 @@ class Traffic:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join(self._timeout + 5)
 

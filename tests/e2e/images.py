@@ -24,9 +24,8 @@ from tests.image.layers import Layer, write_archive
 
 __all__ = ["image_folder", "image_names", "suite_images"]
 
-PACKAGES = ("curl", "netcat-openbsd", "iproute2", "bind9-dnsutils", "busybox")
+PACKAGES = ("curl", "netcat-openbsd", "iproute2", "bind9-dnsutils", "wget", "busybox-static")
 PROGRAMS = {
-    "usr/bin/busybox": "usr/bin/busybox",
     # busybox's own shell runs its applets instead of the programs in PATH, such as nc.
     "usr/bin/sh": "usr/bin/dash",
     "usr/bin/curl": "usr/bin/curl",
@@ -34,6 +33,8 @@ PROGRAMS = {
     "usr/bin/ss": "usr/bin/ss",
     "usr/bin/dig": "usr/bin/dig",
     "usr/bin/getent": "usr/bin/getent",
+    # That of busybox 1.35 ends with a segmentation fault where it is given a time limit.
+    "usr/bin/wget": "usr/bin/wget",
 }
 """Where each program is in the image, and in Debian's tree."""
 AGNHOST = "test/images/agnhost"
@@ -115,6 +116,8 @@ def _tools(target: Path, debian_root: Path) -> None:
         layer.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nuser-defined-in-image:x:1000:1000::/tmp:/bin/sh\n")
         layer.text("etc/group", "root:x:0:\ngroup-defined-in-image:x:50000:user-defined-in-image\n")
         layer.text("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n")
+        layer.text("etc/wgetrc", "tries = 1\n")  # as busybox's: the tests try again themselves
+        layer.file("usr/bin/busybox", debian_root / "usr/bin/busybox")
         for name in _applets(debian_root):
             layer.link(f"usr/bin/{name}", "busybox")
         for name, source in PROGRAMS.items():
@@ -127,7 +130,7 @@ def _applets(debian_root: Path) -> list[str]:
     """What busybox can do, but for what is there as a program."""
     command = ["chroot", str(debian_root), "busybox", "--list"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    return sorted({*listed} - {Path(name).name for name in PROGRAMS})
+    return sorted({*listed} - {"busybox", *(Path(name).name for name in PROGRAMS)})
 
 
 def _libraries(debian_root: Path) -> list[str]:

@@ -1,6 +1,6 @@
 """Which of Kubernetes' tests are run, and which of them cannot pass here, with the reason.
 
-A test is chosen by a regular expression over its whole name, as by ``-ginkgo.focus``.
+A set is chosen by the suite's own labels.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ class SpecSet:
 
     name: str
     title: str
-    focus: str
+    labels: str
+    """As for ``-ginkgo.label-filter``."""
     skip: str = ""
+    """A regular expression: tests whose names match are left out."""
+    focus: str = ""
+    """A regular expression: only tests whose names match; all, where it is empty."""
     pass_as: str = ""
     """The provider's name that the tests see, where they run on a few named clouds only."""
     last: bool = False
@@ -27,20 +31,20 @@ class SpecSet:
 
 
 SETS = (
-    SpecSet("load-balancers", "Load balancers", r"\[Feature:LoadBalancer\]"),
+    SpecSet("load-balancers", "Load balancers", "Feature: containsAny LoadBalancer"),
     SpecSet(
         "conformance",
         "Services and the network of pods",
-        r"\[sig-network\] (Services|Networking|DNS|HostPort|Proxy|EndpointSlice|Endpoints) .*\[Conformance\]",
+        "sig-network && Conformance",
         # They create or change objects and send no packet, or want the image of a web server.
         skip=r"API operations|should create Endpoints( and EndpointSlices)? for Pods|lifecycle of an Endpoint|"
         r"that matches no pods|service status lifecycle|from listing all namespaces|collection of services|"
-        r"mirror a custom",
+        r"mirror a custom|should not be very high|API Server|secure master",
     ),
     SpecSet(
         "nodes",
         "A machine that is deleted in the cloud",
-        r"\[sig-cloud-provider\].* Nodes should be deleted on API server if it doesn't exist in the cloud provider",
+        "Feature: containsAny CloudProvider",
         pass_as="aws",
         last=True,
     ),

@@ -45,8 +45,10 @@ def arguments(target: Target, chosen: SpecSet, folder: Path) -> list[str]:
         "-ginkgo.v",
         "-ginkgo.no-color",
         f"-ginkgo.timeout={HOURS}h",
-        f"-ginkgo.focus={chosen.focus}",
+        f"-ginkgo.label-filter={chosen.labels}",
     ]
+    if chosen.focus:
+        command.append(f"-ginkgo.focus={chosen.focus}")
     if chosen.skip:
         command.append(f"-ginkgo.skip={chosen.skip}")
     if chosen.pass_as:

@@ -14,7 +14,6 @@ import platform
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 __all__ = ["Layer", "write_archive"]
@@ -37,9 +36,7 @@ class Layer:
     def __enter__(self) -> Layer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._tar.close()
 
     def folder(self, name: str, *, mode: int = 0o755) -> None:

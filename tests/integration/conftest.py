@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,18 @@ class Cluster(API):
             builder.close()
 
 
+@contextmanager
+def still(server: EmbeddedAPIServer | RealAPIServer) -> Iterator[None]:
+    """The server takes connections and answers nothing."""
+    if isinstance(server, RealAPIServer):
+        with server.paused():
+            yield
+        return
+    server.faults.latency(20.0)
+    yield
+    server.faults.clear()
+
+
 @pytest.fixture(scope="session")
 def real_api_server() -> Iterator[RealAPIServer]:
     """The real kube-apiserver of this worker process, with our RBAC manifest applied."""
@@ -130,6 +142,14 @@ def api(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     yield cluster
     cluster.close()
     cluster.clear()
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[EmbeddedAPIServer]:
+    """Only the embedded API server, and its kubeconfig in the test's folder."""
+    with EmbeddedAPIServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        yield server
 
 
 @pytest.fixture

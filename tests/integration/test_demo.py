@@ -169,13 +169,6 @@ def test_with_a_kubeconfig_only_the_tainted_nodes_of_that_cluster_are_touched(ap
     assert service["metadata"]["resourceVersion"] == waiting["metadata"]["resourceVersion"]
 
 
-@pytest.fixture
-def embedded(tmp_path: Path) -> Iterator[EmbeddedAPIServer]:
-    with EmbeddedAPIServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        yield server
-
-
 def test_a_cluster_whose_nodes_the_fake_cloud_would_take_is_left_alone(
     embedded: EmbeddedAPIServer, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ import yaml
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RealAPIServer
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, still
 from tests.support.process import Process, Start
 from tests.support.rights import BINDINGS, RBAC
 
@@ -50,18 +50,6 @@ def _away(server: EmbeddedAPIServer | RealAPIServer) -> Iterator[None]:
 
 
 @contextmanager
-def _still(server: EmbeddedAPIServer | RealAPIServer) -> Iterator[None]:
-    """The server takes connections and answers nothing."""
-    if isinstance(server, RealAPIServer):
-        with server.paused():
-            yield
-        return
-    server.faults.latency(20.0)
-    yield
-    server.faults.clear()
-
-
-@contextmanager
 def _unbound(api: Cluster) -> Iterator[None]:
     """The manager's ClusterRoleBinding is gone."""
     if isinstance(api.server, RealAPIServer):
@@ -85,7 +73,7 @@ def _told(process: Process, check: str) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("how", [_away, _still])
+@pytest.mark.parametrize("how", [_away, still])
 def test_an_api_server_without_answers_is_told(
     api: Cluster, manager: Process, how: Callable[[EmbeddedAPIServer | RealAPIServer], AbstractContextManager[None]]
 ) -> None:

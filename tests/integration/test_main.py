@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,6 @@ from tests.support.nodes import is_tainted, small_node
 from tests.support.process import EXAMPLE, Start
 
 PASSWORD = "correct-horse-battery-staple"
-
-
-@pytest.fixture
-def embedded(tmp_path: Path) -> Iterator[EmbeddedAPIServer]:
-    with EmbeddedAPIServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        yield server
 
 
 ON_DEMAND: dict[str, Any] = {"on_demand": {"types": ["m-2"], "zones": ["z-1"], "region": "r-1"}}

@@ -146,13 +146,6 @@ class Run:
 
 
 @pytest.fixture
-def embedded(tmp_path: Path) -> Iterator[EmbeddedAPIServer]:
-    with EmbeddedAPIServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        yield server
-
-
-@pytest.fixture
 def away(tmp_path: Path) -> Iterator[EmbeddedAPIServer]:
     """A server that does not answer yet."""
     server = EmbeddedAPIServer()

@@ -6,10 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from cloudprovider.testing.fake import FakeCloud, hangs
 from cloudprovider.testing.waiting import eventually
@@ -24,13 +21,6 @@ CHANGING = ("ensure_load_balancer", "update_load_balancer", "ensure_load_balance
 IDLE = float(os.environ.get("SHOW_IDLE_SECONDS", "0"))
 """How much longer nothing may be written at the end, for somebody who wants to see a minute of
 it."""
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    made = Start(tmp_path)
-    yield made
-    made.close()
 
 
 class Stage:

@@ -26,7 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.waiting import eventually
 from tests.envtest.server import RESTRICTED_USER, RealAPIServer
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import Cluster, still
 from tests.support.api import LEASE, LEASES, NODES
 from tests.support.https import ask, context, free_port
 from tests.support.nodes import small_node
@@ -305,7 +305,7 @@ def _handshake(port: int) -> ssl.SSLSocket:
 
 @pytest.mark.row("X1")
 def test_an_api_server_that_stands_still_costs_the_askers_and_no_probe(api: Cluster, start: Start) -> None:
-    with serving(api, start) as secure, _still(api.server), ExitStack() as ends:
+    with serving(api, start) as secure, still(api.server), ExitStack() as ends:
         waiting = [ends.enter_context(_handshake(secure.port)) for _ in range(40)]
         probe = ends.enter_context(_handshake(secure.port))
         for number, tls in enumerate(waiting):
@@ -319,18 +319,6 @@ def test_an_api_server_that_stands_still_costs_the_askers_and_no_probe(api: Clus
         first = [tls.recv(12) for tls in waiting[:2]]
         assert first == [b"HTTP/1.1 401"] * 2, "a token that cannot be checked is no token, as in Go"
         assert b"HTTP/1.1 503" in [tls.recv(12) for tls in waiting[20:]], "and of one address only a few may wait"
-
-
-@contextmanager
-def _still(server: EmbeddedAPIServer | RealAPIServer) -> Iterator[None]:
-    """The server takes connections and answers nothing."""
-    if isinstance(server, RealAPIServer):
-        with server.paused():
-            yield
-        return
-    server.faults.latency(20.0)
-    yield
-    server.faults.clear()
 
 
 def test_a_standby_tells_as_much_as_a_leader(api: Cluster, start: Start) -> None:
@@ -383,13 +371,6 @@ def _listens(port: int) -> bool:
         return ask(port, "/livez")[0] == 200
     except OSError:
         return False
-
-
-@pytest.fixture
-def embedded(tmp_path: Path) -> Iterator[EmbeddedAPIServer]:
-    with EmbeddedAPIServer() as server:
-        server.write_kubeconfig(tmp_path / "kubeconfig")
-        yield server
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from cloudprovider.internal.patching import apply_patch
 from controllers.cloudcalls import Answer
 from controllers.runtime.api import MERGE_PATCH, Response, from_status
 from controllers.runtime.cache import NODES, key_of
+from controllers.runtime.queue import WorkQueue
 
 Raw = dict[str, Any]
 T = TypeVar("T")
@@ -311,6 +312,15 @@ def _parsed(path: str) -> tuple[str, str, str]:
 
 def _answer(body: Raw) -> Response:
     return Response(200, {}, json.dumps(body).encode())
+
+
+def take_all(queue: WorkQueue[str]) -> list[str]:
+    """Every key that is ready, each done at once."""
+    keys = []
+    while (key := queue.get(timeout=0)) is not None:
+        keys.append(key)
+        queue.done(key)
+    return keys
 
 
 def parsed_node(raw: Raw) -> V1Node:

@@ -76,7 +76,7 @@ class Island:
     def __enter__(self) -> Island:
         return self
 
-    def __exit__(self, *_exc: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listener.close()
         self._helper.kill()
         self._helper.communicate()

@@ -13,7 +13,6 @@ import secrets
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 from cloudprovider.internal.patching import MERGE_PATCH
@@ -136,9 +135,7 @@ class EmbeddedAPIServer:
     def __enter__(self) -> EmbeddedAPIServer:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     # -- addresses

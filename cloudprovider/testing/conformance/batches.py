@@ -19,7 +19,7 @@ from cloudprovider.testing.conformance.calls import Outcome, at_once, attempt, l
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 
 __all__ = ["BatchScenarios"]
 
@@ -28,9 +28,7 @@ _MACHINES = ("create_machine",)
 
 
 def _batch(trial: Trial) -> InstancesBatch:
-    found = trial.provider.instances_batch()
-    assert found is not None, "instances_batch() returns None, although the feature is declared"
-    return found
+    return declared(trial.provider.instances_batch(), "instances_batch")
 
 
 def _both(batch: InstancesBatch) -> tuple[Callable[[Sequence[V1Node]], Mapping[str, Any]], ...]:

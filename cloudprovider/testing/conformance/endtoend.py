@@ -22,7 +22,7 @@ from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import BalancerFacts, Lab
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 from cloudprovider.wellknown import (
     LABEL_INSTANCE_TYPE,
     LABEL_TOPOLOGY_REGION,
@@ -269,9 +269,7 @@ class EndToEndConformance(ConformanceBase):
         wanted = spec.pod_cidr
 
         def targets() -> list[str]:
-            routes = trial.provider.routes()
-            assert routes is not None, "routes() returns None, although the feature is declared"
-            listed = routes.list_routes(trial.cluster_name)
+            listed = declared(trial.provider.routes(), "routes").list_routes(trial.cluster_name)
             return [route.target_node for route in listed if route.destination_cidr == wanted]
 
         self._wait(trial, cluster, lambda: targets() == [name_of(node.object)], f"there is a route for {wanted}")

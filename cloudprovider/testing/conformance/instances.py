@@ -16,7 +16,7 @@ from cloudprovider.testing.conformance.calls import at_once, attempt, limited, r
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 
 __all__ = ["InstanceScenarios"]
 
@@ -25,9 +25,7 @@ _MACHINES = ("create_machine",)
 
 
 def _instances(trial: Trial) -> InstancesV2:
-    found = trial.provider.instances_v2()
-    assert found is not None, "instances_v2() returns None, although the feature is declared"
-    return found
+    return declared(trial.provider.instances_v2(), "instances_v2")
 
 
 def _exists(instances: InstancesV2, node: V1Node) -> bool:

@@ -12,7 +12,7 @@ from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import limited, right, told, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 
 __all__ = ["LocalInstanceScenarios"]
 
@@ -22,9 +22,7 @@ _COMPARED = ("provider_id", "instance_type", "zone", "region")
 
 
 def _local(provider: Interface) -> LocalInstance:
-    found = provider.local_instance()
-    assert found is not None, "local_instance() returns None, although the feature is declared"
-    return found
+    return declared(provider.local_instance(), "local_instance")
 
 
 class LocalInstanceScenarios(ConformanceBase):
@@ -64,8 +62,7 @@ class LocalInstanceScenarios(ConformanceBase):
     def test_m4_it_agrees_with_the_cloud(self, trial: Trial) -> None:
         """What the machine says of itself is what the cloud says of its node: provider ID, type,
         zone and region."""
-        node, instances = trial.lab.local_machine(), trial.provider.instances_v2()
-        assert instances is not None, "instances_v2() returns None, although the feature is declared"
+        node, instances = trial.lab.local_machine(), declared(trial.provider.instances_v2(), "instances_v2")
         local = _local(trial.provider).local_metadata()
         cloud = trial.eventually(partial(instances.instance_metadata, node))
         problems = [

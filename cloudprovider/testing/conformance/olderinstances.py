@@ -14,7 +14,7 @@ from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import at_once, attempt, limited, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 from cloudprovider.zones import Zone, Zones
 
 __all__ = ["OlderInstanceScenarios", "ZoneScenarios"]
@@ -24,15 +24,11 @@ _MACHINES = ("create_machine",)
 
 
 def _instances(trial: Trial) -> Instances:
-    found = trial.provider.instances()
-    assert found is not None, "instances() returns None, although the feature is declared"
-    return found
+    return declared(trial.provider.instances(), "instances")
 
 
 def _zones(trial: Trial) -> Zones:
-    found = trial.provider.zones()
-    assert found is not None, "zones() returns None, although the feature is declared"
-    return found
+    return declared(trial.provider.zones(), "zones")
 
 
 def _exists(instances: Instances, provider_id: str) -> bool:

@@ -21,7 +21,7 @@ from cloudprovider.testing.conformance.calls import attempt, limited, right
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 
 __all__ = ["PodCIDRScenarios"]
 
@@ -30,9 +30,7 @@ _MACHINES = ("create_machine",)
 
 
 def _pod_cidrs(trial: Trial) -> PodCIDRs:
-    found = trial.provider.pod_cidrs()
-    assert found is not None, "pod_cidrs() returns None, although the feature is declared"
-    return found
+    return declared(trial.provider.pod_cidrs(), "pod_cidrs")
 
 
 def _chosen(answer: object, node: V1Node) -> list[IPNetwork]:

@@ -15,7 +15,7 @@ from cloudprovider.testing.conformance.calls import at_once, attempt, limited, r
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.loadbalancerfailures import interrupted
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial, name_of
+from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 
 __all__ = ["RouteScenarios"]
 
@@ -24,9 +24,7 @@ _SHOWN = 5  # of the routes that are listed
 
 
 def _routes(trial: Trial) -> Routes:
-    found = trial.provider.routes()
-    assert found is not None, "routes() returns None, although the feature is declared"
-    return found
+    return declared(trial.provider.routes(), "routes")
 
 
 def _listed(trial: Trial, route: Route, cluster_name: str | None = None, routes: Routes | None = None) -> list[Route]:

@@ -16,7 +16,6 @@ from copy import deepcopy
 from functools import partial
 from ipaddress import ip_network
 from secrets import token_hex
-from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar
 from uuid import uuid4
 
@@ -38,7 +37,7 @@ from cloudprovider.testing.conformance.cluster import NoCluster
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import Lab, can, new_node, new_service
 
-__all__ = ["Bench", "Trial", "name_of"]
+__all__ = ["Bench", "Trial", "declared", "name_of"]
 
 R = TypeVar("R")
 
@@ -211,7 +210,7 @@ class Trial:
 
     def balancers(self) -> LoadBalancer:
         """The provider's load balancers."""
-        return _there(self.provider.load_balancer(), "load_balancer")
+        return declared(self.provider.load_balancer(), "load_balancer")
 
     def service(self, *, cluster_name: str | None = None, **fields: Any) -> V1Service:
         """A new Service with its own UID; `fields` as in `new_service`. Its load balancer is
@@ -245,7 +244,7 @@ class Trial:
     ) -> V1LoadBalancerStatus:
         """Ensure the load balancer until it has an address: obeys `RetryError` for as long as the
         lab's patience."""
-        balancers = self.balancers() if provider is None else _there(provider.load_balancer(), "load_balancer")
+        balancers = self.balancers() if provider is None else declared(provider.load_balancer(), "load_balancer")
         cluster = cluster_name or self.cluster_name
         end = time.monotonic() + self.lab.patience
         while True:
@@ -265,7 +264,7 @@ class Trial:
     def remove(self, service: V1Service, *, cluster_name: str | None = None, provider: Interface | None = None) -> None:
         """Delete the load balancer, and ask again while it says `RetryError`. Raises what else is
         raised."""
-        balancers = self.balancers() if provider is None else _there(provider.load_balancer(), "load_balancer")
+        balancers = self.balancers() if provider is None else declared(provider.load_balancer(), "load_balancer")
         self.patiently(lambda: balancers.ensure_load_balancer_deleted(cluster_name or self.cluster_name, service))
 
     def patiently(self, call: Callable[[], R]) -> R:
@@ -321,9 +320,7 @@ class Trial:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for cluster_name, service in self._services:
             removed = attempt(partial(self.remove, service, cluster_name=cluster_name))
             if removed.error is not None:
@@ -335,7 +332,7 @@ class Trial:
                 self.bench.left_behind.append(f"route to {destination}: {shown(cleared.error)}")
 
     def _clear(self, cluster_name: str, destination: str) -> None:
-        routes = _there(self.provider.routes(), "routes")
+        routes = declared(self.provider.routes(), "routes")
         for route in routes.list_routes(cluster_name):
             if route.destination_cidr == destination:
                 routes.delete_route(cluster_name, route)
@@ -393,6 +390,7 @@ class Trial:
         return get_instance_provider_id(self.provider, name_of(node))
 
 
-def _there(capability: R | None, accessor: str) -> R:
+def declared(capability: R | None, accessor: str) -> R:
+    """The capability that an accessor of the provider returned. Fails where it returned None."""
     assert capability is not None, f"{accessor}() returns None, although the feature is declared"
     return capability

@@ -18,7 +18,7 @@ from cloudprovider.testing.conformance.base import ConformanceBase
 from cloudprovider.testing.conformance.calls import attempt, limited, right, unwell
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
-from cloudprovider.testing.conformance.trial import Trial
+from cloudprovider.testing.conformance.trial import Trial, declared
 from cloudprovider.volumes import PVLabeler
 from cloudprovider.wellknown import LABEL_TOPOLOGY_ZONE
 
@@ -28,15 +28,11 @@ _LABELER, _CLUSTERS = Feature.PV_LABELER, Feature.CLUSTERS
 
 
 def _labeler(trial: Trial) -> PVLabeler:
-    found = trial.provider.pv_labeler()
-    assert found is not None, "pv_labeler() returns None, although the feature is declared"
-    return found
+    return declared(trial.provider.pv_labeler(), "pv_labeler")
 
 
 def _clusters(trial: Trial) -> Clusters:
-    found = trial.provider.clusters()
-    assert found is not None, "clusters() returns None, although the feature is declared"
-    return found
+    return declared(trial.provider.clusters(), "clusters")
 
 
 class VolumeScenarios(ConformanceBase):

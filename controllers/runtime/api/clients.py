@@ -204,7 +204,7 @@ class ClientBuilder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def rest(self, name: str, *, guarded: bool = True, apart: bool = False) -> RestClient:

@@ -67,7 +67,7 @@ class LineStream:
     def __enter__(self) -> LineStream:
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[bytes]:

@@ -4,6 +4,9 @@ The text is one transaction. It replaces all rules but keeps the sets in which c
 remembered for their target (session affinity), so that applying it again forgets nobody. Only the
 first packet of a connection meets these rules; the others follow the kernel's table of connections.
 Hence the open connections of a target go on when it is left out: it drains.
+
+Packets of a balancer with the mode "direct" are not changed. They and their connection get the mark
+of the target's machine (`machine_mark`), by which the router has a route to it (`network.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +22,13 @@ from attrs import frozen
 from localcloud.kernel import BalancerRule, TargetRule
 from localcloud.model import Port
 
-__all__ = ["Present", "parse_present", "ruleset", "stale_flows"]
+__all__ = ["Present", "machine_mark", "parse_present", "ruleset", "stale_flows"]
 
+_FIRST_MARK = 10_000
 _CLIENTS = 65536
 """Clients that are remembered for one target."""
 _HOOKS = {
+    "direct": "{ type filter hook prerouting priority mangle; policy accept; }",
     "prerouting": "{ type nat hook prerouting priority dstnat; policy accept; }",
     "postrouting": "{ type nat hook postrouting priority srcnat; policy accept; }",
 }
@@ -49,13 +54,13 @@ def ruleset(table: str, rules: Sequence[BalancerRule], present: Present = Presen
 
     Of the mode "proxy" only the addresses count; their ports are not nftables' matter.
     """
-    balancers = sorted((rule for rule in rules if rule.mode == "nat"), key=lambda rule: rule.address)
+    balancers = sorted((rule for rule in rules if rule.mode != "proxy"), key=lambda rule: rule.address)
     chains = dict(_HOOKS)
     # Matches nothing here, but without any rule about connections the kernel stops following them,
     # and an open one whose target has left would end.
     body = [f"add rule ip {table} prerouting ct state established accept"]
     sets: dict[str, str] = {}
-    ports: list[str] = []
+    ports: dict[str, list[str]] = {"direct": [], "prerouting": []}
     for rule in balancers:
         if rule.affinity_seconds is not None:
             for target in rule.targets:
@@ -65,16 +70,18 @@ def ruleset(table: str, rules: Sequence[BalancerRule], present: Present = Presen
         for port in rule.ports:
             name = _port_chain(rule, port)
             chains[name] = ""
-            ports.append(f"{rule.address} . {port.protocol.lower()} . {port.port} : goto {name}")
+            hook = "direct" if rule.mode == "direct" else "prerouting"
+            ports[hook].append(f"{rule.address} . {port.protocol.lower()} . {port.port} : goto {name}")
             body += (f"add rule ip {table} {name} {line}" for line in _choose(rule, port))
             for target in rule.targets:
                 chain = f"{name}-{target.machine}"
                 chains[chain] = ""
                 body += (f"add rule ip {table} {chain} {line}" for line in _send(rule, port, target))
-    if ports:
-        lookup = f"ip daddr . meta l4proto . th dport vmap {{ {', '.join(ports)} }}"
-        body.append(f"add rule ip {table} prerouting {lookup}")
-    own = sorted({target.address for rule in balancers for target in rule.targets})
+    for hook, leading in ports.items():
+        if leading:
+            lookup = f"ip daddr . meta l4proto . th dport vmap {{ {', '.join(leading)} }}"
+            body.append(f"add rule ip {table} {hook} {lookup}")
+    own = sorted({target.address for rule in balancers if rule.mode == "nat" for target in rule.targets})
     if own:
         # A machine that calls itself through a balancer would drop a packet from its own address.
         pairs = ", ".join(f"{address} . {address}" for address in own)
@@ -91,7 +98,15 @@ def ruleset(table: str, rules: Sequence[BalancerRule], present: Present = Presen
     return "\n".join(lines) + "\n"
 
 
+def machine_mark(machine_id: str) -> int:
+    """The mark of packets that go to a machine as they are; the number of its routing table too."""
+    return _FIRST_MARK + int(machine_id.removeprefix("m"))
+
+
 def _choose(rule: BalancerRule, port: Port) -> Iterator[str]:
+    if rule.mode == "direct":  # meets all packets, not only the first one of a connection
+        yield "ct mark != 0 meta mark set ct mark accept"
+        yield "ct state != new accept"
     if rule.source_ranges:
         allowed = _networks(rule.source_ranges)
         if allowed != ["0.0.0.0/0"]:
@@ -114,7 +129,11 @@ def _choose(rule: BalancerRule, port: Port) -> Iterator[str]:
 def _send(rule: BalancerRule, port: Port, target: TargetRule) -> Iterator[str]:
     if rule.affinity_seconds is not None:
         yield f"update @{_set_name(rule, target)} {{ ip saddr }}"
-    yield f"meta l4proto {port.protocol.lower()} dnat to {target.address}:{port.target_port}"
+    if rule.mode == "direct":
+        mark = machine_mark(target.machine)
+        yield f"ct mark set {mark} meta mark set {mark} accept"
+    else:
+        yield f"meta l4proto {port.protocol.lower()} dnat to {target.address}:{port.target_port}"
 
 
 def _networks(ranges: Iterable[str]) -> list[str]:
@@ -132,7 +151,10 @@ def _set_name(rule: BalancerRule, target: TargetRule) -> str:
     return f"clients-{rule.address}-{target.machine}-{rule.affinity_seconds}s"
 
 
-_FLOW = re.compile(r"^(?P<protocol>\S+) .*?src=\S+ dst=(?P<balancer>\S+) .*?dport=\S+ .*?src=(?P<target>\S+) ")
+_FLOW = re.compile(
+    r"^(?P<protocol>\S+) .*?src=\S+ dst=(?P<balancer>\S+) .*?dport=\S+ .*?src=(?P<target>\S+) "
+    r"(?:.*? mark=(?P<mark>\d+))?"
+)
 
 
 def stale_flows(listing: str, pool: IPv4Network, rules: Sequence[BalancerRule]) -> list[list[str]]:
@@ -140,20 +162,30 @@ def stale_flows(listing: str, pool: IPv4Network, rules: Sequence[BalancerRule]) 
     ``conntrack -L`` wrote.
 
     UDP has no end of a connection: a client with a steady port would stay with a target that has
-    left. Of a balancer that is gone, all flows are cut.
+    left, or with none, if there was none when it began. Of a balancer that is gone, all flows are
+    cut.
     """
     targets: Mapping[str, set[str]] = {
-        rule.address: {target.address for target in rule.targets} | {rule.address} for rule in rules
+        rule.address: {_seen_as(rule, target) for target in rule.targets} or {rule.address, "0"} for rule in rules
     }
-    stale: dict[tuple[str, str, str], None] = {}
+    direct = {rule.address for rule in rules if rule.mode == "direct"}
+    stale: dict[tuple[str, ...], None] = {}
     for line in listing.splitlines():
         flow = _FLOW.match(line)
         if not flow or not _within(flow["balancer"], pool):
             continue
         here = targets.get(flow["balancer"])
-        if here is None or (flow["protocol"] == "udp" and flow["target"] not in here):
-            stale[flow["protocol"], flow["balancer"], flow["target"]] = None
-    return [["-D", "-p", protocol, "--orig-dst", to, "--reply-src", at] for protocol, to, at in stale]
+        by_mark = flow["balancer"] in direct
+        seen = flow["mark"] or "0" if by_mark else flow["target"]
+        if here is None or (flow["protocol"] == "udp" and seen not in here):
+            option = "--mark" if by_mark else "--reply-src"
+            stale["-D", "-p", flow["protocol"], "--orig-dst", flow["balancer"], option, seen] = None
+    return [list(arguments) for arguments in stale]
+
+
+def _seen_as(rule: BalancerRule, target: TargetRule) -> str:
+    """How the kernel's table of connections shows the target: its address, or its mark."""
+    return str(machine_mark(target.machine)) if rule.mode == "direct" else target.address
 
 
 def _within(address: str, pool: IPv4Network) -> bool:

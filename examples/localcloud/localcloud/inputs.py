@@ -121,7 +121,7 @@ class BalancerBody(_Body):
     owner: Annotated[str, Field(min_length=1, max_length=255)]
     labels: Labels = {}
     requested_address: Annotated[str, AfterValidator(_address)] | None = None
-    mode: Literal["nat", "proxy"] = "nat"
+    mode: Literal["nat", "proxy", "direct"] = "nat"
     ports: Annotated[list[PortBody], Field(min_length=1, max_length=100)]
     targets: Annotated[list[MachineID], Field(max_length=250)] = []
     weights: dict[MachineID, Annotated[int, Field(ge=1, le=100)]] = {}

@@ -95,7 +95,8 @@ class LinuxKernel:
         """As in `Kernel`. A load balancer that cannot be carried out is named in the KernelError,
         after all others have been."""
         with self._lock:
-            self._network.apply_addresses(rule.address for rule in rules)
+            # A direct balancer's address is its targets', not the router's.
+            self._network.apply_addresses(rule.address for rule in rules if rule.mode != "direct")
             table = self._layout.table
             self._router(["nft", "add", "table", "ip", table])
             present = balancers.parse_present(self._router(["nft", "-j", "list", "table", "ip", table]))

@@ -14,7 +14,9 @@ __all__ = ["Affinity", "HealthCheck", "LoadBalancer", "Machine", "MachineState",
 
 MachineState = Literal["running", "stopped"]
 Protocol = Literal["TCP", "UDP"]
-Mode = Literal["nat", "proxy"]
+Mode = Literal["nat", "proxy", "direct"]
+"""nat: packets go to a target's address and target port. proxy: HAProxy connects. direct: packets
+go to a target as they are, to the balancer's own address and port, which the target must know."""
 Affinity = Literal["none", "clientIP"]
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from pyroute2 import IPRoute, NetlinkError, netns
 
+from localcloud.balancers import machine_mark
 from localcloud.commands import NAMESPACES, find, in_namespace, run
 from localcloud.kernel import KernelError, RouteRule
 from localcloud.layout import Layout
@@ -135,6 +136,9 @@ class Network:
                 # The router may know another machine by this address, or this one by another MAC.
                 with contextlib.suppress(NetlinkError):
                     router.neigh("delete", dst=address, ifindex=_known(router, _BRIDGE))
+                mark = machine_mark(machine_id)
+                router.route("replace", dst="0.0.0.0/0", gateway=address, table=mark)
+                router.rule("add", family=socket.AF_INET, fwmark=mark, table=mark, priority=mark)
                 _raise_link(inside, "lo", None, 0)
                 _raise_link(inside, "eth0", IPv4Address(address), layout.machines_network.prefixlen)
                 inside.route("replace", dst="0.0.0.0/0", gateway=str(layout.router_address))
@@ -142,8 +146,13 @@ class Network:
     def remove_machine(self, machine_id: str) -> None:
         """Drop a machine's link and namespace. Nothing where there is none."""
         with _kernel(f"unlinking {machine_id}"):
+            mark = machine_mark(machine_id)
             with _inside(self._layout.router_namespace) as router:
                 _drop_link(router, self._layout.machine_link(machine_id))
+                with contextlib.suppress(NetlinkError):
+                    router.rule("delete", family=socket.AF_INET, fwmark=mark, table=mark, priority=mark)
+                with contextlib.suppress(NetlinkError):
+                    router.route("delete", dst="0.0.0.0/0", table=mark)
             _drop_namespace(self._layout.machine_namespace(machine_id))
 
     def apply_routes(self, rules: Sequence[RouteRule]) -> None:

@@ -10,10 +10,11 @@ class LocalAnnotations(ServiceAnnotations, prefix="localcloud.example/"):
 
     mode = annotation(
         "mode",
-        OneOf("nat", "proxy"),
-        default="nat",
-        help="How connections reach the machines. nat: unchanged, so that pods see the client's address. "
-        "proxy: by a proxy, which speaks TCP alone; the Service's status then says `ipMode: Proxy`.",
+        OneOf("nat", "proxy", "direct"),
+        help="How connections reach the machines. nat: by their node ports; pods see the client's address. "
+        "proxy: by a proxy, which speaks TCP alone; the Service's status then says `ipMode: Proxy`. "
+        "direct: with the load balancer's address and port as they are, for Services without node ports. "
+        "By default nat, or direct where a port has no node port.",
     )
     address = annotation(
         "address",

@@ -20,7 +20,7 @@ from cloudprovider.helpers import (
     uid_of,
 )
 from localcloud_provider.annotations import LocalAnnotations
-from localcloud_provider.resources import Balancer, Health, Port
+from localcloud_provider.resources import Balancer, Health, Mode, Port
 
 LABEL_SERVICE = "kubernetes.io/service"
 LABEL_UID = "kubernetes.io/service-uid"
@@ -42,13 +42,14 @@ def plan(name: str, cluster: str, service: V1Service, targets: Sequence[str]) ->
     problems: list[str] = []
     spec = service.spec or V1ServiceSpec()
     asked = _collect(problems, lambda: LocalAnnotations.read(service))
-    mode = asked.mode if asked is not None else "nat"
+    ports_asked = ports_of(service)
+    mode = _mode(asked, ports_asked)
     address = (asked.address if asked is not None else None) or spec.load_balancer_ip or ""
     if address and ((ip := parse_ip(address)) is None or ip.version != 4):
         problems.append(f"{address} is asked for as the load balancer's address, and is no IPv4 address")
     if spec.ip_families and "IPv4" not in spec.ip_families:
         problems.append("spec.ipFamilies has no IPv4, the only family of this cloud's load balancers")
-    ports = [_port(port, mode, problems) for port in ports_of(service)]
+    ports = [_port(port, mode, problems) for port in ports_asked]
     ranges = _ranges(service, problems)
     health = health_check_path_port(service)
     if problems:
@@ -58,7 +59,7 @@ def plan(name: str, cluster: str, service: V1Service, targets: Sequence[str]) ->
         name=name,
         owner=cluster,
         labels={LABEL_SERVICE: key_of(service), LABEL_UID: uid_of(service)},
-        mode="proxy" if mode == "proxy" else "nat",
+        mode=mode,
         ports=tuple(ports),
         targets=tuple(targets),
         source_ranges=tuple(ranges),
@@ -78,14 +79,30 @@ def _collect(problems: list[str], read: Callable[[], T]) -> T | None:
     return None
 
 
-def _port(port: ServicePort, mode: str, problems: list[str]) -> Port:
+def _mode(asked: LocalAnnotations | None, ports: Sequence[ServicePort]) -> Mode:
+    """As asked for. A port without a node port (allocateLoadBalancerNodePorts: false) can be
+    reached directly only: kube-proxy knows the load balancer's own address on every node."""
+    named = asked.mode if asked is not None else None
+    if named == "proxy":
+        return "proxy"
+    if named == "direct" or (named is None and not all(port.node_port for port in ports)):
+        return "direct"
+    return "nat"
+
+
+def _port(port: ServicePort, mode: Mode, problems: list[str]) -> Port:
     shown = f"port {port.port}/{port.protocol}"
     if port.protocol not in ("TCP", "UDP"):
         problems.append(f"{shown}: this cloud's load balancers know TCP and UDP")
     elif mode == "proxy" and port.protocol == "UDP":
         problems.append(f"{shown}: a load balancer of mode proxy knows TCP alone")
+    if mode == "direct":
+        return Port(protocol=port.protocol, port=port.port, target_port=port.port)
     if not port.node_port:
-        problems.append(f"{shown} has no node port, which the load balancer needs: set allocateLoadBalancerNodePorts")
+        problems.append(
+            f"{shown} has no node port, which a load balancer of mode {mode} needs: set "
+            "allocateLoadBalancerNodePorts, or the mode direct"
+        )
     return Port(protocol=port.protocol, port=port.port, target_port=port.node_port)
 
 

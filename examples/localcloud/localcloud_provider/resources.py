@@ -9,6 +9,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+Mode = Literal["nat", "proxy", "direct"]
+"""How a load balancer's connections reach the machines."""
+
 
 class _Resource(BaseModel):
     """Frozen; names as in the API; fields that a newer cloud adds are no concern of ours."""
@@ -80,7 +83,7 @@ class Balancer(_Resource):
     owner: str = ""
     labels: Mapping[str, str] = {}
     address: str = ""
-    mode: Literal["nat", "proxy"] = "nat"
+    mode: Mode = "nat"
     ports: tuple[Port, ...] = ()
     targets: tuple[str, ...] = ()
     source_ranges: tuple[str, ...] = ()

@@ -193,8 +193,8 @@ def udp_client(source: str) -> socket.socket:
     return made
 
 
-def ask_udp(client: socket.socket, address: str) -> tuple[str, str]:
-    client.sendto(b"who?", (address, 53))
+def ask_udp(client: socket.socket, address: str, port: int = 53) -> tuple[str, str]:
+    client.sendto(b"who?", (address, port))
     machine, seen = client.recv(100).decode().split()
     return machine, seen
 

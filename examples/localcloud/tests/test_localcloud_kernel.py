@@ -21,7 +21,7 @@ from localcloud.commands import find
 from localcloud.health import HealthMonitor, Probe
 from localcloud.kernel import KernelError, RouteRule
 from localcloud.linux import LinuxKernel
-from localcloud.model import HealthCheck
+from localcloud.model import HealthCheck, Port
 from realcloud import Cloud, ask, ask_udp, connect, eventually, slot, udp_client, why_not
 
 BUSYBOX = next((path for path in ("/bin/busybox", "/usr/bin/busybox") if Path(path).exists()), "")
@@ -212,6 +212,51 @@ def test_udp_keeps_the_clients_address_and_leaves_a_target_that_is_removed(cloud
         assert ask_udp(client, cloud.address)[0] == "node-1", "a flow stays with its target"
         cloud.apply(cloud.rule(2))
         assert ask_udp(client, cloud.address) == ("node-2", cloud.clients[1])
+
+
+def test_udp_that_found_no_target_reaches_one_that_comes(cloud: Cloud) -> None:
+    cloud.apply(cloud.rule())
+    with udp_client(cloud.clients[1]) as client:
+        with pytest.raises(TimeoutError):
+            ask_udp(client, cloud.address)
+        cloud.apply(cloud.rule(1))
+        assert ask_udp(client, cloud.address) == ("node-1", cloud.clients[1])
+
+
+def test_direct_packets_reach_targets_as_they_are(cloud: Cloud) -> None:
+    """The machines know the balancer's address themselves, as kube-proxy does on every node."""
+    for number in (1, 2):
+        cloud.run(number, f"ip address add {cloud.address}/32 dev lo")
+    ports = (Port(protocol="TCP", port=8080, target_port=8080), Port(protocol="UDP", port=5353, target_port=5353))
+    rule = cloud.rule(1, 2, mode="direct", ports=ports)
+    try:
+        cloud.apply(rule)
+        answers = [ask(cloud.address, 8080, source=cloud.clients[0]) for _ in range(10)]
+        assert Counter(answers) == {("node-1", cloud.clients[0]): 5, ("node-2", cloud.clients[0]): 5}
+        with connect(cloud.address, 8080) as held, udp_client(cloud.clients[1]) as client:
+            machine = held.recv(100).decode().split()[0]
+            there = ask_udp(client, cloud.address, 5353)
+            stays = cloud.rule(2 if machine == "node-1" else 1, mode="direct", ports=ports)
+            cloud.apply(rule)
+            assert ask_udp(client, cloud.address, 5353) == there, "a flow stays with its target"
+            cloud.apply(stays)
+            held.sendall(b"still here\n")
+            assert held.recv(100) == b"still here\n", "an open connection goes on"
+            left = stays.targets[0].machine.replace("m", "node-")
+            assert ask_udp(client, cloud.address, 5353)[0] == left
+            assert {ask(cloud.address, 8080)[0] for _ in range(4)} == {left}
+        cloud.apply(evolve(rule, affinity_seconds=600))
+        assert len({ask(cloud.address, 8080, source=cloud.clients[2])[0] for _ in range(6)}) == 1
+        cloud.apply(evolve(rule, source_ranges=(f"{cloud.clients[0]}/32",)))
+        assert ask(cloud.address, 8080, source=cloud.clients[0])[1] == cloud.clients[0]
+        with pytest.raises(TimeoutError):
+            ask(cloud.address, 8080, source=cloud.clients[1], timeout=0.3)
+        cloud.apply(cloud.rule(mode="direct", ports=ports))
+        with pytest.raises(OSError, match="No route to host"):
+            ask(cloud.address, 8080)
+    finally:
+        for number in (1, 2):
+            cloud.run(number, f"ip address delete {cloud.address}/32 dev lo")
 
 
 def test_a_client_comes_to_the_same_target_until_its_time_is_over(cloud: Cloud) -> None:

@@ -137,7 +137,8 @@ def test_all_mistakes_of_a_service_are_told_at_once(made: Daemon, provider: Loca
         "spec.ipFamilies has no IPv4, the only family of this cloud's load balancers",
         "port 1/SCTP: this cloud's load balancers know TCP and UDP",
         "port 2/UDP: a load balancer of mode proxy knows TCP alone",
-        "port 3/TCP has no node port, which the load balancer needs: set allocateLoadBalancerNodePorts",
+        "port 3/TCP has no node port, which a load balancer of mode proxy needs: set allocateLoadBalancerNodePorts, "
+        "or the mode direct",
         "no range of spec.loadBalancerSourceRanges is of IPv4, the family of the load balancer",
     )
     one.metadata.annotations = {"localcloud.example/mode": "turbo", "localcloud.example/speed": "9"}

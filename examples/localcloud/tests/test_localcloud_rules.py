@@ -45,6 +45,7 @@ def test_one_balancer_as_text() -> None:
     assert ruleset("lc", [WEB]) == (
         "add table ip lc\n"
         "flush table ip lc\n"
+        "add chain ip lc direct { type filter hook prerouting priority mangle; policy accept; }\n"
         "add chain ip lc prerouting { type nat hook prerouting priority dstnat; policy accept; }\n"
         "add chain ip lc postrouting { type nat hook postrouting priority srcnat; policy accept; }\n"
         "add chain ip lc lb-198.51.100.1-tcp-80\n"
@@ -60,6 +61,21 @@ def test_one_balancer_as_text() -> None:
         "add rule ip lc postrouting ip saddr . ip daddr"
         " { 10.90.0.10 . 10.90.0.10, 10.90.0.11 . 10.90.0.11 } ct status dnat masquerade\n"
     )
+
+
+def test_a_direct_balancer_marks_packets_for_the_way_to_their_machine() -> None:
+    text = ruleset("lc", [evolve(WEB, mode="direct", source_ranges=("10.0.0.0/8",))])
+    assert [line.removeprefix("add rule ip lc ") for line in text.splitlines() if line.startswith("add rule")] == [
+        "prerouting ct state established accept",
+        "lb-198.51.100.1-tcp-80 ct mark != 0 meta mark set ct mark accept",
+        "lb-198.51.100.1-tcp-80 ct state != new accept",
+        "lb-198.51.100.1-tcp-80 ip saddr != { 10.0.0.0/8 } drop",
+        "lb-198.51.100.1-tcp-80 numgen inc mod 4 vmap"
+        " { 0 : goto lb-198.51.100.1-tcp-80-m1, 1-3 : goto lb-198.51.100.1-tcp-80-m2 }",
+        "lb-198.51.100.1-tcp-80-m1 ct mark set 10001 meta mark set 10001 accept",
+        "lb-198.51.100.1-tcp-80-m2 ct mark set 10002 meta mark set 10002 accept",
+        "direct ip daddr . meta l4proto . th dport vmap { 198.51.100.1 . tcp . 80 : goto lb-198.51.100.1-tcp-80 }",
+    ]
 
 
 def test_the_order_of_balancers_does_not_matter() -> None:
@@ -161,6 +177,31 @@ def test_udp_leaves_targets_that_left_and_tcp_stays() -> None:
     cut = ["-D", "-p", "udp", "--orig-dst", "198.51.100.1", "--reply-src", "10.90.0.11"]
     assert stale_flows(FLOWS, POOL, [evolve(WEB, targets=(ONE,))]) == [cut]
     assert stale_flows(FLOWS, POOL, [WEB]) == []
+
+
+def test_udp_that_found_no_target_is_cut_when_there_is_one() -> None:
+    flow = (
+        "udp      17 28 src=10.90.255.1 dst=198.51.100.1 sport=5001 dport=53 [UNREPLIED] src=198.51.100.1 "
+        "dst=10.90.255.1 sport=53 dport=5001 mark=0 use=1"
+    )
+    cut = ["-D", "-p", "udp", "--orig-dst", "198.51.100.1", "--reply-src", "198.51.100.1"]
+    assert stale_flows(flow, POOL, [WEB]) == [cut]
+    assert stale_flows(flow, POOL, [evolve(WEB, targets=())]) == []
+
+
+def test_direct_flows_are_known_by_the_mark_of_their_machine() -> None:
+    flow = (
+        "udp      17 28 src=10.90.255.1 dst=198.51.100.1 sport=5001 dport=53 src=198.51.100.1 "
+        "dst=10.90.255.1 sport=53 dport=5001 [ASSURED] mark=10002 use=1"
+    )
+    direct = evolve(WEB, mode="direct")
+    assert stale_flows(flow, POOL, [direct]) == []
+    cut = ["-D", "-p", "udp", "--orig-dst", "198.51.100.1", "--mark", "10002"]
+    assert stale_flows(flow, POOL, [evolve(direct, targets=(ONE,))]) == [cut]
+    assert stale_flows(flow, POOL, [evolve(direct, targets=())]) == [cut]
+    unmarked = flow.replace("mark=10002", "mark=0")
+    assert stale_flows(unmarked, POOL, [evolve(direct, targets=())]) == []
+    assert stale_flows(unmarked, POOL, [direct]) == [[*cut[:-1], "0"]]
 
 
 def test_all_flows_of_a_balancer_that_is_gone_are_cut_and_no_others() -> None:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from attrs import define, field
@@ -75,9 +74,7 @@ class Supervisor:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
         for one in self.running():

@@ -70,17 +70,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return install
 
 
-@pytest.fixture
-def kubeconfig(tmp_path: Path) -> str:
-    """Of a server that nobody asks."""
-    path = tmp_path / "kubeconfig"
-    path.write_text(
-        '{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}], '
-        '"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}'
-    )
-    return str(path)
-
-
 def started(capsys: pytest.CaptureFixture[str], *flags: str, provider: str = "acme") -> str:
     """What the manager logs before it ends with 1, without the lines of every start."""
     given = [f"--cloud-provider={provider}"] if provider else []

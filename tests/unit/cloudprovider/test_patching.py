@@ -199,6 +199,15 @@ def test_json_patches_that_do_not_fit(operations: list[Any]) -> None:
     assert caught.value.code == 422
 
 
+@pytest.mark.parametrize("same", [{"x": 1, "y": [True]}, {"y": [True], "x": 1}])
+def test_a_test_of_json_patch_compares_whole_values(same: JSON) -> None:
+    target = {"a": {"x": 1, "y": [True]}}
+    assert json_patch(target, [{"op": "test", "path": "/a", "value": same}]) == target
+    for other in ({"x": 1}, {"x": 1, "y": [True], "z": None}, {"x": 1, "y": [1]}, {"x": 1, "y": [True, True]}):
+        with pytest.raises(PatchError):
+            json_patch(target, [{"op": "test", "path": "/a", "value": other}])
+
+
 SCALARS = st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["", "a", "b"])
 TREES: st.SearchStrategy[Any] = st.recursive(
     SCALARS,

@@ -195,6 +195,7 @@ def test_who_was_answered_is_the_youngest_again_and_who_is_being_answered_never_
 def test_one_peer_is_an_address_or_an_ipv6_network() -> None:
     assert group_of("10.0.0.1") == group_of("::ffff:10.0.0.1") != group_of("10.0.0.2")
     assert group_of("2001:db8::1") == group_of("2001:db8::2") != group_of("2001:db8:0:1::1")
+    assert group_of("2001:db8::1") == group_of("2001:db8:0:0:ff00::1"), "64 bits"
     assert group_of("fe80::1%lo") == group_of("fe80::2%lo")
 
 

@@ -3,8 +3,6 @@ whole."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from typing_extensions import override
 
@@ -40,17 +38,6 @@ class Tiny(Interface):
 
     def set_informers(self, informers: Listers) -> None:
         self.listers = informers
-
-
-@pytest.fixture
-def kubeconfig(tmp_path: Path) -> str:
-    """Of a server that nobody asks."""
-    path = tmp_path / "kubeconfig"
-    path.write_text(
-        '{"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}], '
-        '"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}'
-    )
-    return str(path)
 
 
 def test_the_provider_is_started_first_and_stopped_last(kubeconfig: str) -> None:

@@ -22,7 +22,7 @@ from controllers.route.table import RouteTable
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import WorkQueue
 from tests.support.clock import FakeClock
-from tests.support.controllers import Calls, Lister, Recorder, Server
+from tests.support.controllers import Calls, Lister, Recorder, Server, take_all
 
 PREFIX = "/api/v1/nodes/"
 
@@ -132,11 +132,7 @@ class Bench:
 
     def waiting(self) -> list[str]:
         """The keys that would run now, taken off the queue."""
-        keys = []
-        while (key := self.queue.get(timeout=0)) is not None:
-            keys.append(key)
-            self.queue.done(key)
-        return keys
+        return take_all(self.queue)
 
     def work(self) -> list[str]:
         """Run what waits until nothing does; returns the keys."""

@@ -121,7 +121,7 @@ class Server:
         self._spawn(self._accept)
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._changed:

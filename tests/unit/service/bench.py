@@ -27,7 +27,7 @@ from controllers.service.records import Records
 from controllers.service.targets import TargetSet, describe
 from controllers.service.triggers import NodeTriggers, ServiceTriggers
 from tests.support.clock import FakeClock
-from tests.support.controllers import Lister, Recorder, Server, clone
+from tests.support.controllers import Lister, Recorder, Server, clone, take_all
 from tests.unit.service.objects import CLUSTER, Cloud, raw_node, raw_service
 
 
@@ -162,11 +162,7 @@ class Bench:
 
     def waiting(self) -> list[str]:
         """The Services' keys that would run now, taken off the queue."""
-        keys = []
-        while (key := self.queue.get(timeout=0)) is not None:
-            keys.append(key)
-            self.queue.done(key)
-        return keys
+        return take_all(self.queue)
 
     def wanted_nodes(self) -> list[str]:
         """What a load balancer is to have, by the server's nodes."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from controllers.runtime.cache.resources import Raw
 from controllers.runtime.cache.watchtypes import Lines
@@ -168,8 +167,3 @@ def watch(*parts: Part) -> ScriptedLines:
 def refused(error: Exception) -> ScriptedLines:
     """A watch that the server refuses."""
     return ScriptedLines([], error)
-
-
-def same_object(left: Any, right: Any) -> bool:
-    """Whether two models say the same (their own `==` compares what users see)."""
-    return bool(left.to_dict() == right.to_dict())

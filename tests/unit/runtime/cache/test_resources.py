@@ -20,34 +20,21 @@ from controllers.runtime.cache.resources import EVENTS, LEASES, NAMESPACES, PERS
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.trimming import LAST_APPLIED, Compactor, trim_node
 from controllers.runtime.metrics import Metrics
+from tests.support.nodes import big_node as full_node
 from tests.unit.runtime.cache.informers import raw_node
 
 
 def big_node(i: int) -> Raw:
-    """A Node of about 12 KB with 50 images, as kubelets make them."""
+    """A Node with 50 images and all that trimming is about, as kubelets make them."""
     name = f"node-{i:05d}"
-    raw = raw_node(name, 1000 + i, **{"kubernetes.io/arch": "amd64", "topology.kubernetes.io/zone": "eu-1a"})
+    raw = full_node(name)
+    raw["metadata"] = raw_node(name, 1000 + i, **raw["metadata"]["labels"])["metadata"]
     raw["metadata"]["managedFields"] = [{"manager": "kubelet", "fieldsV1": {f"f:{k}": {} for k in range(40)}}]
     raw["metadata"]["annotations"] = {LAST_APPLIED: "{}", "node.alpha.kubernetes.io/ttl": "0"}
     raw["spec"] = {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"], "providerID": f"fake://{i}"}
-    raw["status"] = {
-        "capacity": {"cpu": "4", "memory": "16Gi", "pods": "58", "ephemeral-storage": "80Gi"},
-        "allocatable": {"cpu": "3", "memory": "15Gi", "pods": "58", "ephemeral-storage": "70Gi"},
-        "conditions": [
-            {
-                "type": kind, "status": "False", "reason": f"KubeletHas{kind}", "message": f"kubelet has {kind}",
-                "lastHeartbeatTime": "2026-11-21T03:50:12Z", "lastTransitionTime": "2026-11-21T03:00:02Z",
-            }
-            for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
-        ],
+    raw["status"]["nodeInfo"] |= dict.fromkeys(("machineID", "systemUUID", "bootID"), f"{i:032d}")
+    raw["status"] |= {
         "addresses": [{"type": t, "address": f"10.1.0.{i % 256}"} for t in ("InternalIP", "ExternalIP", "Hostname")],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
-        "nodeInfo": {
-            "machineID": f"{i:032d}", "systemUUID": f"{i:032d}", "bootID": f"{i:032d}", "kernelVersion": "6.1.0",
-            "osImage": "Linux", "containerRuntimeVersion": "containerd://2.1", "kubeletVersion": "v1.36.3",
-            "kubeProxyVersion": "", "operatingSystem": "linux", "architecture": "amd64",
-        },
-        "images": [{"names": [f"r/{k}@sha256:{k:064d}", f"r/app-{k}:v1"], "sizeBytes": k} for k in range(50)],
         "volumesInUse": ["csi^vol"], "volumesAttached": [{"name": "v", "devicePath": ""}], "config": {},
         "runtimeHandlers": [{"name": ""}], "features": {"supplementalGroupsPolicy": True},
     }  # fmt: skip

@@ -9,6 +9,7 @@ from controllers.runtime.fairness import FAIR_SHARE
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import ShutDown, WorkQueue
 from tests.support.clock import FakeClock
+from tests.support.controllers import take_all
 
 START = 1_000.0
 
@@ -25,15 +26,6 @@ def queue(clock: FakeClock) -> WorkQueue[str]:
 
 def floored(clock: FakeClock, floor: float) -> WorkQueue[str]:
     return WorkQueue("nodes", clock=clock, metrics=Metrics(), backoff=Backoff(1.0, 60.0, 0.0), floor=floor)
-
-
-def take_all(queue: WorkQueue[str]) -> list[str]:
-    """Every key that is ready, each done at once."""
-    keys = []
-    while (key := queue.get(timeout=0)) is not None:
-        keys.append(key)
-        queue.done(key)
-    return keys
 
 
 class TestOneKey:
@@ -289,6 +281,26 @@ class TestShutDown:
         clock.advance(2.0)
         with pytest.raises(ShutDown):
             queue.get()
+
+    def test_a_key_under_its_floor_is_handed_out_at_once(self, clock: FakeClock) -> None:
+        queue = floored(clock, 2.0)
+        queue.add("a")
+        take_all(queue)
+        queue.add("a")
+        assert queue.get(timeout=0) is None
+        queue.shut_down(drain=True)
+        assert queue.get() == "a"
+
+    def test_what_is_dropped_is_told_once(
+        self, queue: WorkQueue[str], clock: FakeClock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO")
+        queue.add("waits")
+        queue.add_after("delayed", 1.0)
+        queue.shut_down(drain=True)
+        queue.shut_down(drain=False)
+        queue.shut_down(drain=False)
+        assert caplog.messages == ["queue nodes: shut down; 1 waiting or delayed keys dropped"] * 2
 
 
 class TestLooking:
