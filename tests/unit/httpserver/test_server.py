@@ -364,6 +364,15 @@ def test_a_handler_that_hangs_keeps_its_thread_and_no_more_begin() -> None:
         assert begun.count("/hang") == 2, "for a connection that is gone nothing is begun"
 
 
+@with_limits(request_seconds=600.0, idle_seconds=600.0)
+def test_a_stop_waits_for_no_client(server: Server, sockets: Callable[..., socket.socket]) -> None:
+    silent, half, idle = sockets(), sockets(HALF), sockets(GET)
+    assert idle.recv(12) == b"HTTP/1.1 200"
+    probes_are_answered(server)
+    assert server.stop(PATIENCE)
+    assert [read_all(sock) for sock in (silent, half)] == [b"", b""]
+
+
 def test_a_port_is_shared_only_if_both_permit_it() -> None:
     first = Server(("127.0.0.1", 0), answer, share_port=True)
     first.start()
