@@ -41,9 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
                     signal.pause()
             finally:
                 _leave_alone()
-        print("nothing of it is left", flush=True)
+        print("nothing of it runs; its disks are deleted in the background", flush=True)
     except KeyboardInterrupt:
-        print("ended; nothing of it is left", flush=True)
+        print("nothing of it runs; its disks are deleted in the background", flush=True)
         return 0 if not args.once else 130
     except (ClusterError, Missing, BadProvider, BadLayout, AssetsMissing, OSError, RuntimeError) as problem:
         print(f"make cluster: {problem}", file=sys.stderr)

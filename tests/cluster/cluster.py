@@ -28,6 +28,7 @@ from localcloud.layout import Layout
 
 from tests.cluster import staticimages
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.discard import discard
 from tests.cluster.localcloud import LocalCloud
 from tests.cluster.logs import save_logs
 from tests.cluster.manifests import DEMO, chart_values, demo, dns
@@ -216,7 +217,8 @@ class Cluster:
         self._show_demo()
 
     def stop(self) -> None:
-        """Take everything away. May be called twice, and whatever `start` did."""
+        """Take everything away; the machines' disks are deleted in the background. May be called
+        twice, and whatever `start` did."""
         if self._lock is None:
             return
         self._clear()
@@ -240,7 +242,7 @@ class Cluster:
             self._control_plane.stop()
             self._control_plane = None
         self.cloud.destroy()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        discard(self.folder)
 
     def _programs_built(self) -> bool:
         try:

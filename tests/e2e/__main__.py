@@ -3,7 +3,7 @@
 The programs are built once (many minutes), the images are made from them, a cluster is started, and
 each set of `specs.py` runs, one test at a time. The tables go to docs/reference/kubernetes-e2e.md.
 The code is 1 where a test failed or was skipped without a known reason, passed against one, or left
-a load balancer in the cloud.
+a load balancer, or a route to a machine that is gone, in the cloud.
 """
 
 from __future__ import annotations
@@ -109,21 +109,27 @@ def _run_set(cluster: Cluster, chosen: SpecSet, folder: Path, *, keep_page: bool
     return [
         *([] if results or not keep_page else [f"the set {chosen.name} has no tests"]),
         *unexpected(results, CANNOT_PASS),
-        *(f"the tests of the set {chosen.name} left the load balancer {name} in the cloud" for name in sorted(left)),
+        *(f"the tests of the set {chosen.name} left the {name} in the cloud" for name in sorted(left)),
     ]
 
 
 def _left_behind(cluster: Cluster, before: set[str]) -> set[str]:
-    """The load balancers that are still there a minute after the tests: their namespaces go in the
-    background."""
+    """The load balancers that are still there a minute after the tests, and the routes to machines
+    that are gone: namespaces and Nodes go in the background."""
     deadline = time.monotonic() + CLEAN_SECONDS
-    while (left := _load_balancers(cluster) - before) and time.monotonic() < deadline:
+    while (left := _load_balancers(cluster) - before | _lost_routes(cluster)) and time.monotonic() < deadline:
         time.sleep(1)
     return left
 
 
 def _load_balancers(cluster: Cluster) -> set[str]:
-    return {one["name"] for one in cluster.cloud.call("GET", "/v1/loadbalancers")["loadbalancers"]}
+    return {f"load balancer {one['name']}" for one in cluster.cloud.call("GET", "/v1/loadbalancers")["loadbalancers"]}
+
+
+def _lost_routes(cluster: Cluster) -> set[str]:
+    machines = {one["id"] for one in cluster.cloud.call("GET", "/v1/machines")["machines"]}
+    routes = cluster.cloud.call("GET", "/v1/routes")["routes"]
+    return {f"route {one['name']}" for one in routes if one["machine"] not in machines}
 
 
 def _manager_log(cluster: Cluster) -> str:

@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.__main__ import narrowed
 from tests.e2e.specs import SpecSet
 from tests.e2e.suite import Target, arguments, run
+from tests.envtest.build import SUITE, kubernetes_version
 
 JUNIT = '<testsuites><testcase name="[It] works" status="passed" time="1" /></testsuites>'
 
@@ -54,3 +55,7 @@ def test_a_set_is_narrowed_by_names() -> None:
     narrow = narrowed(chosen, "deleted", "UDP|SCTP")
     assert (narrow.labels, narrow.focus, narrow.skip) == ("Disruptive", "deleted", "Slow|UDP|SCTP")
     assert narrowed(chosen, None, None) == chosen
+
+
+def test_the_tests_are_of_the_clusters_version() -> None:
+    assert f"k8s.io/kubernetes {kubernetes_version()}\n" in (SUITE / "go.mod").read_text()
