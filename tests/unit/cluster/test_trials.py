@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.traffic import Lost, Report
 from tests.cluster.trials import __main__ as command
 from tests.cluster.trials.bootstrap import order
-from tests.cluster.trials.flow import lost_in
+from tests.cluster.trials.flow import is_more, lost_in
 from tests.cluster.trials.machines import follow
 from tests.cluster.trials.memory import Life, summary
 from tests.cluster.trials.result import Result, block
@@ -123,6 +123,12 @@ def test_the_sandbox_is_read_from_the_kernels_table() -> None:
 def test_only_what_was_lost_in_the_step_counts() -> None:
     lost = [Lost(1.0, 0, "a"), Lost(2.0, 0, "b"), Lost(3.0, 0, "c")]
     assert lost_in(Report(lost=lost), 1.5, 2.5) == [lost[1]]
+
+
+@pytest.mark.parametrize(("ours", "beside", "more"), [(0, 0, False), (1, 0, True), (4, 2, False), (5, 2, True)])
+def test_who_lost_more(ours: int, beside: int, more: bool) -> None:
+    lost = [Lost(1.0, 0, "TimeoutError")]
+    assert is_more(lost * ours, lost * beside) is more
 
 
 # ---- machines
