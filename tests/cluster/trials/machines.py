@@ -99,6 +99,12 @@ class World:
                 return next((bool(t["healthy"]) for t in one["status"]["targets"] if t["machine"] == machine), None)
         return None
 
+    def spread(self) -> None:
+        """Put the pods on both workers: they do not come back by themselves."""
+        self.cluster.kubectl("rollout", "restart", f"deployment/{NAME}")
+        self.cluster.wait_for_deployment("default", NAME)
+        assert not self.moved_from(self.second.name), "no pod of the pages is on the machine that goes"
+
     def moved_from(self, name: str) -> bool:
         """Whether four pods of the pages are Ready on other nodes."""
         pods = self.cluster.api.items(f"/api/v1/namespaces/default/pods?labelSelector=app%3D{NAME}")
@@ -133,6 +139,7 @@ Act = tuple[str, float, Mapping[str, Condition]]
 
 def _power_off(world: World) -> Act:
     name, machine = world.second.name, world.machine(world.second.name)["id"]
+    world.spread()
     begun = time.monotonic()
     world.act(name, "stop")
     return (
@@ -184,9 +191,7 @@ def _new_address(world: World) -> Act:
 
 def _delete(world: World) -> Act:
     name, machine = world.second.name, world.machine(world.second.name)["id"]
-    # The pods all left this machine when it was off.
-    world.cluster.kubectl("rollout", "restart", f"deployment/{NAME}")
-    world.cluster.wait_for_deployment("default", NAME)
+    world.spread()
     begun = time.monotonic()
     world.cluster.cloud.call("DELETE", f"/v1/machines/{machine}")
     return (

@@ -57,8 +57,10 @@ def pages() -> list[dict[str, Any]]:
     spread = {
         "topologyKey": "kubernetes.io/hostname",
         "maxSkew": 1,
-        "whenUnsatisfiable": "ScheduleAnyway",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "nodeTaintsPolicy": "Honor",  # a node that is lost takes no share
         "labelSelector": {"matchLabels": labels},
+        "matchLabelKeys": ["pod-template-hash"],
     }
     pod = {
         "containers": [container],

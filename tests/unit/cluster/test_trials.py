@@ -14,7 +14,7 @@ from tests.cluster.trials.flow import is_more, lost_in
 from tests.cluster.trials.machines import follow
 from tests.cluster.trials.memory import Life, summary
 from tests.cluster.trials.result import Result, block
-from tests.cluster.trials.rights import Right, granted, unused, used
+from tests.cluster.trials.rights import Right, granted, unused, used, verdict
 from tests.cluster.trials.sandbox import WANTED, differences, status_of
 from tests.cluster.trials.tokens import credentials
 from tests.cluster.trials.witness import ACCOUNT, CloudState, Kill, calls, pod_of, process_at
@@ -299,6 +299,26 @@ def test_rights_that_no_request_needed() -> None:
 def test_a_right_of_one_namespace_is_not_used_in_another() -> None:
     made = [event(resource="leases", apiGroup="coordination.k8s.io", namespace="default", verb="create")]
     assert "leases create in kube-system" in [str(right) for right in unused(granted(ROLES), used(made))]
+
+
+def test_what_is_forbidden_is_a_problem_unless_the_server_just_starts() -> None:
+    used_all = [
+        event(resource="nodes", name="n", verb="get"),
+        event(resource="nodes", name="n", verb="delete"),
+        event(resource="namespaces", name="kube-system", verb="get"),
+        event(resource="leases", apiGroup="coordination.k8s.io", namespace="kube-system", verb="create"),
+    ]
+    refused = event(resource="nodes", name="n", verb="get", code=403)
+    others = event(user="system:kube-scheduler", resource="pods", verb="watch", code=403)
+    assert not verdict(ROLES, used_all).problems
+    assert verdict(ROLES, [*used_all, refused]).problems == ["forbidden: get /x"]
+    assert not verdict(ROLES, [*used_all, refused, others]).problems
+    later = {**others, "requestReceivedTimestamp": at(30)}
+    assert verdict(ROLES, [*used_all, refused, later]).problems
+    assert verdict(ROLES, used_all[:2]).problems == [
+        "granted, and nobody used it: namespaces get",
+        "granted, and nobody used it: leases create in kube-system",
+    ]
 
 
 def test_tokens_by_pod_in_the_order_of_their_use() -> None:
