@@ -42,6 +42,7 @@ class ClusterCA:
         self._known = b""
         self._next = float("-inf")
         self._told = ""
+        self._refusals = 0
 
     def read(self) -> bytes:
         """The present CA, as far as it is known; asks the API server when that is due. Never
@@ -57,13 +58,17 @@ class ClusterCA:
             self._known = b""
             self._tell("there is none, so this cluster has no CA of client certificates")
         except Forbidden:
-            self._tell(f"missing permission: {LOOKUP_RULE.fix()}")
+            # An API server that has just started has not read the roles, and refuses everybody.
+            self._refusals += 1
+            if self._refusals > 1:
+                self._tell(f"missing permission: {LOOKUP_RULE.fix()}")
         except ApiError as error:
             log.debug("%s cannot be read now: %s", self.name, text_of(error))
             return self._known
         else:
             self._next = now + REFRESH_SECONDS
             self._told = ""
+            self._refusals = 0
         return self._known
 
     def _tell(self, problem: str) -> None:

@@ -64,24 +64,21 @@ def test_it_is_asked_for_once_a_minute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "told", "asked"),
     [
-        (
-            Forbidden("no", status=403),
-            "resourceNames [extension-apiserver-authentication], verbs [get]",
-        ),
-        (NotFound("none", status=404), "there is none"),
+        (Forbidden("no", status=403), "resourceNames [extension-apiserver-authentication], verbs [get]", 6),
+        (NotFound("none", status=404), "there is none", 5),
     ],
 )
 @pytest.mark.parametrize("quiet", [False, True])
 def test_what_cannot_be_read_is_told_once(
-    error: ApiError, told: str, quiet: bool, caplog: pytest.LogCaptureFixture
+    error: ApiError, told: str, asked: int, quiet: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(quiet=quiet)
     bench.rest.answer = error
     with caplog.at_level(logging.INFO):
         assert bench.reads(300) == {b""}
-    assert len(bench.rest.asked) == 5
+    assert len(bench.rest.asked) == asked
     [line] = caplog.records
     assert told in line.getMessage()
     assert "--client-ca-file" in line.getMessage()
@@ -89,6 +86,20 @@ def test_what_cannot_be_read_is_told_once(
     bench.rest.answer = {"data": {"client-ca-file": "PEM 1"}}
     bench.reads(60)
     assert bench.ca.read() == b"PEM 1"
+
+
+def test_a_server_that_has_just_started_and_knows_no_roles_yet_is_asked_again_without_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            bench.rest.answer = Forbidden("no", status=403)
+            bench.reads(10)
+            bench.rest.answer = {"data": {"client-ca-file": "PEM 1"}}
+            bench.reads(60)
+            assert bench.ca.read() == b"PEM 1"
+    assert not caplog.records
 
 
 def test_while_the_api_server_is_away_the_last_one_counts() -> None:
