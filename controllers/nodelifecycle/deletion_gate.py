@@ -187,7 +187,9 @@ class DeletionGate:
                     "ReadyNodeSaidToBeGone",
                     "This node is Ready, but the cloud says that its instance is gone. If it says so of more Ready "
                     f"nodes of zone {zone!r}, it is not believed there, and no node is deleted. If the instance is "
-                    "really gone, delete the Node. If it exists, check the provider's credentials, region and account",
+                    "really gone, delete the Node; if another instance has its name now, restart the kubelet there "
+                    "too, which has gone on with this Node. If it exists, check the provider's credentials, region and "
+                    "account",
                 )
 
 

@@ -12,7 +12,8 @@ from typing_extensions import override
 
 from tests.bench.witness import Tail
 from tests.cluster.cluster import MANAGER, Cluster, ClusterError, MachineSpec
-from tests.cluster.trials.manager import holder, kill, leader, replicas, restart_kubelet
+from tests.cluster.trials.manager import holder, kill, leader, replicas
+from tests.cluster.trials.operator import Operator
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.witness import CloudState, Kill, calls, pod_of, process_at
 from tests.support.api import API, NODES
@@ -43,8 +44,6 @@ MACHINES_EVERY = 20.0
 SLACK = 1.0
 """Seconds: the cloud's log has the time of the answer, and this machine is busy."""
 AGREED_WITHIN = 300.0
-REGISTERS_WITHIN = 20.0
-"""Seconds that a machine may run without a Node until its kubelet is started again."""
 
 
 class MachineChurn(ServiceChurn):
@@ -122,10 +121,11 @@ def run(cluster: Cluster, count: int = KILLS, seed: int = 22) -> Result:
     churn.all_back()
     settled, operator = time.monotonic(), Operator(cluster)
     try:
-        cluster.wait("cluster and cloud", operator.differ, AGREED_WITHIN)
+        cluster.wait("cluster and cloud", lambda: _differ(cluster, operator), AGREED_WITHIN)
     except ClusterError as problem:
         result.problems.append(str(problem))
     result.add("until cluster and cloud are equal after the last act", time.monotonic() - settled)
+    result.add("Nodes deleted by an operator, as the Event ReadyNodeSaidToBeGone asks", operator.deleted)
     result.add("kubelets started again, whose Node was deleted under them", operator.restarts)
     ended = {process_at(one.pod, time.time(), kills) for one in replicas(cluster)}
     result.check({name.partition("#")[0] for name in ended} == set(pods.values()), "a pod was replaced by another")
@@ -175,38 +175,16 @@ def _address(node: Mapping[str, Any]) -> str:
     return next((str(one["address"]) for one in node["status"]["addresses"] if one["type"] == "InternalIP"), "")
 
 
-class Operator:
-    """Looks whether cluster and cloud are equal, and does what the Event InstanceRecreated asks
-    for: a kubelet that found the Node of an earlier machine does not register by itself when the
-    manager has deleted that Node."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.restarts = 0
-        self._cluster = cluster
-        self._missing: dict[str, float] = {}
-
-    def differ(self) -> str:
-        """What differs; "" when nothing does."""
-        cloud = self._cluster.cloud
-        machines = cloud.call("GET", "/v1/machines")["machines"]
-        self._look_after({one["name"] for one in machines if one["state"] == "running"})
-        state = CloudState(
-            machines=machines,
-            balancers=cloud.call("GET", "/v1/loadbalancers")["loadbalancers"],
-            rules=cloud.call("GET", "/v1/routes")["routes"],
-            owner=self._cluster.options.name,
-        )
-        return disagreement(self._cluster.api, "localcloud", state)
-
-    def _look_after(self, machines: set[str]) -> None:
-        now = time.monotonic()
-        present = {node["metadata"]["name"] for node in self._cluster.api.items(NODES)}
-        self._missing = {name: self._missing.get(name, now) for name in machines - present}
-        for name, since in self._missing.items():
-            if now - since > REGISTERS_WITHIN:
-                restart_kubelet(self._cluster, name)
-                self._missing[name] = now
-                self.restarts += 1
+def _differ(cluster: Cluster, operator: Operator) -> str:
+    cloud = cluster.cloud
+    state = CloudState(
+        machines=cloud.call("GET", "/v1/machines")["machines"],
+        balancers=cloud.call("GET", "/v1/loadbalancers")["loadbalancers"],
+        rules=cloud.call("GET", "/v1/routes")["routes"],
+        owner=cluster.options.name,
+    )
+    operator.act(state.machines)
+    return disagreement(cluster.api, "localcloud", state)
 
 
 def _clean(api: API) -> None:

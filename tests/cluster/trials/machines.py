@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.state import node_lacks
-from tests.cluster.trials.manager import restart_kubelet
+from tests.cluster.trials.operator import Operator
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.web import MOVES_AFTER, NAME, pair
 from tests.support.api import NODES, Refused
@@ -223,29 +223,30 @@ def _create(world: World) -> Act:
 
 
 def _replace(world: World) -> Act:
-    """The new machine's kubelet finds the old one's Node and goes on with it. It does not register
-    again when the manager has deleted that, so it is started again, as the Event says."""
+    """The new machine's kubelet finds the old one's Node and goes on with it. Is the Node NotReady
+    when the manager looks, it is deleted; else an Event asks for it."""
     name, old = world.second.name, world.machine(world.second.name)["id"]
     uid, begun = world.node(name)["metadata"]["uid"], time.monotonic()
     world.cluster.cloud.call("DELETE", f"/v1/machines/{old}")
     machine = world.cluster.create_machine(world.second)["id"]
 
     def is_new() -> bool:
+        operator.act(world.cluster.cloud.machines().values())
         node = world.node(name)
         return bool(node) and str(node["spec"].get("providerID", "")).endswith(f"/{machine}")
 
+    operator = Operator(world.cluster)
+
     def old_gone() -> bool:
-        gone = bool(world.node(name).get("metadata", {}).get("uid") != uid)
-        if gone and not world.node(name):
-            restart_kubelet(world.cluster, name)
-        return gone
+        operator.act(world.cluster.cloud.machines().values())
+        return bool(world.node(name).get("metadata", {}).get("uid") != uid)
 
     return (
         "replaced under its name at once",
         begun,
         {
-            "the old Node deleted, the kubelet started again": old_gone,
-            "Node has the new provider ID": is_new,
+            "the old Node deleted": old_gone,
+            "Node has the new provider ID, once the kubelet was started again": is_new,
             "Node Ready": lambda: is_new() and world.is_ready(name),
             "route to the new machine": lambda: world.has_route(machine),
             "no route to the old machine": lambda: not world.has_route(old),

@@ -13,6 +13,7 @@ from tests.cluster.trials.bootstrap import order
 from tests.cluster.trials.flow import is_more, lost_in
 from tests.cluster.trials.machines import follow
 from tests.cluster.trials.memory import Life, summary
+from tests.cluster.trials.operator import asked_to_delete
 from tests.cluster.trials.result import Result, block
 from tests.cluster.trials.rights import Right, granted, unused, used, verdict
 from tests.cluster.trials.sandbox import WANTED, differences, status_of
@@ -152,6 +153,18 @@ def test_conditions_are_asked_until_each_was_true() -> None:
     assert seen["later"] is not None
     assert seen["away at first"] is not None
     assert seen["never"] is None
+
+
+def test_only_a_node_whose_machine_is_gone_and_that_an_event_names_is_deleted() -> None:
+    nodes = [
+        {"metadata": {"name": name, "uid": name}, "spec": {"providerID": f"localcloud://{machine}"}}
+        for name, machine in (("told", "m1"), ("told-and-there", "m2"), ("not-told", "m3"))
+    ]
+    events = [
+        {"reason": "ReadyNodeSaidToBeGone", "involvedObject": {"uid": name}} for name in ("told", "told-and-there")
+    ]
+    events.append({"reason": "Synced", "involvedObject": {"uid": "not-told"}})
+    assert asked_to_delete(nodes, events, {"localcloud://m2"}) == ["told"]
 
 
 # ---- memory

@@ -118,6 +118,8 @@ def test_it_is_reported_at_each_stage_why_a_node_is_not_deleted() -> None:
         "the cloud calls Ready nodes of zone '' gone too (ready), so it is not believed there."
     )
     assert sorted(bench.recorder.reasons()) == ["DeletingNodeHeldBack", "ReadyNodeSaidToBeGone"]
+    [told] = [message for _, _, reason, message in bench.recorder.events if reason == "ReadyNodeSaidToBeGone"]
+    assert "restart the kubelet" in told, "one that went on with the Node does not register again by itself"
     for _ in range(30):
         bench.settle(["n0"])
     assert len(bench.recorder.events) == 2, "each is told once"
