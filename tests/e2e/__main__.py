@@ -81,9 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def narrowed(chosen: SpecSet, focus: str | None, skip: str | None) -> SpecSet:
-    """The set with only those of its tests whose names match `focus` and do not match `skip`."""
+    """The set with only those tests of its labels whose names match `focus`, in place of its own,
+    and do not match `skip`."""
     skips = [text for text in (chosen.skip, skip) if text]
-    return evolve(chosen, focus=focus or "", skip="|".join(skips))
+    return evolve(chosen, focus=focus or chosen.focus, skip="|".join(skips))
 
 
 def _run_set(cluster: Cluster, chosen: SpecSet, folder: Path, *, keep_page: bool) -> list[str]:
@@ -148,7 +149,7 @@ def _say(line: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Kubernetes' own tests on a cluster of real nodes.")
     parser.add_argument("--set", action="append", choices=[one.name for one in SETS], help="only this set; repeatable")
-    parser.add_argument("--focus", help="only tests of the sets whose names match; the page is left alone")
+    parser.add_argument("--focus", help="only tests with the sets' labels whose names match; the page is left alone")
     parser.add_argument("--skip", help="no tests whose names match; the page is left alone")
     parser.add_argument("--folder", type=Path, help="where logs and reports are kept; default: a temporary folder")
     parser.add_argument(
