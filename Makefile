@@ -9,7 +9,7 @@ PYTEST_WORKERS ?= 4
 export REQUIRE_HELM
 # Where a container's image sets it, each of the many processes that a test run starts would compile all sources anew.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help run test coverage lint docs format bench mutants envtest generate lock image cluster e2e clean
+.PHONY: help run test coverage lint docs format bench mutants envtest generate lock image cluster e2e trials clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ cluster: $(READY)  ## start a whole cluster here: machines, kubelets, pods, load
 
 e2e: $(READY)  ## run Kubernetes' own tests of Services on a cluster of real nodes, and write docs/reference/kubernetes-e2e.md (root; an hour)
 	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.e2e $(E2E_ARGS)
+
+trials: $(READY)  ## put the product in its pod to the test on real nodes, and write docs/reference/real-cluster-trials.md (root; 20 minutes); TRIALS="traffic kills": only these
+	@PYTHONPATH=examples/localcloud $(BIN)/python -m tests.cluster.trials $(TRIALS) $(TRIALS_ARGS)
 
 $(READY): requirements-dev.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'

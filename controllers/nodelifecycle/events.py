@@ -67,8 +67,8 @@ class OwnerEvents:
                 "Warning",
                 "InstanceRecreated",
                 f"The cloud now has instance {found.provider_id} under the name of this node, whose spec.providerID is "
-                f"{known} and cannot change: once that is confirmed gone, the Node object is deleted, and the new "
-                "instance's kubelet must register again",
+                f"{known} and cannot change: once that is confirmed gone, the Node object is deleted. A kubelet "
+                "that runs on the new instance by then registers again only when it is restarted",
             )
 
     def report_unknown(self) -> None:

@@ -39,7 +39,7 @@ class LocalCloud:
         60 s."""
         self.layout.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._programs = Programs(self.layout.folder)
-        self._programs.spawn("localcloud", self._command("serve"), env=_env())
+        self._programs.spawn("localcloud", [*self._command("serve"), "--verbose"], env=_env())
         deadline = time.monotonic() + _SECONDS
         while not self._answers():
             if self._programs.process("localcloud").poll() is not None or time.monotonic() > deadline:

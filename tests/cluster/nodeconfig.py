@@ -190,6 +190,8 @@ def kubelet_config(role: Role, network: NodeNetwork) -> dict[str, Any]:
         "clusterDomain": "cluster.local",
         "resolvConf": f"{_KUBELET}/resolv.conf",
         **({"registerWithTaints": [taint]} if role.control_plane else {}),
+        # Somebody waits in front of this cluster for the container that ended to run again.
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "5s"},
         "imageGCHighThresholdPercent": 100,  # never: no registry has the images that were imported
         # The disks, cgroups and swap are those of the host, which are none of this node's business.
         "cgroupDriver": "cgroupfs",

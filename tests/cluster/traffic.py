@@ -68,7 +68,7 @@ class Traffic:
         at_most: int = 500_000,
     ) -> None:
         self.report = Report()
-        self._host, self._port = host, port
+        self.host, self.port = host, port
         self._request = _REQUEST % (path.encode(), host.encode())
         self._every = every
         self._timeout = timeout
@@ -83,6 +83,10 @@ class Traffic:
     def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join(self._timeout + 5)
+
+    def finish(self) -> None:
+        """Wait until `at_most` requests were sent, and each has its answer or is lost."""
+        self._thread.join()
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -116,7 +120,7 @@ class Traffic:
         self.report.by[body.split(b"\n", 1)[0].decode(errors="replace")[:80]] += 1
 
     async def _exchange(self) -> bytes:
-        reader, writer = await asyncio.open_connection(self._host, self._port)
+        reader, writer = await asyncio.open_connection(self.host, self.port)
         try:
             writer.write(self._request)
             answer = bytearray()

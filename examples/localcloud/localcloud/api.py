@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -191,6 +192,8 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = IDLE_SECONDS
     wbufsize = -1  # one packet for head and body
     disable_nagle_algorithm = True
+    _came = 0.0
+    """When the request came, of the monotonic clock."""
 
     def do_GET(self) -> None:
         self._serve()
@@ -198,8 +201,18 @@ class _Handler(BaseHTTPRequestHandler):
     do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815
 
     @override
+    def parse_request(self) -> bool:
+        self._came = time.monotonic()
+        return super().parse_request()
+
+    @override
     def log_message(self, format: str, *args: object) -> None:
         logger.debug("%s %s", self.client_address[0], format % args)
+
+    @override
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """With the time since the request came: who asked may be gone when it is answered."""
+        self.log_message('"%s" %s %.3f s', self.requestline, code, time.monotonic() - self._came)
 
     def _serve(self) -> None:
         headers: Mapping[str, str] = {}

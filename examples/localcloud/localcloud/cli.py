@@ -53,9 +53,9 @@ def _failed(*problems: str) -> int:
 
 def _daemon(args: argparse.Namespace) -> int:
     layout = Layout(name=args.name, base=args.base, pool=args.pool, folder=Path(args.state))
-    logging.basicConfig(
-        level=logging.DEBUG if args.verbose else logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    if args.verbose:  # not the libraries: pyroute2 has 30 lines for each of ours
+        logging.getLogger("localcloud").setLevel(logging.DEBUG)
     if args.command == "destroy":
         destroy(layout)
         return 0

@@ -3,30 +3,50 @@ each node its route."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, Protocol
 
-from cloudprovider.testing.fake import FakeCloud
+from cloudprovider.testing.fake import LoadBalancerRecord, RouteRecord
 from tests.support.api import API, NODES
 from tests.support.failover.churn import names
 from tests.support.nodes import UNINITIALIZED
 from tests.support.services import SERVICES
 
-__all__ = ["disagreement"]
+__all__ = ["Machine", "Shown", "disagreement"]
 
 _FINALIZER: Final = "service.kubernetes.io/load-balancer-cleanup"
+_EXCLUDED: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 JSON = dict[str, Any]
 
 
-def disagreement(api: API, cloud: FakeCloud, *, limit: int = 10) -> str:
-    """What is wrong between them, at most `limit` lines; empty when nothing is."""
+class Machine(Protocol):
+    """A cloud's machine."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+
+
+class Shown(Protocol):
+    """What a cloud has, as the fake cloud's console shows it."""
+
+    def instances(self) -> Iterable[Machine]: ...
+    def load_balancers(self) -> list[LoadBalancerRecord]: ...
+    def routes(self) -> list[RouteRecord]: ...
+
+
+def disagreement(api: API, provider: str, cloud: Shown, *, limit: int = 10) -> str:
+    """What is wrong between them, at most `limit` lines; empty when nothing is. `provider` begins
+    the provider IDs."""
     nodes = api.items(NODES)
-    wrong = [*_nodes(nodes, cloud), *_balancers(api.items(SERVICES), nodes, cloud), *_routes(nodes, cloud)]
+    wrong = [*_nodes(nodes, provider, cloud), *_balancers(api.items(SERVICES), nodes, cloud), *_routes(nodes, cloud)]
     return "\n".join([*wrong[:limit], *([f"and {len(wrong) - limit} more"] if len(wrong) > limit else [])])
 
 
-def _nodes(nodes: list[JSON], cloud: FakeCloud) -> list[str]:
-    instances = {one.name: f"{cloud.config.provider}://{one.id}" for one in cloud.console.instances()}
+def _nodes(nodes: list[JSON], provider: str, cloud: Shown) -> list[str]:
+    instances = {one.name: f"{provider}://{one.id}" for one in cloud.instances()}
     wrong = [f"node {name} has no instance" for name in sorted(names(nodes) - set(instances))]
     wrong += [f"instance {name} has no node" for name in sorted(set(instances) - names(nodes))]
     for node in nodes:
@@ -40,14 +60,15 @@ def _nodes(nodes: list[JSON], cloud: FakeCloud) -> list[str]:
     return wrong
 
 
-def _balancers(services: list[JSON], nodes: list[JSON], cloud: FakeCloud) -> list[str]:
+def _balancers(services: list[JSON], nodes: list[JSON], cloud: Shown) -> list[str]:
     wanted = {one["metadata"]["uid"]: one for one in services if one["spec"]["type"] == "LoadBalancer"}
-    found = {one.service_uid: one for one in cloud.console.load_balancers()}
-    targets = sorted(node["spec"].get("providerID", "") for node in nodes)
+    found = {one.service_uid: one for one in cloud.load_balancers()}
+    chosen = [node for node in nodes if _EXCLUDED not in node["metadata"].get("labels", {})]
+    targets = sorted(node["spec"].get("providerID", "") for node in chosen)
     wrong = [
         f"load balancer {one.name} of {one.service} has no Service" for uid, one in found.items() if uid not in wanted
     ]
-    if len(found) != len(cloud.console.load_balancers()):
+    if len(found) != len(cloud.load_balancers()):
         wrong.append("a Service has two load balancers")
     for uid, service in wanted.items():
         meta, balancer = service["metadata"], found.get(uid)
@@ -68,9 +89,9 @@ def _balancers(services: list[JSON], nodes: list[JSON], cloud: FakeCloud) -> lis
     return wrong
 
 
-def _routes(nodes: list[JSON], cloud: FakeCloud) -> list[str]:
+def _routes(nodes: list[JSON], cloud: Shown) -> list[str]:
     wanted = {(node["metadata"]["name"], cidr) for node in nodes for cidr in node["spec"].get("podCIDRs", ())}
-    found = {(one.target_node, one.destination_cidr) for one in cloud.console.routes()}
+    found = {(one.target_node, one.destination_cidr) for one in cloud.routes()}
     return [
         *(f"route {cidr} to {name} is missing" for name, cidr in sorted(wanted - found)),
         *(f"route {cidr} to {name or 'nowhere'} has no node" for name, cidr in sorted(found - wanted)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from attrs import field, frozen
 
 from tests.bench.witness import Tail
 
-__all__ = ["AuditLog", "Request"]
+__all__ = ["AuditLog", "Request", "parse"]
 
 WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
@@ -27,7 +27,7 @@ class Request:
     """One answered request, in Unix seconds: when it came and when it was answered."""
 
     who: str
-    """UID of the client's token."""
+    """UID of the client's token, or what else tells clients apart."""
     verb: str
     resource: str
     """With its subresource: "nodes/status"."""
@@ -49,20 +49,26 @@ class Request:
         return self.verb in WRITES and not self.resource.endswith("reviews")
 
 
+def token_uid(event: Mapping[str, Any]) -> str:
+    """The UID of the client's token."""
+    return str(event["user"].get("uid", ""))
+
+
 class AuditLog:
     """The requests since this reader was made. For one thread."""
 
-    def __init__(self, log: Path) -> None:
-        self._tail = Tail(log)
+    def __init__(self, log: Path, who: Callable[[Mapping[str, Any]], str] = token_uid) -> None:
+        """`who` tells clients apart, by an Event of the log."""
+        self._tail, self._who = Tail(log), who
         self.requests: list[Request] = []
 
     def read(self) -> list[Request]:
         """All requests so far."""
-        self.requests += parse(self._tail.read())
+        self.requests += parse(self._tail.read(), self._who)
         return self.requests
 
 
-def parse(lines: Iterable[bytes]) -> Iterable[Request]:
+def parse(lines: Iterable[bytes], who: Callable[[Mapping[str, Any]], str] = token_uid) -> Iterable[Request]:
     """The requests in lines of an audit log; those about no object are left out."""
     for line in lines:
         event = json.loads(line)
@@ -70,7 +76,7 @@ def parse(lines: Iterable[bytes]) -> Iterable[Request]:
         if about is None or event["stage"] not in ("ResponseComplete", "Panic", "ResponseStarted"):
             continue
         yield Request(
-            who=event["user"].get("uid", ""),
+            who=who(event),
             verb=event["verb"],
             resource="/".join(filter(None, (about.get("resource", ""), about.get("subresource", "")))),
             name=about.get("name", ""),

@@ -7,14 +7,16 @@ import random
 import threading
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
+
+from typing_extensions import override
 
 from cloudprovider.testing.fake import FakeCloud
 from tests.support.api import API, NODES, STRATEGIC, Refused
 from tests.support.nodes import small_node
 from tests.support.services import SERVICES, lb_service
 
-__all__ = ["POD_RANGE", "SERVICES", "Churn", "node"]
+__all__ = ["POD_RANGE", "SERVICES", "Churn", "ServiceChurn", "node"]
 
 POD_RANGE: Final = "10.128.0.0/9"
 _SERVICE_NAMES: Final = 20
@@ -31,27 +33,24 @@ def node(name: str, number: int) -> JSON:
     return found
 
 
-class Churn:
+class ServiceChurn:
     """Acts `rate` times a second in a thread of its own while it is entered, as dice of `seed` say.
 
     What the API server refuses because it came too late, or because the server is away, is not
-    tried again. Any other error is raised at the end.
+    tried again. Any other error is raised at the end. What joins and leaves is the subclass's.
     """
 
-    def __init__(self, api: API, cloud: FakeCloud, first: int, *, seed: int, rate: float = 5.0) -> None:
-        self._api = api
-        self._cloud = cloud
-        self._dice = random.Random(seed)
+    def __init__(self, api: API, *, seed: int, rate: float = 5.0) -> None:
+        self.api = api
+        self.dice = random.Random(seed)
         self._pause = 1 / rate
-        self._number = first
-        self._joined: list[str] = []
         self._done = threading.Event()
         self._over = threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="churn", daemon=True)
         self.acts = 0
 
-    def __enter__(self) -> Churn:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -73,7 +72,7 @@ class Churn:
             self._error = error
 
     def _act(self) -> None:
-        act = self._dice.choices((self._join, self._leave, self._serve, self._port, self._end), (3, 2, 3, 3, 2))[0]
+        act = self.dice.choices((self.join, self.leave, self._serve, self._port, self._end), (3, 2, 3, 3, 2))[0]
         try:
             act()
         except Refused as refused:
@@ -83,29 +82,63 @@ class Churn:
             return  # the API server is away
         self.acts += 1
 
-    def _join(self) -> None:
+    def join(self) -> None:
+        """A machine comes."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """A machine goes."""
+        raise NotImplementedError
+
+    def _service_path(self) -> str:
+        return f"{SERVICES}/svc-{self.dice.randrange(_SERVICE_NAMES)}"
+
+    def _serve(self) -> None:
+        name = self._service_path().rpartition("/")[2]
+        self.api.create(SERVICES, lb_service(name))
+
+    def _port(self) -> None:
+        ports = [{"port": self.dice.randint(1, 999), "protocol": "TCP"}]
+        self.api.patch(self._service_path(), {"spec": {"ports": ports}})
+
+    def _end(self) -> None:
+        self.api.delete(self._service_path())
+
+
+class Churn(ServiceChurn):
+    """Nodes join and leave with instances of a fake cloud; `first` is the number of the next."""
+
+    def __init__(self, api: API, cloud: FakeCloud, first: int, *, seed: int, rate: float = 5.0) -> None:
+        super().__init__(api, seed=seed, rate=rate)
+        self._cloud = cloud
+        self._number = first
+        self._joined: list[str] = []
+
+    @override
+    def join(self) -> None:
         name = f"late-{self._number}"
         number, self._number = self._number, self._number + 1
         address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
         self._cloud.console.add_instance(name, addresses={"InternalIP": address})
-        self._insist(lambda: self._api.create(NODES, node(name, number)))
+        self._insist(lambda: self.api.create(NODES, node(name, number)))
         self._joined.append(name)
 
-    def _leave(self) -> None:
+    @override
+    def leave(self) -> None:
         """An instance vanishes; its kubelet is silent then, and the cluster says so.
 
         Not one that has no provider ID yet: ours never deletes a node that may be another cloud's.
         """
         if not self._joined:
             return
-        name = self._dice.choice(self._joined)
-        if not self._api.get(f"{NODES}/{name}")["spec"].get("providerID"):
+        name = self.dice.choice(self._joined)
+        if not self.api.get(f"{NODES}/{name}")["spec"].get("providerID"):
             return
         self._joined.remove(name)
         self._cloud.console.remove_instance(name)
         conditions = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
         body = {"status": {"conditions": conditions}}
-        self._insist(lambda: self._api.patch(f"{NODES}/{name}/status", body, STRATEGIC))
+        self._insist(lambda: self.api.patch(f"{NODES}/{name}/status", body, STRATEGIC))
 
     def _insist(self, act: Callable[[], object]) -> None:
         """What a machine does it does until the API server has it."""
@@ -122,20 +155,6 @@ class Churn:
                 if refused.status not in (404, 409):
                     raise
             return
-
-    def _service_path(self) -> str:
-        return f"{SERVICES}/svc-{self._dice.randrange(_SERVICE_NAMES)}"
-
-    def _serve(self) -> None:
-        name = self._service_path().rpartition("/")[2]
-        self._api.create(SERVICES, lb_service(name))
-
-    def _port(self) -> None:
-        ports = [{"port": self._dice.randint(1, 999), "protocol": "TCP"}]
-        self._api.patch(self._service_path(), {"spec": {"ports": ports}})
-
-    def _end(self) -> None:
-        self._api.delete(self._service_path())
 
 
 def names(nodes: Iterable[JSON]) -> set[str]:

@@ -115,7 +115,7 @@ class Stage:
         began = time.monotonic()
 
         def agree() -> bool:
-            problem = disagreement(self.api, self.cloud.cloud)
+            problem = disagreement(self.api, self.cloud.cloud.config.provider, self.cloud.cloud.console)
             assert not problem, problem
             return True
 

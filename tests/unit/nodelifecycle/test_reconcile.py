@@ -368,6 +368,7 @@ def test_an_instance_that_was_recreated_is_told() -> None:
     assert (kind, reason) == ("Warning", "InstanceRecreated")
     assert "fake://i-2" in message
     assert "fake://n0" in message
+    assert "restarted" in message, "a kubelet that runs does not register again by itself"
     (asked,) = bench.cloud.named
     assert asked.spec is not None
     assert asked.spec.provider_id is None

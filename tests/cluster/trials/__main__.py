@@ -1,0 +1,120 @@
+"""``python -m tests.cluster.trials [NAME...]``: a cluster of its own, and each trial on it.
+
+The results go to docs/reference/real-cluster-trials.md. The code is 1 where one failed. Memory and
+CPU of the manager are sampled all the while. The order counts: what looks at the start comes first,
+what looks at the whole run comes last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from attrs import frozen
+from localcloud.layout import BadLayout
+
+from tests.bench.report import keep
+from tests.cluster.cluster import Cluster, ClusterError, Options
+from tests.cluster.needs import Missing
+from tests.cluster.trials import bootstrap, flow, kills, machines, memory, rights, sandbox, tokens
+from tests.cluster.trials.result import Result, block
+from tests.envtest.build import AssetsMissing
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "real-cluster-trials.md"
+COMMAND = "make trials"
+
+
+@frozen
+class Trial:
+    """A name for the command line, and what is done."""
+
+    name: str
+    title: str
+    method: str
+    run: Callable[[Cluster, memory.Sampler], Result]
+
+
+TRIALS: Sequence[Trial] = (
+    Trial("bootstrap", bootstrap.TITLE, bootstrap.METHOD, lambda cluster, _: bootstrap.run(cluster)),
+    Trial("sandbox", sandbox.TITLE, sandbox.METHOD, lambda cluster, _: sandbox.run(cluster)),
+    Trial("traffic", flow.TITLE, flow.METHOD, lambda cluster, _: flow.run(cluster)),
+    Trial("machines", machines.TITLE, machines.METHOD, lambda cluster, _: machines.run(cluster)),
+    Trial("kills", kills.TITLE, kills.METHOD, lambda cluster, _: kills.run(cluster)),
+    Trial("tokens", tokens.TITLE, tokens.METHOD, lambda cluster, _: tokens.run(cluster)),
+    Trial("rights", rights.TITLE, rights.METHOD, lambda cluster, _: rights.run(cluster)),
+    Trial("memory", memory.TITLE, memory.METHOD, lambda _, sampler: memory.summary([*sampler.lives.values()])),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    chosen = [one for one in TRIALS if not options.names or one.name in options.names]
+    failed: list[str] = []
+    for number in (signal.SIGINT, signal.SIGTERM):  # where this runs in a shell's background, the first is ignored
+        signal.signal(number, signal.default_int_handler)
+    try:
+        cluster = Cluster(Options(name=options.name, base=options.base, pool=options.pool), say=_say)
+        with cluster, memory.Sampler(cluster) as sampler:
+            for trial in chosen:
+                failed += _run(cluster, sampler, trial, keep_page=not options.no_page)
+    except (ClusterError, Missing, BadLayout, AssetsMissing, OSError, RuntimeError, subprocess.SubprocessError) as bad:
+        print(f"{COMMAND}: {bad}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    if failed:
+        print(f"{COMMAND}: failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _run(cluster: Cluster, sampler: memory.Sampler, trial: Trial, *, keep_page: bool) -> list[str]:
+    """Run one trial and put its block on the page; its name if it failed. The next ones run all the
+    same."""
+    _say(f"trial: {trial.title}")
+    load, begun = os.getloadavg()[0], time.monotonic()
+    try:
+        result = trial.run(cluster, sampler)
+    except Exception as problem:  # noqa: BLE001 - the verdict on this one; the others still count
+        traceback.print_exc()
+        result = Result(problems=[f"{type(problem).__name__}: {problem}"])
+    seconds = time.monotonic() - begun
+    _say(f"{seconds:7.1f} s  {trial.name}: {result}")
+    if keep_page:
+        keep(PAGE, trial.name, block(trial.title, trial.method, result, seconds=seconds, load=load), command=COMMAND)
+    return [trial.name] if result.problems else []
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=COMMAND, description="The product in its pod, on a cluster of real nodes.")
+    # Checked by hand: argparse takes no empty list among choices.
+    parser.add_argument("names", nargs="*", type=_name, metavar="NAME", help=f"only these: {_names()}")
+    parser.add_argument("--no-page", action="store_true", help="leave docs/reference/real-cluster-trials.md alone")
+    parser.add_argument("--name", default="tr", help="of the cluster (%(default)s)")
+    parser.add_argument("--base", default="10.120", help="first two numbers of its addresses (%(default)s)")
+    parser.add_argument("--pool", default="198.18.120.0/24", help="its load balancers (%(default)s)")
+    return parser
+
+
+def _name(text: str) -> str:
+    if text not in (one.name for one in TRIALS):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {_names()}")
+    return text
+
+
+def _names() -> str:
+    return ", ".join(one.name for one in TRIALS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

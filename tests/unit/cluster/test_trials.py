@@ -1,0 +1,300 @@
+"""The pure parts of the trials on a real cluster: each verdict is seen to fail."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cluster.traffic import Lost, Report
+from tests.cluster.trials import __main__ as command
+from tests.cluster.trials.bootstrap import order
+from tests.cluster.trials.flow import lost_in
+from tests.cluster.trials.machines import follow
+from tests.cluster.trials.memory import Life, summary
+from tests.cluster.trials.result import Result, block
+from tests.cluster.trials.rights import Right, granted, unused, used
+from tests.cluster.trials.sandbox import WANTED, differences, status_of
+from tests.cluster.trials.tokens import credentials
+from tests.cluster.trials.witness import ACCOUNT, CloudState, Kill, calls, pod_of, process_at
+from tests.support.failover.audit import parse
+from tests.support.failover.fencing import judge
+
+JSON = dict[str, Any]
+
+
+def at(second: int) -> str:
+    return f"2026-11-23T06:00:{second:02d}Z"
+
+
+# ---- results
+
+
+def test_a_block_has_verdict_problems_and_figures() -> None:
+    result = Result()
+    result.add("until Ready", 1.26)
+    result.check(True, "not this one")
+    assert "Passed on" in block("Title", "How.", result, seconds=12.4, load=1.0)
+    result.check(False, "a|b went wrong")
+    result.add("a|b", "<c>")
+    text = block("Title", "How.", result, seconds=12.4, load=1.0)
+    assert text.startswith("## Title\n\nHow.\n\nFailed on ")
+    assert " in 12 s. " in text
+    assert "\n- a|b went wrong\n" in text
+    assert text.endswith("| what | figure |\n|---|---|\n| until Ready | 1.3 s |\n| a\\|b | &lt;c> |")
+    assert str(result).startswith("FAILED\n")
+
+
+def test_a_name_that_is_no_trial_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["nothing"])
+    assert "'nothing' is none of bootstrap, " in capsys.readouterr().err
+
+
+# ---- bootstrapping
+
+
+def pod(name: str, node: str, started: int, *, host: bool = False, restarts: int = 0) -> JSON:
+    status = {"state": {"running": {"startedAt": at(started)}}, "restartCount": restarts}
+    return {
+        "metadata": {"name": name, "creationTimestamp": at(2)},
+        "spec": {"nodeName": node, **({"hostNetwork": True} if host else {})},
+        "status": {"podIP": "10.0.0.1", "containerStatuses": [status]},
+    }
+
+
+def cluster_of(*, manager: int = 3, synced: int = 5, ready: int = 6, other: int = 8) -> tuple[list[JSON], ...]:
+    nodes = [
+        {
+            "metadata": {"name": name, "creationTimestamp": at(0)},
+            "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": at(ready)}]},
+        }
+        for name in ("cp", "worker")
+    ]
+    pods = [pod("cloud-controller-manager-1", "cp", manager, host=True), pod("dns", "worker", other)]
+    events = [
+        {"involvedObject": {"name": name}, "reason": "Synced", "firstTimestamp": at(synced)}
+        for name in ("cp", "worker")
+    ]
+    return nodes, pods, events
+
+
+def test_the_order_that_works() -> None:
+    result = order(*cluster_of())
+    assert not result.problems
+    assert ("all nodes are Ready", "6.0 s") in result.figures
+    assert ("from the manager's pods to all nodes Ready", "4.0 s") in result.figures
+
+
+@pytest.mark.parametrize(
+    ("times", "problem"),
+    [
+        ({"synced": 1, "ready": 6}, "a node was initialised before a manager ran"),
+        ({"manager": 9, "synced": 10, "ready": 11}, "a pod with a network started before the manager's"),
+        ({"ready": 4}, "a node was Ready before it was initialised"),
+    ],
+)
+def test_another_order_is_a_problem(times: dict[str, int], problem: str) -> None:
+    assert problem in order(*cluster_of(**times)).problems
+
+
+def test_what_is_missing_is_a_problem() -> None:
+    nodes, pods, _ = cluster_of()
+    assert order(nodes, pods, []).problems
+
+
+# ---- sandbox
+
+
+def test_the_sandbox_is_read_from_the_kernels_table() -> None:
+    text = "".join(f"{name}:\t{value.replace(' ', chr(9))}\n" for name, value in WANTED.items())
+    assert differences(status_of(text)) == []
+    root = text.replace("65532\t65532\t65532\t65532", "0\t0\t0\t0", 1).replace("Seccomp:\t2\n", "")
+    assert differences(status_of(root)) == [
+        "Uid is 0 0 0 0, not 65532 65532 65532 65532",
+        "Seccomp is missing, not 2",
+    ]
+
+
+# ---- traffic
+
+
+def test_only_what_was_lost_in_the_step_counts() -> None:
+    lost = [Lost(1.0, 0, "a"), Lost(2.0, 0, "b"), Lost(3.0, 0, "c")]
+    assert lost_in(Report(lost=lost), 1.5, 2.5) == [lost[1]]
+
+
+# ---- machines
+
+
+def test_conditions_are_asked_until_each_was_true() -> None:
+    answers = iter([False, True])
+    refused = iter([OSError("away"), None])
+
+    def sometimes() -> bool:
+        problem = next(refused)
+        if problem:
+            raise problem
+        return True
+
+    clock = iter(float(number) for number in range(100))
+    seen = follow(
+        {"later": lambda: next(answers), "away at first": sometimes, "never": lambda: False},
+        0.0, 20.0, clock=lambda: next(clock), sleep=lambda seconds: None,
+    )  # fmt: skip
+    assert seen["later"] is not None
+    assert seen["away at first"] is not None
+    assert seen["never"] is None
+
+
+# ---- memory
+
+
+def test_memory_of_the_longest_and_the_peak_of_all() -> None:
+    long = Life(at=[0.0, 30.0, 100.0], memory=[20.0, 50.0, 55.0], cpu=[1.0, 2.0, 6.0])
+    short = Life(at=[0.0, 5.0], memory=[20.0, 60.0], cpu=[0.0, 1.0])
+    result = summary([short, long])
+    assert not result.problems
+    figures = dict(result.figures)
+    assert figures["its memory 30 s after its start"] == "50 MB"
+    assert figures["its CPU"] == "5 s, 50 millicores on average"
+    assert figures["peak of all"] == "60 MB of the limit of 512 MB"
+
+
+def test_too_much_memory_and_none_at_all_are_problems() -> None:
+    assert summary([Life(at=[0.0], memory=[600.0], cpu=[0.0])]).problems
+    assert summary([]).problems
+
+
+# ---- who did what
+
+
+def event(pod_name: str = "ccm-a", *, user: str = ACCOUNT, code: int = 200, token: str = "1", **about: str) -> JSON:
+    extra = {
+        "authentication.kubernetes.io/pod-name": [pod_name],
+        "authentication.kubernetes.io/credential-id": [f"JTI={token}"],
+    }
+    return {
+        "stage": "ResponseComplete",
+        "verb": about.pop("verb", "get"),
+        "user": {"username": user, "extra": extra},
+        "objectRef": about or None,
+        "responseStatus": {"code": code},
+        "requestReceivedTimestamp": at(5),
+        "stageTimestamp": at(6),
+        "requestURI": "/x",
+    }
+
+
+def test_a_process_is_a_pod_and_the_kills_before() -> None:
+    kills = [Kill("ccm-a", 10.0), Kill("ccm-b", 11.0), Kill("ccm-a", 20.0)]
+    assert [process_at("ccm-a", when, kills) for when in (9.9, 10.0, 25.0)] == ["ccm-a#0", "ccm-a#1", "ccm-a#2"]
+    assert pod_of(event()) == "ccm-a"
+    assert pod_of(event(user="admin")) == ""
+
+
+def test_the_clouds_log_says_who_changed_it() -> None:
+    log = [
+        '2026-11-23 06:00:05,250 DEBUG 10.0.0.1 "PUT /v1/loadbalancers/x HTTP/1.1" 200 0.250 s',
+        '2026-11-23 06:00:06,000 DEBUG 10.0.0.1 "DELETE /v1/routes/r-1?owner=tr HTTP/1.1" 204 0.000 s',
+        '2026-11-23 06:00:07,000 DEBUG 10.0.0.1 "GET /v1/routes?owner=tr HTTP/1.1" 200 0.250 s',
+        '2026-11-23 06:00:07,000 DEBUG 10.0.0.1 "PUT /v1/loadbalancers/x HTTP/1.1" 409 0.001 s',
+        '2026-11-23 06:00:07,000 DEBUG 10.0.0.9 "PUT /v1/loadbalancers/x HTTP/1.1" 200 0.250 s',
+        "2026-11-23 06:00:07,000 INFO m1 is up",
+    ]
+    found = calls(log, {"10.0.0.1": "ccm-a"}, [])
+    assert [(one.caller, one.method, one.key) for one in found] == [
+        ("ccm-a#0", "ensure_load_balancer", "x"),
+        ("ccm-a#0", "delete_route", "r-1?owner=tr"),
+    ]
+    assert found[1].began - found[0].began == pytest.approx(1.0)
+    kill = [Kill("ccm-a", found[1].began - 0.5)]
+    assert calls(log, {"10.0.0.1": "ccm-a"}, kill)[1].caller == "ccm-a#0", "sent before, read after the kill"
+    long_ago = [Kill("ccm-a", found[1].began - 1.5)]
+    assert calls(log, {"10.0.0.1": "ccm-a"}, long_ago)[1].caller == "ccm-a#1"
+
+
+def lease(pod_name: str, version: str) -> JSON:
+    spec = {"holderIdentity": pod_name, "leaseDurationSeconds": 6}
+    found = event(pod_name, verb="update", resource="leases", name="cloud-controller-manager")
+    return {**found, "requestObject": {"metadata": {"resourceVersion": version}, "spec": spec}}
+
+
+def test_a_write_by_a_pod_that_does_not_lead_is_found() -> None:
+    def verdict(writer: str) -> bool:
+        write = event(writer, verb="patch", resource="services", namespace="default", name="s")
+        lines = [json_line(lease("ccm-a", "1")), json_line(write)]
+        requests = [*parse(lines, lambda one: process_at(pod_of(one), 0.0, []))]
+        names = {one.who: one.who for one in requests}
+        return bool(judge(requests, [], names, "cloud-controller-manager").intruders)
+
+    assert not verdict("ccm-a")
+    assert verdict("ccm-b")
+
+
+def json_line(value: JSON) -> bytes:
+    return json.dumps(value).encode()
+
+
+def test_the_local_cloud_is_shown_as_the_judge_asks_for_it() -> None:
+    balancer = {
+        "name": "x",
+        "owner": "tr",
+        "labels": {"kubernetes.io/service": "default/s", "kubernetes.io/service-uid": "u"},
+        "address": "203.0.113.1",
+        "ports": [{"port": 80, "protocol": "TCP", "targetPort": 30000}],
+        "targets": ["m2", "m1"],
+    }
+    rule = {"name": "r", "owner": "tr", "destination": "10.0.0.0/24", "machine": "m1"}
+    state = CloudState(
+        machines=[{"name": "w", "id": "m1"}],
+        balancers=[balancer, {**balancer, "owner": "another"}],
+        rules=[rule, {**rule, "machine": "m9"}, {**rule, "owner": "another"}],
+        owner="tr",
+    )
+    assert [(one.name, one.id) for one in state.instances()] == [("w", "m1")]
+    [shown] = state.load_balancers()
+    assert shown.backends == ("localcloud://m1", "localcloud://m2")
+    assert (shown.service_uid, shown.ingress, shown.ports[0].port) == ("u", ("203.0.113.1",), 80)
+    assert [one.target_node for one in state.routes()] == ["w", ""]
+
+
+# ---- rights and tokens
+
+ROLES: list[JSON] = [
+    {
+        "metadata": {"name": "x"},
+        "rules": [
+            {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "delete"]},
+            {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": ["kube-system"], "verbs": ["get"]},
+        ],
+    },
+    {
+        "metadata": {"name": "x", "namespace": "kube-system"},
+        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}],
+    },
+]
+
+
+def test_rights_that_no_request_needed() -> None:
+    made = [
+        event(resource="nodes", name="n", verb="get"),
+        event(resource="nodes", name="n", verb="delete", code=403),
+        event(resource="namespaces", name="default", verb="get"),
+        event(resource="leases", apiGroup="coordination.k8s.io", namespace="kube-system", verb="create"),
+        event(),
+    ]
+    left = unused(granted(ROLES), used(made))
+    assert [str(right) for right in left] == ["namespaces get", "nodes delete"]
+    assert left[0] == Right("", "", "namespaces", "get", ("kube-system",))
+
+
+def test_a_right_of_one_namespace_is_not_used_in_another() -> None:
+    made = [event(resource="leases", apiGroup="coordination.k8s.io", namespace="default", verb="create")]
+    assert "leases create in kube-system" in [str(right) for right in unused(granted(ROLES), used(made))]
+
+
+def test_tokens_by_pod_in_the_order_of_their_use() -> None:
+    events = [event("a", token="1"), event("b", token="2"), event("a", token="3"), event("a", token="1")]
+    assert credentials([*events, event("c", user="admin")]) == {"a": ["JTI=1", "JTI=3"], "b": ["JTI=2"]}
