@@ -9,6 +9,7 @@ a load balancer, or a route to a machine that is gone, in the cloud.
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,14 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = [narrowed(one, options.focus, options.skip) for one in chosen]
     folder: Path = options.folder or Path(tempfile.mkdtemp(prefix="e2e-"))
     problems: list[str] = []
+    for number in (signal.SIGTERM, signal.SIGINT):  # in a shell's background, SIGINT is ignored
+        signal.signal(number, signal.default_int_handler)
     try:
         for name in E2E:
             e2e_program(name, build=True)
+        archives = suite_images(image_folder())
         cluster = Cluster(Options(name=options.name, base=options.base, pool=options.pool), say=_say)
         with ExitStack() as stack:
             if not options.running:
                 stack.enter_context(cluster)
-            for archive in suite_images(image_folder()):
+            for archive in archives:
                 _say(f"image: {archive.name}")
                 cluster.import_image(
                     archive, [spec.name for spec in cluster.options.machines if not spec.control_plane]
@@ -74,6 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ) as problem:
         print(f"{COMMAND}: {problem}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"{COMMAND}: ended by a signal; logs and reports: {folder}", file=sys.stderr)
+        return 130
     for text in problems:
         print(f"{COMMAND}: {text}", file=sys.stderr)
     _say(f"logs and reports: {folder}")
@@ -81,9 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def narrowed(chosen: SpecSet, focus: str | None, skip: str | None) -> SpecSet:
-    """The set with only those of its tests whose names match `focus` and do not match `skip`."""
+    """The set with only those tests of its labels whose names match `focus`, in place of its own,
+    and do not match `skip`."""
     skips = [text for text in (chosen.skip, skip) if text]
-    return evolve(chosen, focus=focus or "", skip="|".join(skips))
+    return evolve(chosen, focus=focus or chosen.focus, skip="|".join(skips))
 
 
 def _run_set(cluster: Cluster, chosen: SpecSet, folder: Path, *, keep_page: bool) -> list[str]:
@@ -148,7 +156,7 @@ def _say(line: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Kubernetes' own tests on a cluster of real nodes.")
     parser.add_argument("--set", action="append", choices=[one.name for one in SETS], help="only this set; repeatable")
-    parser.add_argument("--focus", help="only tests of the sets whose names match; the page is left alone")
+    parser.add_argument("--focus", help="only tests with the sets' labels whose names match; the page is left alone")
     parser.add_argument("--skip", help="no tests whose names match; the page is left alone")
     parser.add_argument("--folder", type=Path, help="where logs and reports are kept; default: a temporary folder")
     parser.add_argument(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import tarfile
@@ -155,4 +154,4 @@ def _content() -> str:
 
 def image_folder() -> Path:
     """Where the archives are kept."""
-    return Path(os.environ.get("E2E_IMAGES") or cache() / "e2e-images")
+    return cache() / "e2e-images"

@@ -42,6 +42,13 @@ SETS = (
         r"mirror a custom|should not be very high|API Server|secure master",
     ),
     SpecSet(
+        "more",
+        "More of routes and load balancers",
+        "sig-network && !Conformance && !Disruptive",
+        focus="NoSNAT|on Type LoadBalancer|externalTrafficPolicy=Local for type=NodePort|"
+        "terminating endpoints when there are no ready endpoints with external",
+    ),
+    SpecSet(
         "nodes",
         "A machine that is deleted in the cloud",
         "Feature: containsAny CloudProvider",

@@ -55,6 +55,8 @@ def test_a_set_is_narrowed_by_names() -> None:
     narrow = narrowed(chosen, "deleted", "UDP|SCTP")
     assert (narrow.labels, narrow.focus, narrow.skip) == ("Disruptive", "deleted", "Slow|UDP|SCTP")
     assert narrowed(chosen, None, None) == chosen
+    own = SpecSet("nodes", "Nodes", "Disruptive", focus="deleted")
+    assert [narrowed(own, focus, "UDP").focus for focus in (None, "added")] == ["deleted", "added"]
 
 
 def test_the_tests_are_of_the_clusters_version() -> None:
