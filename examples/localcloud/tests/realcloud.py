@@ -58,6 +58,9 @@ for kind, port, handler in (
 """
 
 
+_OF_THE_MACHINE = ("/tmp", "/run", "/var/lib", "/var/log")
+
+
 def why_not() -> str:
     """Why there can be no real cloud here; "" where there can."""
     problems = missing_programs()
@@ -65,6 +68,10 @@ def why_not() -> str:
         problems = ["namespaces are not allowed here (a container needs --privileged)"]
     if not problems and shutil.which("ip") is None:
         problems = ["ip not found (Debian, Ubuntu: apt-get install iproute2)"]
+    for used in (Path(sys.executable), Path(__file__).resolve()):  # a machine's userData runs them
+        for own in _OF_THE_MACHINE:
+            if used.is_relative_to(own):
+                problems.append(f"a machine has a {own} of its own and does not see {used}: put the clone elsewhere")
     return "; ".join(problems)
 
 
