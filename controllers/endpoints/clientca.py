@@ -55,7 +55,7 @@ class ClusterCA:
             found = self._rest.get(PATH, timeout=_TIMEOUT)
             self._known = str((found.get("data") or {}).get("client-ca-file", "")).encode()
         except NotFound:
-            self._known = b""
+            self._known, self._refusals = b"", 0
             self._tell("there is none, so this cluster has no CA of client certificates")
         except Forbidden:
             # An API server that has just started has not read the roles, and refuses everybody.

@@ -14,7 +14,6 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
@@ -140,8 +139,10 @@ class Cloud:
         try:
             self._power_changed(machine.id)
         except KernelError:
-            with suppress(KernelError):  # its name and address are free again
+            try:  # its name and address are free again
                 self.delete_machine(machine.id)
+            except KernelError as error:
+                logger.warning("machine %s does not boot, and is not gone either; delete it: %s", machine.id, error)
             raise
         return self.machine(machine.id)
 
@@ -177,8 +178,10 @@ class Cloud:
             self._kernel.delete_disk(machine_id)
             with self._lock:  # last, so that an interrupted deletion can be repeated
                 self._save(machines={key: one for key, one in self._state.machines.items() if key != machine_id})
-            with suppress(KernelError):  # once more: SSH keys may have come meanwhile
+            try:  # once more: SSH keys may have come meanwhile
                 self._kernel.delete_disk(machine_id)
+            except KernelError as error:
+                logger.warning("machine %s is gone, but its disk was not removed: %s", machine_id, error)
 
     def console(self, machine_id: str, most: int = 1 << 16) -> str:
         """The end of the machine's console, at most so many bytes of it."""

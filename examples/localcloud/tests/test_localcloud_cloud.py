@@ -319,6 +319,16 @@ def test_one_load_balancer_that_cannot_be_carried_out_fails_no_other(
     assert world.kernel.load_balancers == ()
 
 
+def test_a_machine_that_neither_boots_nor_goes_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.kernel.failure = KernelError("no namespaces")
+    with pytest.raises(KernelError, match="no namespaces"):
+        world.machine("a")
+    assert "machine m1 does not boot, and is not gone either; delete it: no namespaces" in caplog.text
+    world.kernel.failure = None
+    world.cloud.delete_machine("m1")
+    assert world.machine("a").id == "m2"
+
+
 def test_ssh_keys_are_on_every_machine(world: World) -> None:
     world.machine("a")
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5"
