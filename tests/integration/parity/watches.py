@@ -13,6 +13,12 @@ def watch(**query: str) -> Step:
     return get(NODES, query={"watch": "1", "timeoutSeconds": "1", "labelSelector": MINE, **query})
 
 
+def watch_with_initial_events(**query: str) -> Step:
+    """A watch that shows first what is there; it is read until the bookmark that ends that."""
+    shown = {"sendInitialEvents": "true", "allowWatchBookmarks": "true", "resourceVersionMatch": "NotOlderThan"}
+    return watch(**shown, timeoutSeconds="30", **query)
+
+
 LABELS = {"labels": {"parity": "watch"}}
 
 SCENARIOS = [
@@ -39,18 +45,8 @@ SCENARIOS = [
         "initial events end with a bookmark",
         [
             post(NODES, node("wp-3", metadata=LABELS)),
-            watch(
-                sendInitialEvents="true",
-                allowWatchBookmarks="true",
-                resourceVersionMatch="NotOlderThan",
-                resourceVersion="",
-            ),
-            watch(
-                sendInitialEvents="true",
-                allowWatchBookmarks="true",
-                resourceVersionMatch="NotOlderThan",
-                resourceVersion="0",
-            ),
+            watch_with_initial_events(resourceVersion=""),
+            watch_with_initial_events(resourceVersion="0"),
             watch(sendInitialEvents="true", resourceVersionMatch="NotOlderThan"),
             watch(sendInitialEvents="false", resourceVersionMatch="NotOlderThan", resourceVersion="0"),
             watch(allowWatchBookmarks="true"),
