@@ -30,6 +30,7 @@ from controllers.flags.parse import NO_PROVIDER, Outcome, by_section, parse, tab
 from controllers.options import BOOL, VERSION
 from controllers.options.declare import Flag
 from controllers.process import logs
+from controllers.process.clientpackage import import_lightly
 from controllers.process.ending import end_at_once, settled, starting
 from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options
@@ -212,6 +213,7 @@ def _built(
     webhooks: Sequence[WebhookEntry],
 ) -> Manager | PlanRun | None:
     """Import and build everything; None when that cannot be, which then has been logged."""
+    import_lightly()
     from prometheus_client import ProcessCollector
 
     from cloudprovider import CloudProviderError

@@ -7,7 +7,6 @@ All RestClients share one pool of connections (`transport.py`) and one set of cr
 
 from __future__ import annotations
 
-import copy
 import importlib.metadata
 import logging
 import re
@@ -23,6 +22,7 @@ from controllers.runtime.api.errors import CredentialsUnavailable, Forbidden, No
 from controllers.runtime.api.identity import DEFAULT_TIMEOUT, Guard, Identity, NotSent, RequestMetrics, StandIn
 from controllers.runtime.api.kubeconfig import Access, ClientConfigError
 from controllers.runtime.api.linestream import LineStream
+from controllers.runtime.api.official import configuration_of
 from controllers.runtime.api.ratelimit import TokenBucket, Waits
 from controllers.runtime.api.reachability import Reachability
 from controllers.runtime.api.restclient import (
@@ -247,8 +247,8 @@ class ClientBuilder:
         return client
 
     def config(self, name: str) -> Configuration:
-        """A copy of the official client's configuration, which the caller may change; its token
-        stays fresh by itself.
+        """A configuration of the official client, which the caller may change; its token stays
+        fresh by itself.
 
         Clients made from it are the caller's to close, and pass neither guard nor limits: prefer
         `client`. Raises NotSent in a dry run, which could not hold back their writes.
@@ -261,7 +261,7 @@ class ClientBuilder:
         return self._configuration(name)
 
     def _configuration(self, name: str) -> Configuration:
-        configuration = copy.deepcopy(self._access.configuration)
+        configuration = configuration_of(self._access.configuration)
         configuration.retries = False  # else urllib3 obeys Retry-After by sleeping, whatever the timeout
         configuration.connection_pool_maxsize = VENDOR_POOL_SIZE
         configuration.keep_alive = True

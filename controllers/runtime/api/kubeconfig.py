@@ -2,9 +2,9 @@
 (before stage 1).
 
 The command line's options come in; out goes an `Access`, from which `clients.py` makes every
-client. The official client's loader (kubernetes.config) reads the current context: server, TLS
-settings, basic auth, auth providers. Read here, and hidden from it, is what it does otherwise than
-client-go (row K9):
+client. The current context is read here, as client-go does it (row K9). The official client's
+loader (kubernetes.config) is asked for the tokens of auth providers alone, by way of `official.py`,
+because of what it does otherwise:
 
 - `tokenFile`: it reads the file once, and keeps the line break at its end;
 - `exec`: it waits for the plugin without end, and swallows its failure;
@@ -37,26 +37,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
 from attrs import field, frozen
-from kubernetes.client.configuration import Configuration
-from kubernetes.config.config_exception import ConfigException
-from kubernetes.config.incluster_config import (
-    SERVICE_CERT_FILENAME,
-    SERVICE_HOST_ENV_NAME,
-    SERVICE_PORT_ENV_NAME,
-    SERVICE_TOKEN_FILENAME,
-)
-from kubernetes.config.kube_config import load_kube_config_from_dict
 
 from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile, impersonation_headers, origin_of
-from controllers.runtime.api.execplugin import ExecPlugin
+from controllers.runtime.api.official import RefusedByLoader, ServerSettings, provider_token
 from controllers.runtime.api.tls import SecretFile, TLSSettings
 from controllers.runtime.api.wire import Endpoint, Proxy, is_local, proxy_from_environment
 
 log = logging.getLogger(__name__)
 
 _AUTH_PROVIDERS: Final = ("oidc", "gcp")
+SERVICE_HOST_ENV_NAME: Final = "KUBERNETES_SERVICE_HOST"
+SERVICE_PORT_ENV_NAME: Final = "KUBERNETES_SERVICE_PORT"
+SERVICE_TOKEN_FILENAME: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+SERVICE_CERT_FILENAME: Final = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 
 
 class ClientConfigError(Exception):
@@ -65,10 +59,9 @@ class ClientConfigError(Exception):
 
 @frozen
 class Access:
-    """How to reach one API server. `configuration` is the official client's, without a way to
-    refresh its token."""
+    """How to reach one API server."""
 
-    configuration: Configuration
+    configuration: ServerSettings
     source: Source
     headers: tuple[tuple[str, str], ...] = ()
     """Impersonation headers of the kubeconfig's user."""
@@ -122,8 +115,7 @@ def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] 
     elif in_pod:
         access = _in_cluster(environ, complete)
     elif complete:
-        access = Access(Configuration(host=complete.rstrip("/")), Fixed(), origin="no credential: --master names none")
-        access.configuration.proxy = None
+        access = Access(ServerSettings(host=complete.rstrip("/")), Fixed(), origin="no credential: --master names none")
     else:
         named = environ.get("KUBECONFIG")
         hint = f" ($KUBECONFIG={named} is read only when named: --kubeconfig={named})" if named else ""
@@ -154,7 +146,9 @@ def _in_cluster(environ: Mapping[str, str], master: str | None) -> Access:
                 f"{path} is missing; mount the service account (automountServiceAccountToken: true), "
                 "or pass --kubeconfig"
             )
-    configuration = Configuration(host=(master or f"https://{f'[{host}]' if ':' in host else host}:{port}").rstrip("/"))
+    configuration = ServerSettings(
+        host=(master or f"https://{f'[{host}]' if ':' in host else host}:{port}").rstrip("/")
+    )
     configuration.ssl_ca_cert = SERVICE_CERT_FILENAME
     origin = f"the token of the pod's service account, in {SERVICE_TOKEN_FILENAME}"
     return Access(configuration, TokenFile(SERVICE_TOKEN_FILENAME), origin=origin)
@@ -168,7 +162,6 @@ def _settle_proxy(access: Access, environ: Mapping[str, str]) -> None:
         configuration.proxy = Proxy.parse(url).url if url else None
     except ValueError as error:
         raise ClientConfigError(f"HTTPS_PROXY or HTTP_PROXY: {error}") from None
-    configuration.no_proxy = ""
 
 
 def _warn(access: Access, kubeconfig: str | None) -> None:
@@ -229,44 +222,43 @@ class _KubeConfig:
         cluster = self._checked_cluster(master, certificate=any(key.startswith("client-certificate") for key in user))
         files: list[SecretFile] = []
         cluster_seen, user_seen = _in_files(cluster, files), _in_files(user, files)
-        # What the official loader reads once, or fails at without a word, it does not get to see.
-        hidden = ("exec", "tokenFile", "as", "as-uid", "as-groups", "as-user-extra")
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "current",
-            "contexts": [{"name": "current", "context": {"cluster": "current", "user": "current"}}],
-            "clusters": [{"name": "current", "cluster": cluster_seen}],
-            "users": [{"name": "current", "user": {k: v for k, v in user_seen.items() if k not in hidden}}],
-        }
-        configuration = self._official(document)
-        fixed = str(configuration.api_key.get("BearerToken") or "")
+        configuration = _settings(cluster_seen, user_seen)
+        makes_certificates = False
         source: Source
         if "auth-provider" in user:
-            source = AuthProvider(lambda: str(self._official(document).api_key.get("BearerToken") or ""))
+            document = _for_loader(cluster_seen, user_seen)
+            self._provider_token(document)  # where it cannot give one, that is told at the start
+            source = AuthProvider(lambda: self._provider_token(document))
         elif "tokenFile" in user:
             source = TokenFile(user["tokenFile"], user.get("token", ""))
-        elif "exec" in user and not fixed:
-            source = ExecPlugin(user["exec"], self._folder, cluster)
-        else:
+        elif (fixed := self._fixed(user)) or "exec" not in user:
             source = Fixed(fixed)
-        configuration.refresh_api_key_hook = None
+        else:
+            from controllers.runtime.api.execplugin import ExecPlugin  # most kubeconfigs have none, and it loads much
+
+            source = ExecPlugin(user["exec"], self._folder, cluster)
+            makes_certificates = True
         headers = impersonation_headers(user)
         if not all(text.isascii() and text.isprintable() for header in headers for text in header):
             raise self._error(f"user {self._user_name!r}: as, as-uid, as-groups, as-user-extra: only ASCII text")
         origin = origin_of(user, f"user {self._user_name!r} ({self._where}) in the kubeconfig {self._path}")
-        return Access(configuration, source, headers, isinstance(source, ExecPlugin), origin, tuple(files))
+        return Access(configuration, source, headers, makes_certificates, origin, tuple(files))
 
-    def _official(self, document: dict[str, Any]) -> Configuration:
-        configuration = Configuration()
-        configuration.proxy = None  # the environment's comes later
+    def _provider_token(self, document: dict[str, Any]) -> str:
         try:
-            load_kube_config_from_dict(  # type: ignore[no-untyped-call]  # the client ships no annotations for it
-                document, client_configuration=configuration, persist_config=False
-            )
-        except ConfigException as error:
+            return provider_token(document)
+        except RefusedByLoader as error:
             raise self._error(f"{self._where}: {error}") from None
-        return configuration
+
+    def _fixed(self, user: dict[str, Any]) -> str:
+        """The header Authorization of a token, or of a name with its password; "" for neither."""
+        if user.get("token"):
+            return f"Bearer {user['token']}"
+        if "username" not in user or "password" not in user:
+            return ""
+        where = f"user {self._user_name!r}"
+        pair = f"{self._text(user, 'username', where)}:{self._text(user, 'password', where)}"
+        return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
     def _checked_cluster(self, master: str | None, *, certificate: bool) -> dict[str, Any]:
         where = f"cluster {self._cluster_name!r}"
@@ -337,6 +329,8 @@ class _KubeConfig:
                     raise self._error(f"{where}: {key} {path} is not a file; correct the path")
 
     def _parse(self) -> dict[str, Any]:
+        import yaml  # a program in a pod reads no kubeconfig
+
         try:
             config = yaml.safe_load(Path(self._path).read_text("utf-8"))
         except OSError as error:
@@ -378,6 +372,34 @@ class _KubeConfig:
 
     def _error(self, text: str) -> ClientConfigError:
         return ClientConfigError(f"kubeconfig {self._path}{'' if text.startswith(('is ', 'has ')) else ':'} {text}")
+
+
+def _settings(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ServerSettings:
+    """How to reach the cluster's server, from entries that are checked and name files."""
+    made = ServerSettings(
+        host=cluster["server"].rstrip("/"),
+        verify_ssl=not cluster.get("insecure-skip-tls-verify"),
+        tls_server_name=cluster.get("tls-server-name"),
+        proxy=cluster.get("proxy-url"),
+    )
+    if made.host.startswith("https"):
+        made.ssl_ca_cert = cluster.get("certificate-authority") or None
+        made.cert_file, made.key_file = user.get("client-certificate") or None, user.get("client-key") or None
+    return made
+
+
+def _for_loader(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
+    """The context as a kubeconfig for the official loader, without what it reads once, or fails at
+    without a word."""
+    hidden = ("exec", "tokenFile", "as", "as-uid", "as-groups", "as-user-extra")
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "current",
+        "contexts": [{"name": "current", "context": {"cluster": "current", "user": "current"}}],
+        "clusters": [{"name": "current", "cluster": cluster}],
+        "users": [{"name": "current", "user": {k: v for k, v in user.items() if k not in hidden}}],
+    }
 
 
 def _in_files(entry: Mapping[str, Any], files: list[SecretFile]) -> dict[str, Any]:

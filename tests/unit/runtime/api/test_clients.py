@@ -31,6 +31,7 @@ from controllers.runtime.api import (
 )
 from controllers.runtime.api.credentials import Fixed, TokenFile
 from controllers.runtime.api.kubeconfig import Access
+from controllers.runtime.api.official import ServerSettings
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Call, Peer, Server, answer_none, settings_from
@@ -52,7 +53,7 @@ class Answers:
 def builder_for(server: Server, **options: Any) -> ClientBuilder:
     source = options.pop("source", Fixed("Bearer t"))
     headers = options.pop("headers", ())
-    return ClientBuilder(Access(Configuration(host=server.url), source, headers), settings_from(options), **options)
+    return ClientBuilder(Access(ServerSettings(host=server.url), source, headers), settings_from(options), **options)
 
 
 def write(rest: RestClient) -> int:
@@ -121,7 +122,7 @@ class TestRequests:
 
     def test_a_base_path_is_kept(self) -> None:
         with Server() as server:
-            access = Access(Configuration(host=f"{server.url}/k8s/clusters/c-1"), Fixed())
+            access = Access(ServerSettings(host=f"{server.url}/k8s/clusters/c-1"), Fixed())
             with ClientBuilder(access) as clients:
                 clients.rest("x").get("/api/v1/nodes")
                 CoreV1Api(clients.client("v")).list_namespace()

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 from kubernetes.client import ApiClient, AppsV1Api, CoreV1Api
-from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 from kubernetes.dynamic import DynamicClient
 from kubernetes.stream import portforward, stream
@@ -23,6 +22,7 @@ from kubernetes.stream import portforward, stream
 from controllers.runtime.api import ClientBuilder, ClientSettings, NotSent, vendorclient
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
+from controllers.runtime.api.official import ServerSettings
 from controllers.runtime.api.wire import connection, dialing
 from tests.support.pki import Authority
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Peer, Server, settings_from
@@ -40,7 +40,7 @@ def vendors(clients: ClientBuilder, body: Any) -> object:
 
 def builder(server: Server, **options: Any) -> ClientBuilder:
     return ClientBuilder(
-        Access(Configuration(host=server.url), Fixed("Bearer t"), ()), settings_from(options), **options
+        Access(ServerSettings(host=server.url), Fixed("Bearer t"), ()), settings_from(options), **options
     )
 
 
@@ -112,7 +112,7 @@ def test_the_kernel_sends_a_write_no_longer_than_the_lease_is_certain(
     monkeypatch.setattr(connection, "deliver_within", noting)
     monkeypatch.setattr(vendorclient, "deliver_within", noting)
     with Server(handle) as server:
-        configuration = Configuration(host=f"https://127.0.0.1:{server.port}" if tls else server.url)
+        configuration = ServerSettings(host=f"https://127.0.0.1:{server.port}" if tls else server.url)
         configuration.ssl_ca_cert = str(tmp_path / "ca.crt") if tls else None
         with ClientBuilder(
             Access(configuration, Fixed("Bearer t"), ()),
@@ -136,7 +136,7 @@ def test_a_vendors_client_takes_a_ca_that_is_not_self_signed_as_ours_does(tmp_pa
     (tmp_path / "ca.crt").write_bytes(authority.pem)
 
     with Server(lambda peer: answers_tls(peer, context)) as server:
-        configuration = Configuration(host=f"https://127.0.0.1:{server.port}")
+        configuration = ServerSettings(host=f"https://127.0.0.1:{server.port}")
         configuration.ssl_ca_cert = str(tmp_path / "ca.crt")
         with ClientBuilder(Access(configuration, Fixed("Bearer t"), ())) as clients:
             assert clients.rest("x").request("GET", "/api/v1/namespaces").status == 200

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from kubernetes.client import CoreV1Api
-from kubernetes.client.configuration import Configuration
 
 from controllers.runtime.api import ClientBuilder, ClientSettings, Unreachable
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
+from controllers.runtime.api.official import ServerSettings
 from controllers.runtime.api.wire import excluded, proxy_from_environment
 from controllers.runtime.api.wire.endpoint import Endpoint, Proxy
 from tests.unit.runtime.loopback import EMPTY_LIST, LIMIT, Authority, Peer, Server, shut_down
@@ -145,7 +145,7 @@ def socks_proxy(port: int, log: list[object], *, password: bool = False, refusal
 
 
 def builder(server: str, proxy: str, authority: Authority) -> ClientBuilder:
-    configuration = Configuration(host=server)
+    configuration = ServerSettings(host=server)
     configuration.ssl_ca_cert = str(authority.file)
     configuration.proxy = proxy
     return ClientBuilder(Access(configuration, Fixed("Bearer t")))
@@ -245,7 +245,7 @@ class TestThroughProxies:
 
         monkeypatch.setattr(socket, "getaddrinfo", local)
         with Server(big_answers, tls=authority.server_context("api.example.test")) as server:
-            configuration = Configuration(host=f"https://api.example.test.:{server.port}")
+            configuration = ServerSettings(host=f"https://api.example.test.:{server.port}")
             configuration.ssl_ca_cert = str(authority.file)
             with ClientBuilder(Access(configuration, Fixed())) as clients:
                 clients.rest("x").get("/a")
@@ -275,7 +275,7 @@ class TestThroughProxies:
 
             monkeypatch.setattr(socket, "getaddrinfo", two)
             with ClientBuilder(
-                Access(Configuration(host="http://api.example.test"), Fixed()), ClientSettings(timeout=600)
+                Access(ServerSettings(host="http://api.example.test"), Fixed()), ClientSettings(timeout=600)
             ) as clients:
                 outcome: list[object] = []
                 thread = threading.Thread(target=lambda: outcome.append(clients.rest("x").get("/a")), daemon=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from kubernetes.client import CoreV1Api
-from kubernetes.client.configuration import Configuration
 
 from controllers.runtime.api import ClientBuilder, ClientSettings, CredentialsUnavailable, RestClient, Unauthorized
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
+from controllers.runtime.api.official import ServerSettings
 from controllers.runtime.api.serviceaccounts import TokenSource
 from controllers.runtime.metrics import Metrics
 from tests.support.clock import FakeClock
@@ -67,7 +67,7 @@ class Accounts:
 
     def builder(self, clock: FakeClock | None = None, **options: Any) -> ClientBuilder:
         headers = options.pop("headers", ())
-        access = Access(Configuration(host=self.server.url), Fixed("Bearer manager"), headers)
+        access = Access(ServerSettings(host=self.server.url), Fixed("Bearer manager"), headers)
         for name in ("ssl_ca_cert", "cert_file", "key_file"):
             setattr(access.configuration, name, options.pop(name, None))
         more: dict[str, Any] = {} if clock is None else {"clock": clock}

@@ -14,13 +14,13 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from kubernetes.client.configuration import Configuration
 
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, Unreachable
 from controllers.runtime.api.clients import Guard
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
+from controllers.runtime.api.official import ServerSettings
 from controllers.runtime.api.ratelimit import Waits
 from controllers.runtime.api.tls import TLSSettings
 from controllers.runtime.api.transport import Transport
@@ -120,13 +120,13 @@ class TestTricklingPeers:
 
 _CHILD = """
 import sys, time
-from kubernetes.client.configuration import Configuration
 from controllers.runtime.api.clients import ClientBuilder
 from controllers.runtime.api.credentials import Fixed
 from controllers.runtime.api.kubeconfig import Access
+from controllers.runtime.api.official import ServerSettings
 
 what, url, ca_file = sys.argv[1:]
-configuration = Configuration(host=url)
+configuration = ServerSettings(host=url)
 configuration.ssl_ca_cert = ca_file or None
 rest = ClientBuilder(Access(configuration, Fixed())).rest("stopped")
 if what == "PATCH":
@@ -247,7 +247,7 @@ class TestFence:
 
     @staticmethod
     def _builder(server: Server, guard: Guard, authority: Authority | None = None) -> ClientBuilder:
-        configuration = Configuration(host=server.url)
+        configuration = ServerSettings(host=server.url)
         if authority is not None:
             configuration.host = f"https://127.0.0.1:{server.port}"
             configuration.ssl_ca_cert = str(authority.file)
