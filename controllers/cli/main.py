@@ -214,12 +214,8 @@ def _built(
 ) -> Manager | PlanRun | None:
     """Import and build everything; None when that cannot be, which then has been logged."""
     import_lightly()
-    from prometheus_client import ProcessCollector
-
-    from cloudprovider import CloudProviderError
-    from controllers.manager import permissions
-    from controllers.manager.manager import Manager
-    from controllers.manager.provider_host import ManagerError, load_provider, log_failure
+    from controllers.manager import earlylists
+    from controllers.manager.permissions import NAMESPACE
     from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings
     from controllers.runtime.metrics import Metrics
 
@@ -228,28 +224,58 @@ def _built(
     own_accounts = given.use_service_account_credentials and not given.plan.enabled
     log.info("%s starts with provider %s", _version("true"), given.cloud_provider)
     metrics = Metrics()
-    ProcessCollector(registry=metrics.registry)
+    failures: list[Exception] = []
+    clients = informers = None
     try:
-        own = [options.of(kind) for kind in flags]
-        provider, config = load_provider(given.cloud_provider, given.cloud_config, own)
         clients = ClientBuilder.from_options(
             kubeconfig=given.kubeconfig or None,
             master=given.master or None,
             settings=ClientSettings(
                 qps=given.kube_api_qps,
                 burst=given.kube_api_burst,
-                service_accounts=permissions.NAMESPACE if own_accounts else None,
+                service_accounts=NAMESPACE if own_accounts else None,
             ),
             metrics=metrics,
         )
-        if given.plan.enabled:
+        if not given.plan.enabled:
+            informers = earlylists.begin(clients, enabled(given.controllers, catalog), metrics)
+    except ClientConfigError as error:
+        failures.append(error)
+
+    # Imported only now, while the API server answers: neither is needed to ask it.
+    from prometheus_client import ProcessCollector
+
+    from cloudprovider import CloudProviderError
+    from controllers.manager.manager import Manager
+    from controllers.manager.provider_host import ManagerError, load_provider, log_failure
+
+    ProcessCollector(registry=metrics.registry)
+    try:
+        provider, config = load_provider(given.cloud_provider, given.cloud_config, [options.of(kind) for kind in flags])
+        if clients is None:
+            pass  # what is wrong with both is told at once
+        elif given.plan.enabled:
             from controllers.plan.run import PlanRun
 
             return PlanRun(options, provider, clients, config=config, catalog=catalog, metrics=metrics)
-        return Manager(options, provider, clients, config=config, catalog=catalog, webhooks=webhooks, metrics=metrics)
-    except (CloudProviderError, ClientConfigError, ManagerError) as error:
-        log_failure(error)
-        return None
+        else:
+            return Manager(
+                options,
+                provider,
+                clients,
+                config=config,
+                catalog=catalog,
+                webhooks=webhooks,
+                metrics=metrics,
+                informers=informers,
+            )
+    except (CloudProviderError, ManagerError) as error:
+        failures.insert(0, error)
+    if clients is not None:
+        clients.close()
+    for failure in failures:
+        log_failure(failure)
+    return None
 
 
 def _run(runs: Manager | PlanRun, options: Options, plan: TextIO | None) -> int:

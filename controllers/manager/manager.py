@@ -67,12 +67,16 @@ class Manager:
         catalog: Sequence[ControllerEntry] = CATALOG,
         webhooks: Sequence[WebhookEntry] = WEBHOOKS,
         metrics: Metrics | None = None,
+        informers: InformerFactory | None = None,
     ) -> None:
+        """`informers`: those of `earlylists.begin` from the same clients and metrics, which fill
+        already."""
         given = options.manager
         if given.plan.enabled:  # a program that hands its flags on must not write what its user wanted to see
             raise ManagerError("--dry-run: a Manager writes; a program of your own runs a PlanRun for this flag")
         self._options = options
         self._clients = clients
+        self._begun = informers
         clients.guard = self._may_write
         self._catalog = catalog
         self._parts = Assembly(
@@ -144,7 +148,7 @@ class Manager:
         migration = parts.migration
         serving = services.serve(self._catalog, None if migration is None else migration.as_configz())
         self.address, self.secure_address = serving.plain_address, serving.secure_address
-        informers = services.informers(parts.entries)
+        informers = services.informers(parts.entries, begun=self._begun)
         access = services.access_check()
         self._begin_election()
         context = None

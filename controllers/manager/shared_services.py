@@ -21,6 +21,7 @@ from controllers.endpoints.options import ServingOptions
 from controllers.endpoints.pages import json_page, text_page
 from controllers.endpoints.serving import Serving, ServingError
 from controllers.flags.effective import configz, flagz
+from controllers.manager import earlylists
 from controllers.manager.accesscheck import AccessCheck
 from controllers.manager.provider_host import ManagerError, ProviderHost
 from controllers.manager.shutdown import ShutdownGroups, Stoppable
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 LOG_SECONDS = 5.0
 """Seconds between two lines about what is waited for."""
 _AGAIN = 5.0  # seconds until something in the background is run again that raised
-_IDENTITY = "shared-informers"
+_IDENTITY = earlylists.IDENTITY
 ASK_SECONDS = 5.0
 """Between two questions while the server answers."""
 _ASK_AGAIN = 1.0  # seconds until the next question while it does not
@@ -99,22 +100,21 @@ class SharedServices:
         self.in_background("serving", "certificates", serving.run)
         return serving
 
-    def informers(self, entries: Sequence[ControllerEntry], *, once: bool = False) -> InformerFactory:
-        """The caches that these controllers share. They fill at once, so that a takeover begins
-        without a listing.
+    def informers(
+        self, entries: Sequence[ControllerEntry], *, once: bool = False, begun: InformerFactory | None = None
+    ) -> InformerFactory:
+        """The caches that these controllers share, in place of those that have `begun` where there
+        are none. They fill at once, so that a takeover begins without a listing.
 
         `once` as of InformerFactory.
         """
-        informers = InformerFactory(self._clients.rest(_IDENTITY), metrics=self._metrics, clock=self._clock, once=once)
+        informers = begun or earlylists.make(self._clients, entries, self._metrics, self._clock, once=once)
         self.groups.add("clients", Stoppable("clients", lambda _seconds: True, self._clients.close))
         self._health.watch_informers(informers)
         server = ServerCheck(self._clients.rest(_IDENTITY), clock=self._clock)
         self.in_background("clients", "API server check", server.run)
         self._health.watch_notes(server.checks)
         self.groups.add("informers", Stoppable("informers", informers.stop))
-        for entry in entries:
-            for resource in entry.informers():
-                informers.warm(resource)
         return informers
 
     def access_check(self) -> AccessCheck:

@@ -29,7 +29,6 @@ from controllers.runtime.api.errors import (
     Unreachable,
     from_status,
 )
-from controllers.runtime.api.execplugin import end_plugins
 from controllers.runtime.api.identity import NotSent, Request, StandIn
 from controllers.runtime.api.kubeconfig import ClientConfigError
 from controllers.runtime.api.reachability import NO_ANSWERS, Recovery
@@ -65,6 +64,5 @@ __all__ = [
     "TooManyRequests",
     "Unauthorized",
     "Unreachable",
-    "end_plugins",
     "from_status",
 ]

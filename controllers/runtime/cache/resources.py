@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Self, TypeVar
 from urllib.parse import quote
 
 from attrs import frozen
-from kubernetes.client.models.v1_node import V1Node
-from kubernetes.client.models.v1_object_meta import V1ObjectMeta
 
 from controllers.runtime.cache.trimming import trim_metadata, trim_node
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from kubernetes.client.models.core_v1_event import CoreV1Event
     from kubernetes.client.models.v1_lease import V1Lease
     from kubernetes.client.models.v1_namespace import V1Namespace
+    from kubernetes.client.models.v1_node import V1Node
+    from kubernetes.client.models.v1_object_meta import V1ObjectMeta
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
 
@@ -72,13 +73,14 @@ class Resource(Generic[T]):
 
     `prefix` is "/api/v1" or "/apis/<group>/<version>", `plural` the path's word ("nodes"). `trim`
     removes from a raw object, in place, what no controller reads; it may raise anything on a raw
-    object of the wrong shape.
+    object of the wrong shape. `model` is one of the official client's, or where it is
+    ("v1_node.V1Node"): the models import in 40 ms, so those are imported with the first object.
     """
 
     prefix: str
     plural: str
     kind: str
-    model: type[T]
+    _model: type[T] | str
     namespaced: bool
     trim: Callable[[Raw], None] = trim_metadata
 
@@ -86,6 +88,11 @@ class Resource(Generic[T]):
     def api_version(self) -> str:
         """The objects' apiVersion: "v1", "coordination.k8s.io/v1"."""
         return self.prefix.removeprefix("/apis/").removeprefix("/api/")
+
+    @property
+    def model(self) -> type[T]:
+        """The model of the objects; imported if need be."""
+        return _imported(self._model) if isinstance(self._model, str) else self._model
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """The URL path of the collection, of one object, or of its subresource.
@@ -162,6 +169,12 @@ def is_newer(version: str, than: str) -> bool | None:
     return None
 
 
+@cache
+def _imported(home: str) -> Any:
+    module, _, model = home.partition(".")
+    return getattr(importlib.import_module(f"kubernetes.client.models.{module}"), model)
+
+
 def _explain(error: Exception) -> str:
     """Where an object is wrong, in a line: a validation error's own text would repeat the object's
     values."""
@@ -175,7 +188,7 @@ def _explain(error: Exception) -> str:
 
 _CORE: Final = "/api/v1"
 
-NODES: Final = Resource(_CORE, "nodes", "Node", V1Node, namespaced=False, trim=trim_node)
+NODES: Final[Resource[V1Node]] = Resource(_CORE, "nodes", "Node", "v1_node.V1Node", namespaced=False, trim=trim_node)
 
 _ON_DEMAND: Final = {
     "SERVICES": (_CORE, "services", "Service", "v1_service.V1Service", True),
@@ -193,13 +206,9 @@ _ON_DEMAND: Final = {
 
 
 def __getattr__(name: str) -> Resource[Any]:
-    """The kinds that not every program reads are made when they are first asked for: their models
-    import in 40 ms."""
+    """The kinds that not every program reads are made when they are first asked for."""
     if name not in _ON_DEMAND:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    prefix, plural, kind, home, namespaced = _ON_DEMAND[name]
-    module, _, model = home.partition(".")
-    found = getattr(importlib.import_module(f"kubernetes.client.models.{module}"), model)
-    made: Resource[Any] = Resource(prefix, plural, kind, found, namespaced)
+    made: Resource[Any] = Resource(*_ON_DEMAND[name])
     globals()[name] = made
     return made

@@ -1,0 +1,56 @@
+"""The first lists, asked for before the rest of the program is there.
+
+Stage: before the first one. The command line hands in its clients and the controllers that are on;
+out go their informers, which list in threads of their own. The API server takes longer to answer
+than this process to import the provider and the controllers, so both go on at the same time.
+Nothing is written and no controller hears of anything: the manager takes the informers over as if
+it had made them itself, and who leads is not decided here.
+
+Little is imported here, on purpose: neither models nor controllers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from controllers.registration.entry import ControllerEntry
+from controllers.runtime.api import ClientBuilder
+from controllers.runtime.cache import InformerFactory
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
+from controllers.runtime.metrics import Metrics
+
+__all__ = ["IDENTITY", "begin", "make"]
+
+log = logging.getLogger(__name__)
+
+IDENTITY: Final = "shared-informers"
+"""Whose client reads the caches, as in Go."""
+
+
+def make(
+    clients: ClientBuilder,
+    entries: Sequence[ControllerEntry],
+    metrics: Metrics,
+    clock: Clock = SYSTEM_CLOCK,
+    *,
+    once: bool = False,
+) -> InformerFactory:
+    """The caches that these controllers share, which begin to fill. `once` as of InformerFactory.
+    Raises RuntimeError where the system has no thread left."""
+    informers = InformerFactory(clients.rest(IDENTITY), metrics=metrics, clock=clock, once=once)
+    for entry in entries:
+        for resource in entry.informers():
+            informers.warm(resource)
+    return informers
+
+
+def begin(clients: ClientBuilder, entries: Sequence[ControllerEntry], metrics: Metrics) -> InformerFactory | None:
+    """`make`, for a manager that is still to be built; None where the system has no thread left,
+    which the manager then tells."""
+    try:
+        return make(clients, entries, metrics)
+    except RuntimeError as error:
+        log.debug("the first lists wait for the manager: %s", error)
+        return None
