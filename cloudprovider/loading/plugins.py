@@ -30,6 +30,7 @@ ENTRY_POINT_GROUP = "cloudprovider.providers"
 "acme_provider:new_provider"`."""
 
 _OURS = "kubernetes-cloud-provider"
+_OUR_FOLDERS = ("cloudprovider/", "controllers/")
 _OUR_FILE = re.compile(r"^\"?((?:cloudprovider|controllers)/[^,\"]*\.py)", re.MULTILINE)
 
 
@@ -150,11 +151,15 @@ def intruders() -> list[Problem]:
     problems = {}
     for distribution in importlib_metadata.distributions():
         try:
+            record = distribution.read_text("RECORD") or ""
+            # Almost all end here. A name is read from another file, by a parser of e-mail: for a
+            # hundred distributions that took 0.05 s of each start.
+            if not any(folder in record for folder in _OUR_FOLDERS) or not (files := _OUR_FILE.findall(record)):
+                continue
             project = f"{distribution.name} {distribution.version}"
-            files = _OUR_FILE.findall(distribution.read_text("RECORD") or "")
         except Exception:  # noqa: BLE001 - metadata written by others; `find_plugins` tells what is broken
             continue
-        if not files or re.sub(r"[-_.]+", "-", distribution.name).lower() == _OURS:
+        if re.sub(r"[-_.]+", "-", distribution.name).lower() == _OURS:
             continue
         folders = sorted({file.partition("/")[0] for file in files})
         problems[project] = Problem(

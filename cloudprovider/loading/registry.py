@@ -77,6 +77,13 @@ class Registry:
             registered = set(self._factories)
         return tuple(sorted(registered | {plugin.name for plugin in self._find().plugins if _usable(plugin.name)}))
 
+    def knows(self, name: str) -> bool:
+        """See `is_cloud_provider`."""
+        with self._lock:
+            if name in self._factories:
+                return True  # what is installed is looked at only where it matters: that reads many files
+        return name in self.names()
+
     def get(
         self, name: str, config: CloudConfig | None = None, imported: Callable[[], object] = lambda: None
     ) -> Interface:
@@ -185,7 +192,7 @@ def cloud_providers() -> tuple[str, ...]:
 def is_cloud_provider(name: str) -> bool:
     """Whether a provider of this name is registered or installed. Imports no plugin, so it may
     still fail to load."""
-    return name in _REGISTRY.names()
+    return _REGISTRY.knows(name)
 
 
 def get_cloud_provider(

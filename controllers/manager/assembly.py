@@ -131,12 +131,14 @@ class Assembly:
             raise ManagerError("no controller is left to run: the log lines above say why each one is off.")
         return built
 
-    def filled(self, informers: InformerFactory, ending: StopSignal) -> bool:
+    def filled(
+        self, informers: InformerFactory, ending: StopSignal, *, late: Callable[[], object] = lambda: None
+    ) -> bool:
         """Start the caches that the built controllers asked for, and wait for their first listing;
-        False when it was time to end before that."""
+        False when it was time to end before that. `late` is called when it takes long."""
         informers.start()
         informers.drop_unclaimed()
-        return self.services.synced(informers, ending)
+        return self.services.synced(informers, ending, late)
 
     def unfinished(self) -> str:
         """The calls that may still change the cloud; "" where there are none."""

@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 
 _LOOK = 1.0  # seconds between two looks at what ends the process
 _LOOK_MIGRATING = 0.25  # the same while controllers wait for the second lease of a leader migration
+_LISTEN_AT_FIRST = 0.01  # seconds between two looks whether this process leads, until it stands by
 _FRESH = 2.0  # seconds after which a candidate that knows of no leader does what a standby does
 
 
@@ -167,9 +168,12 @@ class Manager:
         if context is None:
             return False
         built = parts.construct(context)
-        access.ask_about(self._rules([entry for entry, _ in built]))
-        if not parts.filled(informers, ending):
+        rules = self._rules([entry for entry, _ in built])
+        # Permissions are asked about when the caches are full: the questions would slow that down.
+        # Where they do not fill soon, a permission may be missing.
+        if not parts.filled(informers, ending, late=lambda: access.ask_about(rules)):
             return False
+        access.ask_about(rules)
         moving = [one for one in built if one[0] in self._parts.shares.migrated]
         built = [one for one in built if one not in moving]
         if not parts.runner.start(built, ending):
@@ -240,7 +244,8 @@ class Manager:
         began = logged = clock.monotonic()
         stands_by = False
         while not leadership.leading:
-            if ending.wait(LISTEN):
+            # A lease that nobody holds is won in a moment.
+            if ending.wait(LISTEN if stands_by else _LISTEN_AT_FIRST):
                 return False
             if not leadership.leader and clock.monotonic() - began < _FRESH:
                 continue

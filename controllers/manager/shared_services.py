@@ -44,6 +44,7 @@ ASK_SECONDS = 5.0
 """Between two questions while the server answers."""
 _ASK_AGAIN = 1.0  # seconds until the next question while it does not
 _TIMEOUT = 4.0
+_SOON = 1.0  # seconds that the first listing of a large cluster takes
 _PATIENCE = 2.0  # seconds without an answer until it counts: one broken connection is nothing
 _SLICE = 0.25  # seconds between two looks whether there is still a reason to wait for a thread
 
@@ -187,10 +188,13 @@ class SharedServices:
         self._health.watch_readiness(serving.ready)
         return True
 
-    def synced(self, informers: InformerFactory, stop: StopSignal) -> bool:
+    def synced(self, informers: InformerFactory, stop: StopSignal, late: Callable[[], object] = lambda: None) -> bool:
         """Wait for every cache's first listing, and log what keeps it; False when `stop` came
-        first."""
+        first. `late` is called when it takes longer than a second."""
         began = self._clock.monotonic()
+        if informers.wait_for_sync(stop, _SOON):
+            return True
+        late()
         while not informers.wait_for_sync(stop, LOG_SECONDS):
             if stop.is_set():
                 return False

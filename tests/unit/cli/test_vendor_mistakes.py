@@ -71,12 +71,14 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 def started(capsys: pytest.CaptureFixture[str], *flags: str, provider: str = "acme") -> str:
-    """What the manager logs before it ends with 1, without the lines of every start."""
+    """What the manager logs before it ends with 1, without the lines of every start here, where
+    there is no API server."""
     given = [f"--cloud-provider={provider}"] if provider else []
     code = cli.main([*given, "--leader-elect=false", "--secure-port=0", *flags])
     assert code in (1, 2)
     lines = capsys.readouterr().err.splitlines()
-    return "\n".join(line for line in lines if " starts with provider " not in line and "flags that differ" not in line)
+    usual = (" starts with provider ", "flags that differ", "no API server to talk to")
+    return "\n".join(line for line in lines if not any(text in line for text in usual))
 
 
 def where(text: str, path: Path) -> str:
@@ -166,6 +168,15 @@ def test_the_traceback_is_shown_at_v4_in_text_and_json(install: Install, capsys:
     last = json.loads(started(capsys, "-v=4", "--logging-format=json").splitlines()[-1])
     assert last["level"] == "debug"
     assert "raise ValueError('region is not set')" in last["error"]
+
+
+def test_what_is_wrong_with_the_provider_and_with_the_kubeconfig_is_told_at_once(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(FACTORY + "raise ValueError('region is not set')\n")
+    told = started(capsys, f"--kubeconfig={tmp_path / 'missing'}").splitlines()
+    assert "ValueError: region is not set" in told[0]
+    assert "No such file or directory; correct --kubeconfig" in told[-1]
 
 
 def test_several_abstract_methods_are_missing(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
