@@ -32,6 +32,7 @@ from controllers.options.declare import Flag
 from controllers.process import logs
 from controllers.process.clientpackage import import_lightly
 from controllers.process.ending import end_at_once, settled, starting
+from controllers.process.memory import share_one_heap
 from controllers.registration.entry import ControllerEntry, enabled
 from controllers.registration.options import Options
 from controllers.webhooks.webhook import WebhookEntry
@@ -214,6 +215,7 @@ def _built(
 ) -> Manager | PlanRun | None:
     """Import and build everything; None when that cannot be, which then has been logged."""
     import_lightly()
+    share_one_heap()
     from controllers.manager import earlylists
     from controllers.manager.permissions import NAMESPACE
     from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings

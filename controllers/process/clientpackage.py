@@ -30,13 +30,16 @@ class _Package(ModuleType):
         # be waited for in a circle by two threads that import modules of the package.
         if not name.startswith("_") and find_spec(f"{self.__name__}.{name}") is not None:
             return importlib.import_module(f"{self.__name__}.{name}")
-        if getattr(_running, "here", False):  # its __init__.py asks for what it has not made yet
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        self._run()
-        return getattr(self, name)
+        whole = getattr(_running, "whole", None)
+        if whole is None:
+            self._run()
+            return getattr(self, name)
+        if name in vars(whole):  # what its __init__.py imports asks for what that has made so far
+            return vars(whole)[name]
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
-        if not getattr(_running, "here", False):
+        if getattr(_running, "whole", None) is None:
             self._run()
         return sorted(vars(self))
 
@@ -47,18 +50,17 @@ class _Package(ModuleType):
         assert spec.loader is not None
         # In a namespace of its own, so that no thread needs to wait for another: where two come
         # here at once both run it, and find the same modules.
-        whole = module_from_spec(spec)
-        _running.here = True
+        _running.whole = whole = module_from_spec(spec)
         try:
             spec.loader.exec_module(whole)
         finally:
-            _running.here = False
+            _running.whole = None
         for name, value in vars(whole).items():
             self.__dict__.setdefault(name, value)
         self.__class__ = ModuleType  # type: ignore[assignment]  # as the import system made it
 
 
-_running = threading.local()
+_running = threading.local()  # `whole`: the namespace of the __init__.py that this thread runs
 
 
 def import_lightly() -> None:

@@ -48,8 +48,6 @@ def _off(values: Mapping[str, Any]) -> str:
 
 
 def _construct(context: Context) -> Controller | None:
-    from controllers.route.controller import RouteController
-
     switches = context.options.of(RouteSwitches)
     if not (switches.allocate_node_cidrs and switches.configure_cloud_routes):
         log.info("node-route-controller is off: it needs --allocate-node-cidrs and --configure-cloud-routes")
@@ -60,6 +58,8 @@ def _construct(context: Context) -> Controller | None:
             context.cloud.provider_name,
         )
         return None
+    from controllers.route.controller import RouteController
+
     period = context.options.of(RouteOptions).route_reconciliation_period
     if context.options.manager.plan.enabled:  # what only a second comparison would delete is a row of the plan, too
         period = min(period, _PLANNED)
