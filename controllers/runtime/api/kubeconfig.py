@@ -256,8 +256,10 @@ class _KubeConfig:
             return f"Bearer {user['token']}"
         if "username" not in user or "password" not in user:
             return ""
-        where = f"user {self._user_name!r}"
-        pair = f"{self._text(user, 'username', where)}:{self._text(user, 'password', where)}"
+        for key in ("username", "password"):
+            if not isinstance(user[key], str):
+                raise self._error(f"user {self._user_name!r}: {key} is not a string; put it in quotes")
+        pair = f"{user['username']}:{user['password']}"
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
     def _checked_cluster(self, master: str | None, *, certificate: bool) -> dict[str, Any]:
