@@ -7,6 +7,7 @@ bad flags (all of them listed, nothing touched), 1 for everything else; with --d
 the plan says. What cannot be started is logged as a sentence, not as a traceback.
 
 Nothing heavy is imported before the flags are known to be good, so that --help answers at once.
+Then the API server is asked for the first lists, and the rest is imported while it answers.
 """
 
 from __future__ import annotations
@@ -273,6 +274,8 @@ def _built(
             )
     except (CloudProviderError, ManagerError) as error:
         failures.insert(0, error)
+    if informers is not None:
+        informers.stop(0.0)  # first: it would log that its client is closed
     if clients is not None:
         clients.close()
     for failure in failures:
