@@ -1,0 +1,118 @@
+"""The way to the cloud: libcloud's connection, with the time limits of the host's calls, and driver
+objects for many threads.
+
+Two facts about libcloud decide what stands here. Its connection has one fixed timeout, made for
+scripts. And a driver keeps its last response in an attribute, so two threads with one driver object
+read each other's answers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from libcloud.common.base import Connection
+from libcloud.common.types import InvalidCredsError
+from libcloud.http import LibcloudConnection
+from typing_extensions import override
+
+from cloudprovider.helpers import time_limits
+
+MARGIN = 1.0
+"""Seconds that are kept of each call for its end."""
+LEAST = 0.5
+"""A request that would get less than this many seconds is not sent."""
+
+_FAILURES = (401, 403, 408, 429)
+_failed: ContextVar[list[tuple[int, str]] | None] = ContextVar("libcloud_failed", default=None)
+
+
+class BoundedConnection(LibcloudConnection):
+    """libcloud's connection: each request takes at most what is left of the host's call."""
+
+    @override
+    def request(
+        self,
+        method: str,
+        url: str,
+        body: Any = None,
+        headers: Any = None,
+        raw: bool = False,
+        stream: bool = False,
+        hooks: Any = None,
+    ) -> None:
+        self.session.timeout = time_limits(margin=MARGIN, least=LEAST)
+        super().request(method, url, body, headers, raw, stream, hooks)
+        self._note(method, url)
+
+    @override
+    def prepared_request(
+        self, method: str, url: str, body: Any = None, headers: Any = None, raw: bool = False, stream: bool = False
+    ) -> None:
+        """As libcloud's own, which sends without any time limit."""
+        wanted = requests.Request(method, f"{self.host}{url}", data=body, headers=self._normalize_headers(headers))
+        self.response = self.session.send(
+            self.session.prepare_request(wanted),
+            stream=stream,
+            verify=self.verification,
+            timeout=time_limits(margin=MARGIN, least=LEAST),
+        )
+        self._note(method, url)
+
+    def _note(self, method: str, url: str) -> None:
+        status, seen = self.response.status_code, _failed.get()
+        if seen is not None and (status in _FAILURES or status >= 500):
+            seen.append((status, f"{method} {urlsplit(url).path}"))
+
+
+@contextmanager
+def watched() -> Iterator[list[tuple[int, str]]]:
+    """The requests of the body that the cloud failed or refused, as (status, request): some drivers
+    swallow these and return what they have."""
+    seen: list[tuple[int, str]] = []
+    token = _failed.set(seen)
+    try:
+        yield seen
+    finally:
+        _failed.reset(token)
+
+
+def bound(driver_class: Any) -> None:
+    """Have every connection of this driver bounded, also those of the sub-drivers that it chooses
+    by API version. libcloud's place for this is an attribute of the connection's class."""
+    classes = [driver_class]
+    for one in classes:
+        classes += one.__subclasses__()
+    for kind in (Connection, *(one.connectionCls for one in classes)):
+        if issubclass(getattr(kind, "conn_class", LibcloudConnection), LibcloudConnection):
+            kind.conn_class = BoundedConnection
+
+
+class Drivers:
+    """Driver objects of one kind, each used by one thread at a time. Thread-safe."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._idle: list[Any] = []
+
+    @contextmanager
+    def borrow(self) -> Iterator[Any]:
+        """A driver for the body. One that failed is not used again; after refused credentials all
+        are made anew, from the files as they are then."""
+        with self._lock:
+            driver = self._idle.pop() if self._idle else None
+        try:
+            driver = driver or self._make()
+            yield driver
+        except InvalidCredsError:
+            with self._lock:
+                self._idle.clear()
+            raise
+        with self._lock:
+            self._idle.append(driver)
