@@ -59,29 +59,32 @@ class LibcloudLoadBalancers(LoadBalancer):
         ports = plan(self._cloud.driver, self._profile, name, service)
         found = self._found(name)
         machines = targets(self._machines, nodes)
-        for stale in found.keys() - {port.name for port in ports}:
-            self._destroy(found.pop(stale))
         for port in ports:
             present = found.get(port.name)
-            if present is not None and self._is_other(present, port):
-                self._destroy(present)
-                present = found.pop(port.name, None) and None
-            if present is None:
+            if present is not None:
+                _check_state(present)
+                if self._is_other(present, port):
+                    self._destroy(found.pop(port.name))
+            if port.name not in found:
+                # A port that is added shares the address of those that are there, so these go last.
                 found[port.name] = self._create(port, machines, next(iter(found.values()), None))
-            self._set_members(found[port.name], port, machines)
+            self._set_members(found[port.name], port.node_port, machines)
+        for stale in found.keys() - {port.name for port in ports}:
+            self._destroy(found[stale])
         return _status(found[port.name] for port in ports)
 
     @override
     def update_load_balancer(self, cluster_name: str, service: V1Service, nodes: Sequence[V1Node]) -> None:
         name = self.get_load_balancer_name(cluster_name, service)
-        ports = plan(self._cloud.driver, self._profile, name, service)
+        planned = {port.name: port for port in plan(self._cloud.driver, self._profile, name, service)}
         found = self._found(name)
-        missing = [port.name for port in ports if port.name not in found]
-        if missing:
+        missing = sorted(planned.keys() - found.keys())
+        if not found or found.keys() < planned.keys():  # else the ports have changed, which ensure carries out
             raise CloudProviderError(f"the load balancer {', '.join(missing)} does not exist")  # it is ensured at once
         machines = targets(self._machines, nodes)
-        for port in ports:
-            self._set_members(found[port.name], port, machines)
+        for own, balancer in found.items():
+            port = planned.get(own)
+            self._set_members(balancer, port.node_port if port is not None else 0, machines, keep_port=True)
 
     @override
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
@@ -117,7 +120,7 @@ class LibcloudLoadBalancers(LoadBalancer):
         return node_port is not None and node_port != port.node_port
 
     def _create(self, port: Port, machines: Sequence[Machine], share: Any) -> Any:
-        members = [one for machine in machines if (one := member_of(self._profile, machine, port)) is not None]
+        members = [one for machine in machines if (one := member_of(self._profile, machine, port.node_port)) is not None]
         if not members and self._profile.keeps_last:
             raise RetryError("the load balancer is built as soon as there is a node to send traffic to", 30.0)
         current_call().check()
@@ -131,14 +134,23 @@ class LibcloudLoadBalancers(LoadBalancer):
             raise RetryError(f"the load balancer {port.name} is being built", BUILD_SECONDS)
         return made
 
-    def _set_members(self, balancer: Any, port: Port, machines: Sequence[Machine]) -> None:
-        """Attach and detach what differs."""
+    def _set_members(
+        self, balancer: Any, node_port: int, machines: Sequence[Machine], *, keep_port: bool = False
+    ) -> None:
+        """Attach and detach what differs. `keep_port`: on the port that members have already, if
+        there are any."""
         profile = self._profile
-        wanted = {key_of(profile, one): one for machine in machines if (one := member_of(profile, machine, port))}
         listed = self._cloud.ask(
             f"list members of load balancer {balancer.name}", lambda driver: driver.balancer_list_members(balancer)
         )
         present = {key_of(profile, one): one for one in listed}
+        if keep_port:
+            node_port = next((int(one.port) for one in listed if one.port), node_port)
+        wanted = {
+            key_of(profile, one): one
+            for machine in machines
+            if (one := member_of(profile, machine, node_port)) is not None
+        }
         for key in sorted(wanted.keys() - present.keys()):
             self._change(balancer, "attach", lambda driver, one=wanted[key]: profile.attach(driver, balancer, one))
         for key in sorted(wanted.keys() & present.keys()):
@@ -174,6 +186,14 @@ class LibcloudLoadBalancers(LoadBalancer):
         )
         if answer is False:
             raise CloudProviderError(f"the cloud refused to delete load balancer {balancer.name}")
+
+
+def _check_state(balancer: Any) -> None:
+    """Raises where the balancer cannot be changed now."""
+    if balancer.state == State.PENDING:
+        raise RetryError(f"the cloud is still working on load balancer {balancer.name}", BUILD_SECONDS)
+    if balancer.state == State.ERROR:
+        raise CloudProviderError(f"the cloud says that load balancer {balancer.name} is in error: see its console")
 
 
 def _status(balancers: Any) -> V1LoadBalancerStatus:
