@@ -170,12 +170,13 @@ def plan(driver: str, profile: BalancerProfile, name: str, service: V1Service) -
     )
 
 
-def member_of(profile: BalancerProfile, machine: Machine, node_port: int) -> Member | None:
-    """The machine as a member; None where it has no address that the driver could use."""
+def member_of(profile: BalancerProfile, machine: Machine, node_port: int) -> Any:
+    """The machine as a libcloud member; None where it has no address that the driver could use."""
     address = next((one for one in (*machine.private, *machine.public) if "." in one), None)
     if address is None and profile.by_address:
         return None
-    return Member(id=None if profile.by_address else machine.parts.id, ip=address, port=node_port)
+    kind: Any = Member
+    return kind(id=None if profile.by_address else machine.parts.id, ip=address, port=node_port)
 
 
 def key_of(profile: BalancerProfile, member: Any) -> tuple[str, int]:

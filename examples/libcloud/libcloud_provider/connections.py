@@ -46,8 +46,10 @@ class BoundedConnection(LibcloudConnection):
         stream: bool = False,
         hooks: Any = None,
     ) -> None:
-        self.session.timeout = time_limits(margin=MARGIN, least=LEAST)
-        super().request(method, url, body, headers, raw, stream, hooks)
+        session: Any = self.session
+        session.timeout = time_limits(margin=MARGIN, least=LEAST)
+        send: Any = super().request
+        send(method, url, body, headers, raw, stream, hooks)
         self._note(method, url)
 
     @override
@@ -55,9 +57,10 @@ class BoundedConnection(LibcloudConnection):
         self, method: str, url: str, body: Any = None, headers: Any = None, raw: bool = False, stream: bool = False
     ) -> None:
         """As libcloud's own, which sends without any time limit."""
-        wanted = requests.Request(method, f"{self.host}{url}", data=body, headers=self._normalize_headers(headers))
-        self.response = self.session.send(
-            self.session.prepare_request(wanted),
+        wanted = requests.Request(method, f"{self.host}{url}", data=body, headers=headers)
+        session: Any = self.session
+        self.response = session.send(
+            session.prepare_request(wanted),
             stream=stream,
             verify=self.verification,
             timeout=time_limits(margin=MARGIN, least=LEAST),
@@ -65,7 +68,8 @@ class BoundedConnection(LibcloudConnection):
         self._note(method, url)
 
     def _note(self, method: str, url: str) -> None:
-        status, seen = self.response.status_code, _failed.get()
+        response: Any = self.response
+        status, seen = response.status_code, _failed.get()
         if seen is not None and (status in _FAILURES or status >= 500):
             seen.append((status, f"{method} {urlsplit(url).path}"))
 

@@ -96,7 +96,7 @@ class Machines:
         """The answer about a machine that the listing lacks. An error of the cloud's is this
         machine's alone; running out of time is raised."""
         shown = parts.id or parts.name
-        question = self._profile.question
+        question, gone = self._profile.question, self._profile.gone
         if question is None:
             if self._absent == "gone":
                 return InstanceNotFound(f"the cloud's listing has no machine {shown}")
@@ -109,7 +109,7 @@ class Machines:
             try:
                 return question(driver, parts)
             except Exception as exc:
-                if status_of(exc) == NOT_FOUND:
+                if status_of(exc) == NOT_FOUND or (gone and re.search(gone, str(exc))):
                     return None
                 raise
 

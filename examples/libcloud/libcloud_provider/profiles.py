@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from cloudprovider import InstanceState
 
@@ -25,7 +25,8 @@ LIBCLOUD_ID = "libcloud://{driver}/{region}/{id}"
 
 Question = Callable[[Any, "Parts"], Any]
 """Asks a driver for one machine: a Node of libcloud's; `EXISTS`; or None where the cloud says that
-there is none. Raises what libcloud raises, an HTTP 404 among it, which means None too."""
+there is none. Raises what libcloud raises, an HTTP 404 among it, which means None too. An answer
+that is merely empty is no "none": a parser that understands nothing finds nothing."""
 
 EXISTS = object()
 """The machine is there, and this question does not say more."""
@@ -61,11 +62,15 @@ class Profile:
     internal_dns: str = ""
     question: Question | None = None
     """The question about one machine that a listing lacks. None: the driver has none."""
+    gone: str = ""
+    """A pattern in the error of this question that means "not found", beside an HTTP 404."""
     terminated: InstanceState | None = None
     """What TERMINATED means. None: the driver says it for several things; the node is left
     alone."""
     off: tuple[str, frozenset[str]] = ("", frozenset())
     """A path and its values that mean "switched off", where the driver calls these unknown."""
+    defaults: Mapping[str, object] = {}
+    """Arguments of the driver that the configuration may give otherwise."""
     listing: Mapping[str, object] = {}
     """Arguments of `list_nodes`."""
     required: tuple[str, ...] = ()
@@ -89,13 +94,12 @@ def by_path(path: str) -> Question:
     return ask
 
 
-def _by_ec2_filter(driver: Any, parts: Parts) -> object:
-    # By filter: an ID in the list of IDs that is unknown fails the whole request.
-    return next(iter(driver.list_nodes(ex_filters={"instance-id": parts.id})), None)
-
-
-def _by_ecs_id(driver: Any, parts: Parts) -> object:
-    return next(iter(driver.list_nodes(ex_node_ids=[parts.id])), None)
+def _by_node_ids(driver: Any, parts: Parts) -> object:
+    # By filter, an unknown ID would be an empty answer; so is one that libcloud's parser did not understand.
+    found = driver.list_nodes(ex_node_ids=[parts.id])
+    if not found:
+        raise ValueError(f"the answer about {parts.id} is empty, where an error was due")
+    return found[0]
 
 
 def _by_gce_name(driver: Any, parts: Parts) -> object:
@@ -110,7 +114,7 @@ def _by_cloudstack_id(driver: Any, parts: Parts) -> object:
 
 _GONE, _OFF, _RUNS = InstanceState.GONE, InstanceState.SHUTDOWN, InstanceState.RUNNING
 
-_EC2 = Profile(
+_EC2_LIKE = Profile(
     provider_id="aws:///{zone}/{id}",
     kind="extra.instance_type",
     zone="extra.availability",
@@ -118,9 +122,11 @@ _EC2 = Profile(
     region_argument="region",
     names="extra.private_dns",
     internal_dns="extra.private_dns",
-    question=_by_ec2_filter,
+    question=_by_node_ids,
+    gone=r"InvalidInstanceID\.NotFound",
     terminated=_GONE,
 )
+_EC2 = evolve(_EC2_LIKE, defaults={"signature_version": "4"})  # libcloud's 2 is refused in newer regions
 _OPENSTACK = Profile(
     provider_id="openstack:///{id}",
     kind="extra.flavor_details.original_name|extra.flavorId",
@@ -141,6 +147,7 @@ _CLOUDSTACK = Profile(
     kind="extra.size_name",
     zone="extra.zone_name",
     question=_by_cloudstack_id,
+    gone="entity does not exist",
     terminated=_GONE,
 )
 _DIMENSION = Profile(region_argument="region", question=by_method("ex_get_node_by_id"))
@@ -148,7 +155,7 @@ _NO_LIMIT = "its requests bypass libcloud's connection, so they would have no ti
 
 PROFILES: Mapping[str, Profile] = {
     "aliyun_ecs": Profile(
-        zone="extra.zone_id", region="extra.region_id", region_argument="region", question=_by_ecs_id
+        zone="extra.zone_id", region="extra.region_id", region_argument="region"
     ),
     "aurora_compute": _CLOUDSTACK,
     "azure": Profile(refused="it lists one cloud service at a time, and Microsoft has closed the classic cloud"),
@@ -191,12 +198,13 @@ PROFILES: Mapping[str, Profile] = {
         terminated=_RUNS,  # also "deprovisioning"
         required=("project",),  # without it each project is asked in a thread without our time limits
     ),
-    "eucalyptus": _EC2,
+    "eucalyptus": _EC2_LIKE,
     "exoscale": Profile(
         provider_id="exoscale://{id}",
         kind="extra.size_name",
         region="extra.zone_name",
         question=_by_cloudstack_id,
+        gone="entity does not exist",
         terminated=_GONE,
     ),
     "gandi": Profile(question=by_method("ex_get_node")),
@@ -222,13 +230,13 @@ PROFILES: Mapping[str, Profile] = {
         region="extra.location",
         question=by_method("ex_get_node"),
     ),
-    "nimbus": _EC2,
+    "nimbus": _EC2_LIKE,
     "ntta": _DIMENSION,
     "nttcis": _DIMENSION,
     "openstack": _OPENSTACK,
     "outscale": Profile(refused=_NO_LIMIT),
-    "outscale_inc": _EC2,
-    "outscale_sas": _EC2,
+    "outscale_inc": _EC2_LIKE,
+    "outscale_sas": _EC2_LIKE,
     "ovh": Profile(
         provider_id="openstack:///{id}",
         kind="extra.flavorId",

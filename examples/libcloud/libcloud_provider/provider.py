@@ -45,7 +45,7 @@ class Libcloud(Interface):
 
     def __init__(self, config: Config) -> None:
         profile = profile_of(config.driver)
-        arguments = dict(config.arguments)
+        arguments = {**profile.defaults, **config.arguments}
         if config.region and profile.region_argument:
             arguments.setdefault(profile.region_argument, config.region)
         self.ids = _provider_ids(config)

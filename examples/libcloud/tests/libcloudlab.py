@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from doubles import SECRET, Double, served
 from kubernetes.client.models import V1Node
+from libcloud.http import LibcloudConnection
 from libcloud_provider import connections
 from libcloud_provider.provider import new_provider
 from typing_extensions import override
@@ -54,7 +55,7 @@ def config_of(driver: str, double: Double, folder: Path) -> CloudConfig:
 def redirected(double: Double) -> Iterator[None]:
     """Drivers whose host cannot be changed reach the double; the provider is registered, since
     nobody installs it here; calls have a small margin."""
-    made = connections.LibcloudConnection.__init__
+    made: Any = LibcloudConnection.__init__
 
     def to_double(self: Any, host: str, port: int, secure: Any = None, **options: Any) -> None:
         made(self, host, port, secure, **options)
