@@ -23,6 +23,7 @@ from cloudprovider.helpers import (
     ports_of,
 )
 from libcloud_provider.machines import Machine
+from libcloud_provider.profiles import NO_LOGIN
 
 EVERYONE = ("0.0.0.0/0", "::/0")
 _PAGE = 100
@@ -112,7 +113,7 @@ def _release_address(driver: Any, balancer: Any) -> None:
 BALANCERS: Mapping[str, BalancerProfile] = {
     "alb": BalancerProfile(refused="it carries HTTP and HTTPS alone, and Services are TCP and UDP"),
     "aliyun_slb": BalancerProfile(refused="it reads one page of load balancers, without saying so"),
-    "brightbox": BalancerProfile(same_port=True, limits="map a cloud IP to the load balancer yourself"),
+    "brightbox": BalancerProfile(refused=NO_LOGIN),
     "cloudstack": BalancerProfile(
         page=500,
         create=_create_cloudstack,

@@ -54,10 +54,10 @@ class Machines:
 
     def listed(self) -> Sequence[Machine]:
         """Every machine that the driver lists. Raises the contract's errors."""
-        return [
-            machine_of(node, self._profile, self._region)
-            for node in self._cloud.ask("list machines", lambda driver: _nodes(driver, self._profile))
-        ]
+        nodes = self._cloud.ask("list machines", lambda driver: _nodes(driver, self._profile))
+        machines = [machine_of(node, self._profile, self._region) for node in nodes]
+        # A listing in pages may have a machine twice.
+        return list({self.ids.key(one.parts): one for one in machines}.values())
 
     def find(self, nodes: Sequence[V1Node]) -> Found:
         """The machine of each node, or an error in its place. Raises what concerns all of them."""
@@ -207,10 +207,10 @@ def targets(machines: Machines, nodes: Sequence[V1Node]) -> Sequence[Machine]:
 
 
 def _nodes(driver: Any, profile: Profile) -> Sequence[Any]:
-    nodes = driver.list_nodes(**profile.listing)
+    nodes = profile.nodes(driver)
     listed = list(nodes) if isinstance(nodes, list | tuple) else None
     if listed is None or not all(hasattr(one, "private_ips") for one in listed):
-        raise TypeError("list_nodes did not return a list of nodes")
+        raise TypeError("the listing is no list of machines")
     return listed
 
 

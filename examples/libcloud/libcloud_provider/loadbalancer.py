@@ -120,7 +120,9 @@ class LibcloudLoadBalancers(LoadBalancer):
         return node_port is not None and node_port != port.node_port
 
     def _create(self, port: Port, machines: Sequence[Machine], share: Any) -> Any:
-        members = [one for machine in machines if (one := member_of(self._profile, machine, port.node_port)) is not None]
+        members = [
+            one for machine in machines if (one := member_of(self._profile, machine, port.node_port)) is not None
+        ]
         if not members and self._profile.keeps_last:
             raise RetryError("the load balancer is built as soon as there is a node to send traffic to", 30.0)
         current_call().check()

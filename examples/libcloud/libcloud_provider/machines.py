@@ -117,8 +117,7 @@ def _state(node: Any, profile: Profile) -> InstanceState | None:
     state = str(node.state)
     if state == str(NodeState.TERMINATED):
         return profile.terminated
-    path, off = profile.off
-    if state in _OFF or (path and read(node, path) in off):
+    if state in _OFF:
         return InstanceState.SHUTDOWN
     return InstanceState.RUNNING  # it is there; also while it is starting, failed, or in an unknown state
 

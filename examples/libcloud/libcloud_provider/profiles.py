@@ -67,12 +67,10 @@ class Profile:
     terminated: InstanceState | None = None
     """What TERMINATED means. None: the driver says it for several things; the node is left
     alone."""
-    off: tuple[str, frozenset[str]] = ("", frozenset())
-    """A path and its values that mean "switched off", where the driver calls these unknown."""
     defaults: Mapping[str, object] = {}
     """Arguments of the driver that the configuration may give otherwise."""
-    listing: Mapping[str, object] = {}
-    """Arguments of `list_nodes`."""
+    nodes: Callable[[Any], Any] = lambda driver: driver.list_nodes()
+    """The listing."""
     required: tuple[str, ...] = ()
     """Arguments without which the driver would list too little, or without time limits."""
     refused: str = ""
@@ -151,12 +149,11 @@ _CLOUDSTACK = Profile(
     terminated=_GONE,
 )
 _DIMENSION = Profile(region_argument="region", question=by_method("ex_get_node_by_id"))
+NO_LOGIN = "its login fails: it takes an answer from libcloud's HTTP client in a way that this no longer has"
 _NO_LIMIT = "its requests bypass libcloud's connection, so they would have no time limit"
 
 PROFILES: Mapping[str, Profile] = {
-    "aliyun_ecs": Profile(
-        zone="extra.zone_id", region="extra.region_id", region_argument="region"
-    ),
+    "aliyun_ecs": Profile(zone="extra.zone_id", region="extra.region_id", region_argument="region"),
     "aurora_compute": _CLOUDSTACK,
     "azure": Profile(refused="it lists one cloud service at a time, and Microsoft has closed the classic cloud"),
     "azure_arm": Profile(
@@ -167,14 +164,7 @@ PROFILES: Mapping[str, Profile] = {
         question=by_method("ex_get_node"),
         terminated=_RUNS,  # "deleting"
     ),
-    "brightbox": Profile(
-        provider_id="brightbox://{id}",
-        kind="size.name",
-        zone="extra.zone.name",
-        question=by_path("/1.0/servers/{id}"),
-        terminated=_GONE,
-        off=("extra.status", frozenset({"inactive"})),
-    ),
+    "brightbox": Profile(refused=NO_LOGIN),
     "cloudscale": Profile(
         provider_id="cloudscale://{id}", kind="size.id", zone="extra.zone.slug", question=by_path("/v1/servers/{id}")
     ),
@@ -196,7 +186,9 @@ PROFILES: Mapping[str, Profile] = {
         region="extra.metro.code",
         question=by_path("/metal/v1/devices/{id}"),
         terminated=_RUNS,  # also "deprovisioning"
-        required=("project",),  # without it each project is asked in a thread without our time limits
+        # Its list_nodes needs asyncio.coroutine, which Python 3.11 has no more, and threads without time limits.
+        nodes=lambda driver: driver.ex_list_nodes_for_project(driver._project),
+        required=("project",),
     ),
     "eucalyptus": _EC2_LIKE,
     "exoscale": Profile(
@@ -214,7 +206,7 @@ PROFILES: Mapping[str, Profile] = {
         zone="extra.zone.name",
         region_of_zone=r"(.*)-[a-z]",
         question=_by_gce_name,
-        listing={"ex_zone": "all"},
+        nodes=lambda driver: driver.list_nodes(ex_zone="all"),
         required=("project",),
     ),
     "gridscale": Profile(question=by_path("objects/servers/{id}")),
@@ -261,7 +253,7 @@ PROFILES: Mapping[str, Profile] = {
         kind="size",
         region="extra.location",
         question=by_method("ex_get_node"),
-        listing={"ex_list_bare_metals": False},  # these are asked by another path, and lack what is read here
+        nodes=lambda driver: driver.list_nodes(ex_list_bare_metals=False),  # these are asked by another path
     ),
 }
 

@@ -194,7 +194,11 @@ def _token_v2(double: Double, found: Any, query: Mapping[str, str], body: Any) -
     if (given["username"], given["apiKey"]) != ("ccm", SECRET):
         return 401, {"unauthorized": {"code": 401, "message": "Unable to authenticate user with credentials provided."}}
     catalog = [
-        {"name": name, "type": kind, "endpoints": [{"region": "ORD", "tenantId": "p", "publicURL": f"{double.url}{at}"}]}
+        {
+            "name": name,
+            "type": kind,
+            "endpoints": [{"region": "ORD", "tenantId": "p", "publicURL": f"{double.url}{at}"}],
+        }
         for name, kind, at in (
             ("cloudServersOpenStack", "compute", "/compute"),
             ("cloudLoadBalancers", "rax:load-balancer", "/lb"),

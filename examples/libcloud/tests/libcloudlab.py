@@ -119,9 +119,7 @@ class BalancerLab(DoubleLab):
         if not parts:
             return None
         ids = {one.private: f"{self._prefix}{one.id}" for one in self.double.servers.values()}
-        nodes = [
-            (part, node) for part in parts for node in part.nodes.values() if node.get("condition") != "DISABLED"
-        ]
+        nodes = [(part, node) for part in parts for node in part.nodes.values() if node.get("condition") != "DISABLED"]
         ports = {(part.port, part.protocol, node["port"]) for part in parts for node in part.nodes.values()}
         return BalancerFacts(ports=ports, targets={ids[node["address"]] for _, node in nodes})
 
