@@ -25,7 +25,7 @@ class Cloud:
         bound(self._kind)
         self._arguments = dict(arguments)
         self._credentials = dict(credentials)
-        self._secrets: frozenset[str] = frozenset()
+        self._secrets: set[str] = set()
         self._drivers = Drivers(self._make)
 
     def ask(self, what: str, question: Callable[[Any], T]) -> T:
@@ -43,7 +43,7 @@ class Cloud:
 
     def _make(self) -> Any:
         secrets = {name: _secret(name, path) for name, path in self._credentials.items()}
-        self._secrets |= frozenset(secrets.values())  # also those before a rotation
+        self._secrets.update(secrets.values())  # also those before a rotation
         return self._kind(**self._arguments, **secrets)
 
 

@@ -9,7 +9,7 @@ one machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 
 from libcloud.common.exceptions import BaseHTTPError, RateLimitReachedError
@@ -42,9 +42,9 @@ def status_of(error: BaseException) -> int:
 
 
 @contextmanager
-def answered(driver: str, what: str, secrets: Iterable[str]) -> Iterator[None]:
+def answered(driver: str, what: str, secrets: Set[str]) -> Iterator[None]:
     """Turn what libcloud raises in the body into the contract's errors. `secrets` are masked in the
-    cloud's words.
+    cloud's words; the body may add some.
 
     Raises `Throttled`, `NotImplementedByProvider`, `CloudError`, or `CloudProviderError` where no
     answer came. Errors of the contract pass.
@@ -102,7 +102,11 @@ def _refused(what: str, exc: Exception, secrets: Iterable[str]) -> CloudProvider
 
 def _said(exc: Exception, secrets: Iterable[str]) -> str:
     """The error in one short line, without secrets."""
-    text = " ".join(str(getattr(exc, "value", None) or exc).split()) or type(exc).__name__
+    try:
+        text = str(getattr(exc, "value", None) or exc)
+    except TypeError:  # libcloud puts whole documents where a text is due
+        text = str(getattr(exc, "message", ""))
+    text = " ".join(text.split()) or type(exc).__name__
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, "*****")

@@ -5,9 +5,9 @@ state means, on whether the listing is whole, or on where type and zone are. Wha
 read in the drivers' sources, of the version that is locked. A driver without an entry works too, by
 the careful defaults of `Profile`.
 
-Why the careful defaults: for nine drivers TERMINATED also means "switched off" or "paused", so a
-node would be deleted for a reboot. And several drivers read one page of a listing only, so a
-machine that is missing there may well run.
+Why the careful defaults: for several drivers (Gandi, OpenNebula, Dimension Data, libvirt ...)
+TERMINATED also means "switched off" or "paused", so a node would be deleted for a reboot. And
+several read one page of a listing only, so a machine that is missing there may well run.
 """
 
 from __future__ import annotations

@@ -51,10 +51,8 @@ class Libcloud(Interface):
         self.ids = _provider_ids(config)
         self._driver = config.driver
         self._cloud = Cloud(config.driver, compute_drivers()[config.driver], arguments, config.credentials)
-        self._machines = Machines(
-            self._cloud, profile, self.ids, config.region_or_argument, config.match, config.absent
-        )
-        self._instances = LibcloudInstances(self._machines)
+        self.machines = Machines(self._cloud, profile, self.ids, config.region_or_argument, config.match, config.absent)
+        self._instances = LibcloudInstances(self.machines)
         self._load_balancers = self._balancers(config.load_balancer, arguments, config.credentials)
 
     @override
@@ -71,7 +69,7 @@ class Libcloud(Interface):
         does not start."""
         if os.environ.get(RETRY_VARIABLE):
             raise InvalidConfig(f"{RETRY_VARIABLE} is set: unset it, because the host retries, and knows how long")
-        found = self._machines.listed()
+        found = self.machines.listed()
         logger.info("libcloud's driver %s lists %d machines", self._driver, len(found))
 
     @override
@@ -100,7 +98,7 @@ class Libcloud(Interface):
         else:
             arguments, credentials = config.arguments, config.credentials
         cloud = Cloud(config.driver, place, arguments, credentials)
-        return LibcloudLoadBalancers(cloud, balancer_profile_of(config.driver), self._machines, config.options)
+        return LibcloudLoadBalancers(cloud, balancer_profile_of(config.driver), self.machines, config.options)
 
 
 def new_provider(config: CloudConfig | None) -> Interface:

@@ -120,7 +120,7 @@ DRIVERS = {
             "Network_networkInterfaces_test_node_1_nic.json",
             r"(?i)test-node-2-nic": "azure_arm/_subscriptions_99999999_resourceGroups_000000_providers_Microsoft_"
             "Network_networkInterfaces_test_node_2_nic.json",
-            r"skiptoken|skipToken": "azure_arm/_subscriptions_99999999_providers_Microsoft_Compute_virtualMachines_1.json",
+            r"(?i)skiptoken": "azure_arm/_subscriptions_99999999_providers_Microsoft_Compute_virtualMachines_1.json",
             r"virtualMachines\?": "azure_arm/_subscriptions_99999999_providers_Microsoft_Compute_virtualMachines.json",
         },
     ),

@@ -1,5 +1,5 @@
-"""The provider keeps the contract over libcloud's OpenStack driver: `pytest -k onform
---conformance-report=report`."""
+"""The provider keeps the contract over libcloud's OpenStack driver: `pytest -k
+onform --conformance-report=report`."""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,5 @@
-"""The provider keeps the contract over libcloud's drivers for Rackspace, machines and load balancers: `pytest -k onform
---conformance-report=report`."""
+"""The provider keeps the contract over libcloud's drivers for Rackspace, of machines and of load
+balancers: `pytest -k onform --conformance-report=report`."""
 
 from collections.abc import Iterator
 
