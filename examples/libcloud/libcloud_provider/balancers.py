@@ -14,7 +14,9 @@ from attrs import frozen
 from kubernetes.client.models.v1_service import V1Service
 from kubernetes.client.models.v1_service_spec import V1ServiceSpec
 from libcloud.loadbalancer.base import DEFAULT_ALGORITHM, Member
+from libcloud.loadbalancer.drivers import elb
 from libcloud.loadbalancer.types import MemberCondition
+from libcloud.utils.xml import findall, findtext
 
 from cloudprovider.errors import InvalidService
 from cloudprovider.helpers import (
@@ -104,6 +106,25 @@ def _rackspace_pages(driver: Any) -> Sequence[Any]:
             return found
 
 
+def _classic_pages(driver: Any) -> Sequence[Any]:
+    """The driver's own listing reads one page, and no port."""
+    found: list[Any] = []
+    marker = ""
+    while True:
+        params = {"Action": "DescribeLoadBalancers", **({"Marker": marker} if marker else {})}
+        answer = driver.connection.request(elb.ROOT, params=params).object
+        result = findall(answer, "DescribeLoadBalancersResult", elb.NS)
+        if not result:
+            raise ValueError("the answer is no list of load balancers")
+        for element in findall(result[0], "LoadBalancerDescriptions/member", elb.NS):
+            balancer = driver._to_balancer(element)
+            balancer.port = findtext(element, "ListenerDescriptions/member/Listener/LoadBalancerPort", elb.NS)
+            found.append(balancer)
+        marker = findtext(result[0], "NextMarker", elb.NS)
+        if not marker:
+            return found
+
+
 def _release_address(driver: Any, balancer: Any) -> None:
     # The driver deletes the rule and then the address: in between, nothing would name the address.
     # An address that is released takes its rules along.
@@ -124,7 +145,7 @@ BALANCERS: Mapping[str, BalancerProfile] = {
     "dimensiondata": BalancerProfile(refused="it leaves pool and nodes behind when a load balancer is deleted"),
     "elb": BalancerProfile(
         same_port=True,
-        page=400,
+        listed=_classic_pages,
         create=_create_elb,
         attach=lambda driver, balancer, member: driver.balancer_attach_compute_node(balancer, member),
         limits="`ex_members_availability_zones` under `options`: the letters of the zones; else zone a",
