@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote_plus
 
 from cloudprovider import CloudProviderError, current_call
 from libcloud_provider.arguments import driver_class
 from libcloud_provider.connections import Drivers, bound, watched
-from libcloud_provider.errors import answered, swallowed
+from libcloud_provider.errors import NOT_FOUND, answered, swallowed
 
 T = TypeVar("T")
 
@@ -34,11 +36,29 @@ class Cloud:
         Raises the contract's errors alone; also where the driver returned although the cloud failed
         a request of the question, because its answer may lack something.
         """
+        answer: T = self._ask(what, question)
+        return answer
+
+    def ask_about_one(self, what: str, about: str, question: Callable[[Any], T], gone: str) -> T | None:
+        """As `ask`; None where the cloud answered "not found" to a request that has `about` in its
+        URL: by an HTTP 404, or by an error with the pattern `gone` in it, if that is not empty."""
+        answer: T | None = self._ask(what, question, about, gone)
+        return answer
+
+    def _ask(self, what: str, question: Callable[[Any], Any], about: str = "", gone: str = "") -> Any:
         current_call().check()
-        with answered(self.driver, what, self._secrets), watched() as failures, self._drivers.borrow() as driver:
-            answer = question(driver)
-            if failures:
-                raise swallowed(self.driver, what, failures)
+        with answered(self.driver, what, self._secrets), watched() as watch:
+            try:
+                with self._drivers.borrow() as driver:
+                    answer = question(driver)
+            except Exception:
+                # A 404 of the login, or of a proxy before it, says nothing about a machine.
+                is_about = about and about in unquote_plus(watch.url)
+                if is_about and (watch.status == NOT_FOUND or (gone and re.search(gone, watch.text))):
+                    return None
+                raise
+            if watch.failures:
+                raise swallowed(self.driver, what, watch.failures)
             return answer
 
     def _make(self) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+from attrs import define, field
 from libcloud.common.base import Connection
 from libcloud.common.types import InvalidCredsError
 from libcloud.http import LibcloudConnection
@@ -29,7 +30,24 @@ LEAST = 0.5
 """A request that would get less than this many seconds is not sent."""
 
 _FAILURES = (401, 403, 408, 429)
-_failed: ContextVar[list[tuple[int, str]] | None] = ContextVar("libcloud_failed", default=None)
+
+
+@define
+class Watch:
+    """What the cloud answered to the requests of one question."""
+
+    failures: list[tuple[int, str]] = field(factory=list)
+    """The requests that it failed or refused, as (status, request): some drivers swallow these and
+    return what they have."""
+    url: str = ""
+    """Path and query of the last request."""
+    status: int = 0
+    """The HTTP status of its answer. Some drivers' exceptions do not have it."""
+    text: str = ""
+    """The answer's body, where it was an error."""
+
+
+_watch: ContextVar[Watch | None] = ContextVar("libcloud_watch", default=None)
 
 
 class BoundedConnection(LibcloudConnection):
@@ -50,7 +68,7 @@ class BoundedConnection(LibcloudConnection):
         session.timeout = time_limits(margin=MARGIN, least=LEAST)
         send: Any = super().request
         send(method, url, body, headers, raw, stream, hooks)
-        self._note(method, url)
+        self.note(method, url)
 
     @override
     def prepared_request(
@@ -65,25 +83,29 @@ class BoundedConnection(LibcloudConnection):
             verify=self.verification,
             timeout=time_limits(margin=MARGIN, least=LEAST),
         )
-        self._note(method, url)
+        self.note(method, url)
 
-    def _note(self, method: str, url: str) -> None:
+    def note(self, method: str, url: str) -> None:
+        """Tell the `Watch` of this thread what was answered."""
         response: Any = self.response
-        status, seen = response.status_code, _failed.get()
-        if seen is not None and (status in _FAILURES or status >= 500):
-            seen.append((status, f"{method} {urlsplit(url).path}"))
+        watch = _watch.get()
+        if watch is not None:
+            watch.url, watch.status = url, response.status_code
+            status = watch.status
+            watch.text = response.text if status >= 400 else ""
+            if status in _FAILURES or status >= 500:
+                watch.failures.append((status, f"{method} {urlsplit(url).path}"))
 
 
 @contextmanager
-def watched() -> Iterator[list[tuple[int, str]]]:
-    """The requests of the body that the cloud failed or refused, as (status, request): some drivers
-    swallow these and return what they have."""
-    seen: list[tuple[int, str]] = []
-    token = _failed.set(seen)
+def watched() -> Iterator[Watch]:
+    """Watch the requests of the body, in this thread."""
+    watch = Watch()
+    token = _watch.set(watch)
     try:
-        yield seen
+        yield watch
     finally:
-        _failed.reset(token)
+        _watch.reset(token)
 
 
 def bound(driver_class: Any) -> None:

@@ -27,7 +27,6 @@ from cloudprovider import (
 )
 from cloudprovider.helpers import addresses_of, node_name, parse_ip, provided_node_ip, provider_id_of
 from libcloud_provider.cloud import Cloud
-from libcloud_provider.errors import NOT_FOUND, status_of
 from libcloud_provider.machines import Machine, machine_of, metadata
 from libcloud_provider.profiles import EXISTS, Parts, Profile
 from libcloud_provider.providerids import ProviderIDs
@@ -95,8 +94,8 @@ class Machines:
     def _single(self, parts: Parts) -> Machine | CloudProviderError:
         """The answer about a machine that the listing lacks. An error of the cloud's is this
         machine's alone; running out of time is raised."""
-        shown = parts.id or parts.name
-        question, gone = self._profile.question, self._profile.gone
+        shown = about = parts.id or parts.name
+        question = self._profile.question
         if question is None:
             if self._absent == "gone":
                 return InstanceNotFound(f"the cloud's listing has no machine {shown}")
@@ -105,16 +104,10 @@ class Machines:
                 "about one machine. If its listings are always complete, set `absent: gone`"
             )
 
-        def ask(driver: Any) -> Any:
-            try:
-                return question(driver, parts)
-            except Exception as exc:
-                if status_of(exc) == NOT_FOUND or (gone and re.search(gone, str(exc))):
-                    return None
-                raise
-
         try:
-            node = self._cloud.ask(f"ask for machine {shown}", ask)
+            node = self._cloud.ask_about_one(
+                f"ask for machine {shown}", about, lambda driver: question(driver, parts), gone=self._profile.gone
+            )
         except CallInterrupted:
             raise
         except CloudProviderError as error:

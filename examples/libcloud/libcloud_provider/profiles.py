@@ -63,7 +63,8 @@ class Profile:
     question: Question | None = None
     """The question about one machine that a listing lacks. None: the driver has none."""
     gone: str = ""
-    """A pattern in the error of this question that means "not found", beside an HTTP 404."""
+    """A pattern in the body of an error that means "not found" to this question, beside an HTTP
+    404."""
     terminated: InstanceState | None = None
     """What TERMINATED means. None: the driver says it for several things; the node is left
     alone."""
@@ -93,7 +94,7 @@ def by_path(path: str) -> Question:
 
 
 def _by_node_ids(driver: Any, parts: Parts) -> object:
-    # By filter, an unknown ID would be an empty answer; so is one that libcloud's parser did not understand.
+    # By filter, an unknown ID would be an empty answer; so is one that the parser cannot read.
     found = driver.list_nodes(ex_node_ids=[parts.id])
     if not found:
         raise ValueError(f"the answer about {parts.id} is empty, where an error was due")
@@ -148,12 +149,14 @@ _CLOUDSTACK = Profile(
     gone="entity does not exist",
     terminated=_GONE,
 )
-_DIMENSION = Profile(region_argument="region", question=by_method("ex_get_node_by_id"))
+_DIMENSION = Profile(region_argument="region")
 NO_LOGIN = "its login fails: it takes an answer from libcloud's HTTP client in a way that this no longer has"
 _NO_LIMIT = "its requests bypass libcloud's connection, so they would have no time limit"
 
 PROFILES: Mapping[str, Profile] = {
-    "aliyun_ecs": Profile(zone="extra.zone_id", region="extra.region_id", region_argument="region"),
+    "aliyun_ecs": Profile(
+        kind="extra.instance_type", zone="extra.zone_id", region="extra.region_id", region_argument="region"
+    ),
     "aurora_compute": _CLOUDSTACK,
     "azure": Profile(refused="it lists one cloud service at a time, and Microsoft has closed the classic cloud"),
     "azure_arm": Profile(
@@ -186,7 +189,7 @@ PROFILES: Mapping[str, Profile] = {
         region="extra.metro.code",
         question=by_path("/metal/v1/devices/{id}"),
         terminated=_RUNS,  # also "deprovisioning"
-        # Its list_nodes needs asyncio.coroutine, which Python 3.11 has no more, and threads without time limits.
+        # Its list_nodes needs asyncio.coroutine, which is no more, and threads without limits.
         nodes=lambda driver: driver.ex_list_nodes_for_project(driver._project),
         required=("project",),
     ),
@@ -199,7 +202,6 @@ PROFILES: Mapping[str, Profile] = {
         gone="entity does not exist",
         terminated=_GONE,
     ),
-    "gandi": Profile(question=by_method("ex_get_node")),
     "gce": Profile(
         provider_id="gce://{project}/{zone}/{name}",
         kind="extra.machineType",
@@ -209,10 +211,11 @@ PROFILES: Mapping[str, Profile] = {
         nodes=lambda driver: driver.list_nodes(ex_zone="all"),
         required=("project",),
     ),
-    "gridscale": Profile(question=by_path("objects/servers/{id}")),
+    "gridscale": Profile(kind="", question=by_path("objects/servers/{id}")),
     "ikoula": _CLOUDSTACK,
     "internetsolutions": _DIMENSION,
-    "kamatera": Profile(zone="extra.location"),
+    "kamatera": Profile(kind="", zone="extra.location"),
+    "maxihost": Profile(kind=""),
     "ktucloud": _CLOUDSTACK,
     "kubevirt": Profile(provider_id="kubevirt://{name}"),
     "libvirt": Profile(refused=_NO_LIMIT),
@@ -241,11 +244,12 @@ PROFILES: Mapping[str, Profile] = {
     "rackspace_first_gen": _RACKSPACE,
     "scaleway": Profile(
         provider_id="scaleway://instance/{zone}/{id}",
+        kind="",
         zone="extra.region",
         region_of_zone=r"(.*)-\d+",
         region_argument="region",
     ),
-    "upcloud": Profile(provider_id="upcloud:////{id}", question=by_path("1.2/server/{id}")),
+    "upcloud": Profile(kind="", provider_id="upcloud:////{id}", question=by_path("1.2/server/{id}")),
     "vcl": Profile(refused="its list_nodes wants the address of a client"),
     "vsphere": Profile(refused=_NO_LIMIT),
     "vultr": Profile(

@@ -34,7 +34,7 @@ def template_problems(template: str) -> tuple[str, ...]:
     if not template.endswith(("{id}", "{name}")):
         problems.append("must end with {id} or {name}")
     if not problems:
-        problems += provider_id_problems(template.format_map({name: "x" for name in _FIXED + _OWN}))
+        problems += provider_id_problems(template.format_map(dict.fromkeys(_FIXED + _OWN, "x")))
     scheme = template.partition("://")[0]
     if "{" in scheme:
         problems.append("must begin with a fixed word and ://")

@@ -252,7 +252,7 @@ def _add_nodes(double: Double, found: Any, query: Mapping[str, str], body: Any) 
 
 
 def _change_node(double: Double, found: Any, query: Mapping[str, str], body: Any) -> tuple[int, Any]:
-    double.balancers[int(found[1])].nodes[int(found[2])].update(body["node"])
+    double.balancers[int(found[1])].nodes[int(found[2])].update(body.get("node", body))
     return 202, ""
 
 

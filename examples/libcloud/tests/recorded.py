@@ -27,14 +27,23 @@ class Recorded:
     """Patterns of "METHOD path?query", and the files below the folder of recorded answers."""
 
 
+ABSENT = "0000absent0000"
+"""In the ID of a machine that no recorded answer has."""
+
+
 @contextmanager
-def answering(recorded: Recorded) -> Iterator[list[str]]:
+def answering(recorded: Recorded, status: int = 404, said: bytes = b"{}") -> Iterator[list[str]]:
     """Every request gets the file of the first pattern that fits; the requests are noted. One that
-    has none fails."""
+    has none fails. A request about `ABSENT` gets this status and
+    body."""
     asked: list[str] = []
 
     def request(connection: Any, method: str, url: str, body: Any = None, headers: Any = None, **options: Any) -> None:
         asked.append(f"{method} {url}")
+        if ABSENT in asked[-1]:
+            connection.response = _response(said, status)
+            connection.note(method, url)
+            return
         for pattern, name in recorded.files.items():
             if re.search(pattern, asked[-1]):
                 connection.response = _response((FOLDER / name).read_bytes())
@@ -46,9 +55,9 @@ def answering(recorded: Recorded) -> Iterator[list[str]]:
         yield asked
 
 
-def _response(content: bytes) -> requests.Response:
+def _response(content: bytes, status: int = 200) -> requests.Response:
     answer = requests.Response()
-    answer.status_code, answer.reason, answer._content = 200, "OK", content
+    answer.status_code, answer.reason, answer._content = status, "OK" if status == 200 else "Bad", content
     answer.request = requests.Request("GET", "http://recorded.invalid").prepare()
     return answer
 

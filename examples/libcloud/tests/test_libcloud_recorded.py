@@ -1,5 +1,5 @@
-"""What libcloud's drivers make of clouds' recorded answers becomes a node's facts: provider ID, type,
-zone, region, first address and state."""
+"""What libcloud's drivers make of clouds' recorded answers becomes a node's facts: provider ID,
+type, zone, region, first address and state."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from libcloud_provider.config import Config
 from libcloud_provider.machines import metadata
+from libcloud_provider.profiles import Parts, profile_of
 from libcloud_provider.provider import Libcloud
-from recorded import DRIVERS, answering
+from recorded import ABSENT, DRIVERS, answering
 
-from cloudprovider import CloudConfig, InstanceState
+from cloudprovider import CloudConfig, CloudProviderError, InstanceNotFound, InstanceState
+from cloudprovider.testing.conformance import new_node
 
 OFF, RUNS = InstanceState.SHUTDOWN, InstanceState.RUNNING
 AZURE = "/subscriptions/99999999-9999-9999-9999-999999999999/resourceGroups/000000/providers/Microsoft.Compute"
@@ -79,3 +81,41 @@ def test_the_facts_of_a_recorded_machine(driver: str, tmp_path: Path) -> None:
         parts = provider.ids.read(provider.ids.write(machine.parts))
         assert provider.ids.key(parts) == provider.ids.key(machine.parts)
         assert provider.ids.write(machine.parts).startswith(tuple(provider.provider_id_prefixes()))
+
+
+ABOUT_ONE = sorted(driver for driver in DRIVERS if profile_of(driver).question is not None)
+ERRORS = {
+    "cloudstack": (431, b'{"listvirtualmachinesresponse": {"errorcode": 431, "errortext": "Invalid parameter id '
+    b'value=x due to incorrect long value format, or entity does not exist"}}'),
+    "ec2": (400, b"<Response><Errors><Error><Code>InvalidInstanceID.NotFound</Code><Message>The instance ID does not "
+    b"exist</Message></Error></Errors></Response>"),
+    "ovh": (404, b'{"message": "Instance not found", "errorCode": "NOT_FOUND"}'),
+    "vultr": (404, b'{"error": "Invalid instance-id.", "status": 404}'),
+    "upcloud": (404, b'{"error": {"error_code": "SERVER_NOT_FOUND", "error_message": "The server does not exist."}}'),
+    "gridscale": (404, b'{"title": "not found", "description": "Object not found.", "status": 404}'),
+}  # fmt: skip
+"""What these clouds answer where there is no such machine."""
+
+
+def asked_for_absent(driver: str, folder: Path, status: int, body: bytes) -> InstanceState | CloudProviderError:
+    provider = provider_of(DRIVERS[driver].config, folder)
+    zone = provider.ids.write(Parts(id=ABSENT, name=ABSENT, zone="us-east-1a"))
+    with answering(DRIVERS[driver], status, body):
+        [answer] = provider.instances_batch().instances_state([new_node("n", zone)]).values()
+    return answer
+
+
+@pytest.mark.parametrize("driver", ABOUT_ONE)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_clouds_not_found_is_gone(driver: str, tmp_path: Path) -> None:
+    answer = asked_for_absent(driver, tmp_path, *ERRORS.get(driver, (404, b"{}")))
+    assert isinstance(answer, InstanceNotFound), answer
+
+
+@pytest.mark.parametrize("driver", ABOUT_ONE)
+@pytest.mark.parametrize(("status", "body"), [(500, b"{}"), (403, b"{}"), (502, b"<html>"), (200, b"<html></html>")])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_no_other_answer_is(driver: str, tmp_path: Path, status: int, body: bytes) -> None:
+    answer = asked_for_absent(driver, tmp_path, status, body)
+    assert isinstance(answer, CloudProviderError)
+    assert not isinstance(answer, InstanceNotFound), answer
