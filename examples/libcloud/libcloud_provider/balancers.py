@@ -16,7 +16,7 @@ from kubernetes.client.models.v1_service_spec import V1ServiceSpec
 from libcloud.loadbalancer.base import DEFAULT_ALGORITHM, Member
 from libcloud.loadbalancer.drivers import elb
 from libcloud.loadbalancer.types import MemberCondition
-from libcloud.utils.xml import findall, findtext
+from libcloud.utils import xml
 
 from cloudprovider.errors import InvalidService
 from cloudprovider.helpers import (
@@ -108,19 +108,20 @@ def _rackspace_pages(driver: Any) -> Sequence[Any]:
 
 def _classic_pages(driver: Any) -> Sequence[Any]:
     """The driver's own listing reads one page, and no port."""
+    untyped: Any = xml
     found: list[Any] = []
     marker = ""
     while True:
         params = {"Action": "DescribeLoadBalancers", **({"Marker": marker} if marker else {})}
         answer = driver.connection.request(elb.ROOT, params=params).object
-        result = findall(answer, "DescribeLoadBalancersResult", elb.NS)
+        result = untyped.findall(answer, "DescribeLoadBalancersResult", elb.NS)
         if not result:
             raise ValueError("the answer is no list of load balancers")
-        for element in findall(result[0], "LoadBalancerDescriptions/member", elb.NS):
+        for element in untyped.findall(result[0], "LoadBalancerDescriptions/member", elb.NS):
             balancer = driver._to_balancer(element)
-            balancer.port = findtext(element, "ListenerDescriptions/member/Listener/LoadBalancerPort", elb.NS)
+            balancer.port = untyped.findtext(element, "ListenerDescriptions/member/Listener/LoadBalancerPort", elb.NS)
             found.append(balancer)
-        marker = findtext(result[0], "NextMarker", elb.NS)
+        marker = untyped.findtext(result[0], "NextMarker", elb.NS)
         if not marker:
             return found
 

@@ -136,9 +136,21 @@ class Drivers:
         try:
             driver = driver or self._make()
             yield driver
-        except InvalidCredsError:
-            with self._lock:
-                self._idle.clear()
+        except BaseException as exc:
+            dropped = [driver]
+            if isinstance(exc, InvalidCredsError):
+                with self._lock:
+                    dropped += self._idle
+                    self._idle.clear()
+            for one in dropped:
+                _close(one)
             raise
         with self._lock:
             self._idle.append(driver)
+
+
+def _close(driver: Any) -> None:
+    """Close the driver's connections to the cloud, as far as it has any."""
+    session = getattr(getattr(getattr(driver, "connection", None), "connection", None), "session", None)
+    if session is not None:
+        session.close()

@@ -70,7 +70,7 @@ def dummy(tmp_path: Path, **changes: Any) -> Libcloud:
     config = tmp_path / "dummy.yaml"
     config.write_text("driver: dummy\narguments: {creds: 7}\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(profiles.PROFILES, "dummy", evolve(profiles.PROFILES["dummy"], **changes))  # type: ignore[arg-type]
+        patch.setitem(profiles.PROFILES, "dummy", evolve(profiles.PROFILES["dummy"], **changes))
         return Libcloud(Config.load(CloudConfig.read(config), environ={}))
 
 
@@ -134,7 +134,7 @@ def test_a_404_that_is_not_about_the_machine_is_unknown(double: Double, tmp_path
     double.answers["/v2/account"] = (404, "{}")
     entry = evolve(profiles.PROFILES["digitalocean"], question=profiles.by_path("/v2/account"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(profiles.PROFILES, "digitalocean", entry)  # type: ignore[arg-type]
+        patch.setitem(profiles.PROFILES, "digitalocean", entry)
         provider = Libcloud(Config.load(config_of("digitalocean", double, tmp_path), environ={}))
     [found] = state(provider, new_node("a", "digitalocean://77"))
     assert isinstance(found, CloudProviderError)
@@ -175,7 +175,7 @@ def test_a_driver_that_swallows_a_failure_is_not_believed(double: Double, tmp_pa
     double.answers["/v2/account"] = (403, "{}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(
-            profiles.PROFILES,  # type: ignore[arg-type]
+            profiles.PROFILES,
             "digitalocean",
             evolve(profiles.PROFILES["digitalocean"], nodes=swallowing),
         )
@@ -192,7 +192,7 @@ def test_without_a_question_about_one_machine_absence_is_unknown_until_the_opera
     assert "absent: gone" in str(lacking)
     config = Config.load(CloudConfig(path="", data=b"driver: dummy\narguments: {creds: 7}\nabsent: gone"), environ={})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(profiles.PROFILES, "dummy", evolve(profiles.PROFILES["dummy"], question=None))  # type: ignore[arg-type]
+        patch.setitem(profiles.PROFILES, "dummy", evolve(profiles.PROFILES["dummy"], question=None))
         sure = Libcloud(config)
     assert isinstance(state(sure, new_node("b", "libcloud://dummy/9"))[0], InstanceNotFound)
 

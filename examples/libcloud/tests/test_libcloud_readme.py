@@ -3,6 +3,7 @@ read. `python tests/test_libcloud_readme.py` writes both again."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -63,6 +64,19 @@ def test_the_configurations_that_are_shown_can_be_used(shown: str, tmp_path: Pat
     provider = Libcloud(Config.load(CloudConfig(path="", data=yaml.safe_dump(config).encode()), environ={}))
     assert (provider.load_balancer() is not None) is ("load_balancer" in config)
     assert len(SHOWN) == 3
+
+
+def test_the_helm_values_are_the_charts_and_can_be_used(tmp_path: Path) -> None:
+    schema = json.loads((ROOT.parent / "deploy" / "chart" / "values.schema.json").read_text())
+    values = yaml.safe_load((ROOT / "helm-values.yaml").read_text())
+    assert values.keys() <= schema["properties"].keys()
+    [mount] = values["extraVolumeMounts"]
+    assert mount["name"] == values["extraVolumes"][0]["name"]
+    content = values["cloudConfig"]["content"]
+    assert f"{mount['mountPath']}/token" in content
+    (tmp_path / "token").write_text("s3cret")
+    shown = content.replace(mount["mountPath"], str(tmp_path))
+    assert Config.load(CloudConfig(path="", data=shown.encode()), environ={}).driver == "digitalocean"
 
 
 if __name__ == "__main__":
