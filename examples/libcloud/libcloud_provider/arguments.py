@@ -8,6 +8,7 @@ A name that none of them has would be ignored by libcloud without a word.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import re
 from collections.abc import Collection, Iterable
@@ -17,11 +18,9 @@ from typing import Any
 from libcloud.compute import providers as compute
 from libcloud.loadbalancer import providers as loadbalancer
 
-from cloudprovider.internal.suggestions import nearest
-
 SECRET_NAMES = frozenset({"secret", "password", "token", "ex_consumer_key", "ex_force_auth_token", "api_token"})
 """Arguments that are secret in every driver. `key` is in some: with a secret beside it, it is a
-name."""
+name; see `config`."""
 
 _TAKEN = re.compile(r"""kwargs(?:\.(?:get|pop)\(|\[)\s*["'](\w+)["']""")
 _INTERNAL = {"self", "cls", "args", "kwargs", "timeout", "retry_delay", "backoff", "ex_auth_cache"}
@@ -96,10 +95,15 @@ def argument_problems(place: tuple[str, str] | None, given: Collection[str]) -> 
     return [_unknown(name, known) for name in sorted(given) if name not in known]
 
 
+def hint(name: str, known: Iterable[str]) -> str:
+    """The known name that a misspelt one probably means, or all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"
+
+
 def _unknown(name: str, known: Iterable[str]) -> str:
-    near = nearest(name, known)
-    hint = f"did you mean {near}?" if near else f"known: {', '.join(sorted(known))}"
-    return f"{name}: the driver takes no such argument; {hint}"
+    return f"{name}: the driver takes no such argument; {hint(name, known)}"
 
 
 def _taken(kind: type, method: str) -> set[str]:

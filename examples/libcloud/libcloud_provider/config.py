@@ -15,12 +15,12 @@ from pydantic import Field, ValidationInfo, field_validator
 from typing_extensions import override
 
 from cloudprovider.config import ProviderConfig
-from cloudprovider.internal.suggestions import nearest
 from libcloud_provider.arguments import (
     SECRET_NAMES,
     argument_problems,
     balancer_drivers,
     compute_drivers,
+    hint,
     required_names,
 )
 from libcloud_provider.balancers import balancer_profile_of
@@ -54,9 +54,7 @@ class _Driver(ProviderConfig):
     def _driver_is_known(cls, driver: str) -> str:
         known = cls.drivers()
         if driver not in known:
-            near = nearest(driver, known)
-            hint = f"did you mean {near}?" if near else f"known: {', '.join(sorted(known))}"
-            raise ValueError(f"libcloud has no driver of this name; {hint}")
+            raise ValueError(f"libcloud has no driver of this name; {hint(driver, known)}")
         if refused := cls.refusal(driver):
             raise ValueError(f"libcloud's driver {driver} cannot be used: {refused}")
         return driver
@@ -83,6 +81,8 @@ class _Driver(ProviderConfig):
                 problems.append(f"{name}: cannot read {path}: {why}")
         if "arguments" in info.data:  # else they are wrong themselves
             given = info.data["arguments"]
+            if not credentials and "key" in given and not str(given["key"]).startswith("/"):  # GCE's is a path
+                problems.append("key, which is the secret where there is no other, is under `arguments`")
             problems += [f"{name} is under `arguments` too" for name in sorted(given.keys() & credentials.keys())]
             problems += cls._missing(info.data.get("driver", ""), {**given, **credentials})
         _raise_all(problems)

@@ -66,6 +66,12 @@ def test_the_configurations_that_are_shown_can_be_used(shown: str, tmp_path: Pat
     assert len(SHOWN) == 3
 
 
+def test_the_image_gets_the_libcloud_that_is_tested() -> None:
+    _, _, pin = (ROOT / "requirements.txt").read_text().partition("\n")
+    assert pin.startswith("apache-libcloud==")
+    assert pin in (ROOT.parents[1] / "requirements-dev.txt").read_text()
+
+
 def test_the_helm_values_are_the_charts_and_can_be_used(tmp_path: Path) -> None:
     schema = json.loads((ROOT.parent / "deploy" / "chart" / "values.schema.json").read_text())
     values = yaml.safe_load((ROOT / "helm-values.yaml").read_text())
