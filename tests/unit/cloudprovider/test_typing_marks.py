@@ -32,14 +32,22 @@ def modules(package: ModuleType) -> Iterator[ModuleType]:
             yield importlib.import_module(f"{package.__name__}.{info.name}")
 
 
-@pytest.fixture(params=["cloudprovider.testing.fake", "samplecloud_provider", "aws_provider", "localcloud_provider"])
+@pytest.fixture(
+    params=[
+        "cloudprovider.testing.fake",
+        "samplecloud_provider",
+        "aws_provider",
+        "libcloud_provider",
+        "localcloud_provider",
+    ]
+)
 def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     before = set(sys.modules)
-    for folder in ("samplecloud", "aws", "localcloud"):
+    for folder in ("samplecloud", "aws", "libcloud", "localcloud"):
         monkeypatch.syspath_prepend(EXAMPLES / folder)
     yield importlib.import_module(request.param)
     for name in set(sys.modules) - before:
-        if name.startswith(("samplecloud_provider", "aws_provider", "localcloud_provider")):
+        if name.startswith(("samplecloud_provider", "aws_provider", "libcloud_provider", "localcloud_provider")):
             del sys.modules[name]
 
 

@@ -1,0 +1,20 @@
+"""The provider keeps the contract over libcloud's DigitalOcean driver: `pytest -k
+onform --conformance-report=report`."""
+
+from collections.abc import Iterator
+
+import pytest
+from libcloudlab import DoubleLab, lab_of
+
+from cloudprovider.testing.conformance import Feature, ProviderConformance
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DoubleLab]:
+    with lab_of("digitalocean", tmp_path_factory) as made:
+        yield made
+
+
+class TestDigitalOcean(ProviderConformance):
+    provider_name = "libcloud"
+    features = Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH
