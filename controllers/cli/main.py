@@ -116,6 +116,7 @@ def _main(
         _list_problems(program, problems, sys.stderr)
         return BAD_FLAGS
     given = outcome.options.manager
+    share_one_heap()  # before the first thread, which is the log's
     logs.setup(given.logging_format, given.verbosity, prefix="dry run: " if given.plan.enabled else "")
     for warning in outcome.warnings:
         log.warning("%s", warning)
@@ -216,7 +217,6 @@ def _built(
 ) -> Manager | PlanRun | None:
     """Import and build everything; None when that cannot be, which then has been logged."""
     import_lightly()
-    share_one_heap()
     from controllers.manager import earlylists
     from controllers.manager.permissions import NAMESPACE
     from controllers.runtime.api import ClientBuilder, ClientConfigError, ClientSettings

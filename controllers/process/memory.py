@@ -18,7 +18,8 @@ _VARIABLES: Final = ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
 
 
 def share_one_heap() -> None:
-    """Have all threads share one heap. For a program, before it starts threads.
+    """Have all threads share one heap. For a program, before it starts threads: later it has no
+    effect.
 
     Python's own lock lets one thread at a time ask for memory as it is, so none waits for another.
     Nothing happens where an environment variable says how memory is handed out, and with a C
