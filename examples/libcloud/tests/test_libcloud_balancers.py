@@ -283,6 +283,7 @@ def _run_classic(port: int, folder: Path) -> None:
         "aws_access_key_id": "AKIAIOSFODNN7EXAMPLE", "aws_secret_access_key": SECRET,
     }  # fmt: skip
     client: Any = boto3.client("elb", **options)
+    client.describe_load_balancers()  # moto loads it with the first request, which takes a while
     made = boto3.client("ec2", **options).run_instances(ImageId="ami-12c6146b", MinCount=2, MaxCount=2)["Instances"]
     ids = sorted(one["InstanceId"] for one in made)
     nodes = [new_node(one, f"aws:///{made[0]['Placement']['AvailabilityZone']}/{one}") for one in ids]

@@ -65,7 +65,7 @@ load_balancer:
         ("driver: gce\narguments: {user_id: me}", "project is required"),
         ("driver: ovh\narguments: {key: k, ex_project_id: p, secret: x}", "give the path of a file"),
         ("driver: dummy\narguments: {creds: 1}\nload_balancer: {driver: gce}", "leaves the target pool behind"),
-        ("driver: dummy\narguments: {creds: 1}\nload_balancer: {driver: elb, arguments: {key: /a}}", "access_id is req"),
+        ("driver: dummy\narguments: {creds: 1}\nload_balancer: {driver: elb, arguments: {key: /a}}", "access_id is"),
         ("driver: dummy\narguments: {creds: 1}\nmatch: []", "at least 1"),
         ("region: x", "driver: is required"),
     ],

@@ -107,7 +107,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EC2Lab]:
         with urlopen(Request(f"http://127.0.0.1:{port}/moto-api/reset", method="POST")):
             pass  # moto's memory is the process's
         try:
-            yield EC2Lab(port, str(secret))
+            lab = EC2Lab(port, str(secret))
+            lab.ec2.describe_instances()  # moto loads its EC2 with the first request, which takes a while
+            yield lab
         finally:
             server.stop()
 

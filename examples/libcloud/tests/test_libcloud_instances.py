@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from doubles import SECRET, Double, served
+from doubles import SECRET, Double, Server, served
 from kubernetes.client.models import V1Node, V1NodeAddress, V1NodeStatus
 from libcloud.common.exceptions import BaseHTTPError
+from libcloud.common.types import InvalidCredsError
 from libcloud.compute.types import NodeState
 from libcloud_provider import profiles
 from libcloud_provider.config import Config
+from libcloud_provider.connections import Drivers
 from libcloud_provider.provider import RETRY_VARIABLE, Libcloud
 from libcloudlab import config_of, redirected
 
@@ -265,21 +267,39 @@ def test_no_request_begins_that_the_host_would_cut_off(double: Double, droplets:
     assert double.requests == []
 
 
-def test_each_thread_has_a_driver_of_its_own(double: Double, droplets: Libcloud) -> None:
-    for number in range(4):
-        double.create(f"n-{number}")
+def test_a_driver_is_used_by_one_at_a_time_and_again_unless_it_failed() -> None:
+    made: list[object] = []
+
+    def make() -> object:
+        made.append(object())
+        return made[-1]
+
+    drivers = Drivers(make)
+    with drivers.borrow() as one, drivers.borrow() as other:
+        assert one is not other
+    with pytest.raises(ValueError, match="x"), drivers.borrow() as failed:
+        raise ValueError("x")
+    with drivers.borrow() as one, drivers.borrow() as other:
+        assert failed not in (one, other)
+    assert len(made) == 3
+    with pytest.raises(InvalidCredsError), drivers.borrow():
+        raise InvalidCredsError
+    with drivers.borrow() as fresh:
+        assert fresh is made[3]
+
+
+def test_many_threads_get_the_answers_to_their_own_questions(double: Double, droplets: Libcloud) -> None:
+    servers = [double.create(f"n-{number}") for number in range(4)]
+    double.hidden.update(one.id for one in servers)  # so that each is asked for by itself
     wrong: list[object] = []
 
-    def ask(name: str, expected: type) -> None:
-        for _ in range(10):
-            [found] = state(droplets, new_node(name))
-            if not isinstance(found, expected):
+    def ask(server: Server) -> None:
+        for _ in range(5):
+            found = droplets.instances_v2().instance_metadata(new_node("n", f"digitalocean://{server.id}"))
+            if found.node_addresses[0].address != server.private:
                 wrong.append(found)
 
-    threads = [
-        threading.Thread(target=ask, args=(f"n-{number}", InstanceState if number < 4 else InstanceNotFound))
-        for number in range(6)
-    ]
+    threads = [threading.Thread(target=ask, args=(server,)) for server in servers]
     for thread in threads:
         thread.start()
     for thread in threads:
