@@ -1,0 +1,41 @@
+"""The messages of Kubernetes' Protobuf as Python classes (for stages 1 and 6).
+
+`kubernetes.proto` says what they are; `kubernetes.binpb` is the same, compiled. No code is
+generated from it: such code runs with few versions of the `protobuf` library only, and a vendor's
+program has a version of its own. For the same reason the classes come from a pool of their own:
+another package may hold messages of the same names.
+
+Made when first asked for, as a process that talks JSON needs none of it. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, Final
+
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+__all__ = ["DecodeError", "PACKAGE", "message_class"]
+
+PACKAGE: Final = "kubernetes"
+_COMPILED: Final = "kubernetes.binpb"
+
+
+@functools.cache
+def message_class(name: str) -> Any:
+    """The class of a message by its name in kubernetes.proto ("Node"); raises KeyError.
+
+    A message keeps the fields that it does not know, and writes them back. Its `FromString` raises
+    DecodeError.
+    """
+    return GetMessageClass(_pool().FindMessageTypeByName(f"{PACKAGE}.{name}"))
+
+
+@functools.cache
+def _pool() -> Any:
+    pool = DescriptorPool()
+    pool.AddSerializedFile(Path(__file__).with_name(_COMPILED).read_bytes())
+    return pool
