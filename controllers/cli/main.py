@@ -236,6 +236,7 @@ def _built(
             settings=ClientSettings(
                 qps=given.kube_api_qps,
                 burst=given.kube_api_burst,
+                content_type=given.kube_api_content_type,
                 service_accounts=NAMESPACE if own_accounts else None,
             ),
             metrics=metrics,

@@ -36,11 +36,12 @@ _FIXED: dict[str, Any] = {
     "apiVersion": f"{GROUP}/v1alpha1",
     "Generic": {
         "Port": 0,
-        "ClientConnection": {"acceptContentTypes": "application/json"},
+        "ClientConnection": {"acceptContentTypes": ""},
         "LeaderMigration": {"leaderName": "", "resourceLock": "", "controllerLeaders": None},
     },
 }
-"""What no flag sets: `Port` is that of a server without TLS, which Go has no more either."""
+"""What no flag sets: `Port` is that of a server without TLS, which Go has no more either; empty,
+`acceptContentTypes` means that `contentType` says what is accepted, too."""
 
 _HEADER = """
 %s flagz

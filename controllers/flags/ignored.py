@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import attrs
 
 from controllers.flags import gates
-from controllers.options import BOOL, DURATION, INT, INTEGERS, LIST, PATH, STRING, SWITCHES, Kind, not_negative, one_of
+from controllers.options import BOOL, DURATION, INT, INTEGERS, LIST, PATH, STRING, SWITCHES, Kind, not_negative
 from controllers.options.declare import Check, Flag
 
 T = TypeVar("T")
@@ -34,11 +34,9 @@ _NODE_SYNC = "Go ignores it too; see --node-monitor-period and --node-status-upd
 _VOLUMES = "volumes are attached and provisioned by CSI drivers"
 _LOGS = "log lines are written at once, to standard error, at one level for all modules (-v)"
 _PROFILING = "Go's profiles do not exist here"
-_JSON = "requests are sent as JSON"
 _GATES = "what a gate would turn on is always done or not there: docs/reference/go-flags.md lists each"
 
 SECTION = "without effect"
-PROTOBUF = "application/vnd.kubernetes.protobuf"
 _PATTERNS = re.compile(r"[^=,]+=\d+(,[^=,]+=\d+)*")
 _QUANTITY = re.compile(r"\d+(\.\d+)?([kKMGTPE]i?|m)?")
 _PAIR = re.compile(r"[^,:]+,[^,:]+(:[^:]*)?")
@@ -72,14 +70,6 @@ def _or_empty(check: Check[str]) -> Check[str]:
 _NAMED_PAIR = _matching(_PAIR, "CERTIFICATE,KEY or CERTIFICATE,KEY:NAME")
 
 IGNORED: tuple[Ignored, ...] = (
-    _ignored(
-        "kube-api-content-type",
-        STRING,
-        "application/json",
-        _JSON,
-        one_of("application/json", PROTOBUF),
-        configz="Generic.ClientConnection.contentType",
-    ),
     _ignored("disable-http2-serving", BOOL, True, _HTTP2),
     _ignored("http2-max-streams-per-connection", INT, 0, _HTTP2, not_negative),
     _ignored("tls-curve-preferences", INTEGERS, (), _CURVES),

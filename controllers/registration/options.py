@@ -35,6 +35,7 @@ from controllers.options import (
     one_of,
     option,
 )
+from controllers.runtime.protobuf import CONTENT_TYPE, JSON
 
 if TYPE_CHECKING:
     from controllers.runtime.election import LeaseSettings
@@ -261,6 +262,16 @@ class ManagerOptions:
         "generic",
         "Controllers to run: '*' means all that are on by default, 'name' adds one, '-name' leaves one out.",
         configz="Generic.Controllers",
+    )
+    kube_api_content_type: str = option(
+        CONTENT_TYPE,
+        STRING,
+        "kube-api-content-type",
+        "generic",
+        "How the API server is asked for what is large and comes often: lists and watches of nodes, services, "
+        "persistent volumes and leases. application/json: as everything else. Whatever the server answers is read.",
+        check=one_of(CONTENT_TYPE, JSON),
+        configz="Generic.ClientConnection.contentType",
     )
     kube_api_qps: float = option(
         0.0,

@@ -28,6 +28,7 @@ from controllers.runtime.cache import NODES, Registration, uid_of, version_of
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.watchtypes import Body, Lines, WatchOptions
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.protobuf import JSON
 
 EXAMPLES = int(os.environ.get("INFORMER_FUZZ", "40"))
 CONVERGE = 20.0
@@ -78,16 +79,26 @@ class RewindingRest:
     def rewind(self, versions: int, times: int) -> None:
         self._rewinds += [versions] * times
 
-    def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None
-    ) -> Body:
-        return self._rest.request(method, path, query=query, timeout=timeout)
+    @property
+    def protobuf(self) -> bool:
+        return self._rest.protobuf
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> Lines:
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        accept: str = JSON,
+        timeout: float | None = None,
+    ) -> Body:
+        return self._rest.request(method, path, query=query, accept=accept, timeout=timeout)
+
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> Lines:
         if self._rewinds:
             version = max(1, int(query["resourceVersion"]) - self._rewinds.pop())
             query = {**query, "resourceVersion": str(version)}
-        return self._rest.stream(path, query=query, read_timeout=read_timeout)
+        return self._rest.stream(path, query=query, read_timeout=read_timeout, accept=accept)
 
 
 class Witness:

@@ -15,6 +15,7 @@ from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.resources import LEASES, NAMESPACES, PERSISTENT_VOLUMES
 from controllers.runtime.cache.watchtypes import Body, Lines, WatchOptions
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.protobuf import JSON
 from tests.integration.conftest import Cluster
 
 WAIT = 30.0
@@ -40,17 +41,27 @@ class OldRest:
         if self._lines is not None:
             self._lines.close()
 
+    @property
+    def protobuf(self) -> bool:
+        return self._rest.protobuf
+
     def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        accept: str = JSON,
+        timeout: float | None = None,
     ) -> Body:
         self.queries.append(dict(query or {}))
-        return self._rest.request(method, path, query=query, timeout=timeout)
+        return self._rest.request(method, path, query=query, accept=accept, timeout=timeout)
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> Lines:
         if self._old:
             self._old = False
             query = {**query, "resourceVersion": "1"}
-        self._lines = self._rest.stream(path, query=query, read_timeout=read_timeout)
+        self._lines = self._rest.stream(path, query=query, read_timeout=read_timeout, accept=accept)
         return self._lines
 
 

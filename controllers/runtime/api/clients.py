@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Final, Self
 
 from attrs import field, frozen
-from attrs.validators import matches_re
+from attrs.validators import in_, matches_re
 
 from controllers.runtime.api import kubeconfig as kubeconfigs
 from controllers.runtime.api.credentials import CertificateFiles, Credentials
@@ -38,6 +38,7 @@ from controllers.runtime.api.tls import TLSFiles
 from controllers.runtime.api.transport import Transport
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.protobuf import CONTENT_TYPE, JSON, is_protobuf
 
 if TYPE_CHECKING:
     from kubernetes.client.api_client import ApiClient
@@ -94,6 +95,8 @@ class ClientSettings:
     """The first part of the user agent: no blanks, ASCII only."""
     field_validation: str | None = "Ignore"
     """Spares the server a check of what is written."""
+    content_type: str = field(default=CONTENT_TYPE, validator=in_((CONTENT_TYPE, JSON)))
+    """Protobuf for what is large or frequent, where the API server has it, or JSON for all."""
     service_accounts: str | None = None
     """A namespace: every identity but the program's own (`OWN`) then has the service account of its
     name there, and tokens of its own."""
@@ -359,6 +362,7 @@ class ClientBuilder:
             limiter=limiter,
             timeout=self._settings.timeout,
             headers=headers,
+            protobuf=is_protobuf(self._settings.content_type),
             stand_in=lambda: self.stand_in,
         )
 

@@ -27,6 +27,8 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from controllers.runtime.protobuf import MAGIC
+
 if TYPE_CHECKING:
     from controllers.runtime.api.reachability import Recovery
 
@@ -163,17 +165,19 @@ def from_status(
 ) -> ApiError:
     """Build the one exception that an answer means; the caller raises it.
 
-    `headers` has lower-case names. `body` is the response's bytes or a parsed Status object, such
-    as that of a watch's ERROR event, whose `code` counts where `status` is 0 or a success. `now`
-    (unix seconds) is needed only for a Retry-After that holds a date. Never raises: a body that is
-    no Status object becomes the message, cut to a readable length.
+    `headers` has lower-case names. `body` is the response's bytes, JSON or Protobuf, or a parsed
+    Status object, such as that of a watch's ERROR event, whose `code` counts where `status` is 0 or
+    a success. `now` (unix seconds) is needed only for a Retry-After that holds a date. Never
+    raises: a body that is no Status object becomes the message, cut to a readable length.
     """
     obj = body if isinstance(body, Mapping) else _parse_status(body)
     if (status < 300) and isinstance(obj.get("code"), int):
         status = obj["code"]
     reason = obj.get("reason") if isinstance(obj.get("reason"), str) else ""
     message = obj.get("message") if isinstance(obj.get("message"), str) else ""
-    if not message and isinstance(body, bytes) and obj.get("kind") != "Status":
+    if not message and isinstance(body, bytes) and body.startswith(MAGIC):
+        message = "" if obj else f"{len(body)} bytes of Protobuf that cannot be read"
+    elif not message and isinstance(body, bytes) and obj.get("kind") != "Status":
         message = body[: MAX_MESSAGE * 4].decode("utf-8", "replace").strip()[:MAX_MESSAGE]
     details = obj.get("details") if isinstance(obj.get("details"), dict) else {}
     kind = _BY_REASON.get(reason or "") or _BY_STATUS.get(status)
@@ -214,6 +218,13 @@ def _seconds(value: object) -> float | None:
 
 
 def _parse_status(body: bytes | None) -> Mapping[str, Any]:
+    if body and body.startswith(MAGIC):
+        from controllers.runtime.protobuf.reading import read_enveloped  # not loaded where all is JSON
+
+        try:
+            return read_enveloped(body, "Status")
+        except ValueError:
+            return {}
     if not body or body[:1] not in b"{ \n\r\t":
         return {}
     try:

@@ -150,5 +150,7 @@ class Identity:
     """Seconds for one request, unless the caller gives others."""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Sent with every request: impersonation."""
+    protobuf: bool = False
+    """Whether the operator lets it talk Protobuf."""
     stand_in: Callable[[], StandIn | None] = lambda: None
     """Who answers in the server's place now, if anybody does."""

@@ -1,7 +1,8 @@
-"""A streamed answer as lines: what `cache/watch.py` reads (stage 1).
+"""A streamed answer, piece by piece: what `cache/watch.py` reads (stage 1).
 
-Bytes come from a connection of its own (`transport.py`); lines go to the watch. `RestClient.stream`
-makes it.
+Bytes come from a connection of its own (`transport.py`), `pieces.py` cuts them, and pieces go to
+the watch: lines, or frames where the server says that it sends Protobuf. `RestClient.stream` makes
+it.
 """
 
 from __future__ import annotations
@@ -9,19 +10,17 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from controllers.runtime.api.errors import ApiError, Unreachable
+from controllers.runtime.api.pieces import Frames, Lines, Pieces
 from controllers.runtime.api.transport import Transport
 from controllers.runtime.api.wire import Answer, Connection, Interrupted, ProtocolError
-
-MAX_LINE: Final = 64 * 1024 * 1024
-"""Bytes; etcd stores objects of 1.5 MB, so a longer line means that the peer sends no lines at
-all."""
+from controllers.runtime.protobuf import is_protobuf
 
 
 class LineStream:
-    """A streamed GET, line by line. Nothing is sent before `open` or the first iteration.
+    """A streamed GET, line by line or frame by frame. Nothing is sent before `open` or the first
+    iteration.
 
     So `close` works in every state and from any thread: before, while connecting, while blocked in
     a read. After it the iteration ends, without an error. The iteration ends normally, too, when
@@ -53,11 +52,15 @@ class LineStream:
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._answer: Answer | None = None
-        self._lines: deque[bytes] = deque()
-        self._parts: list[bytes] = []  # of the line that is not complete
-        self._length = 0
+        self._whole: deque[bytes] = deque()
+        self._pieces: Pieces = Lines()
         self._reading = False
         self._closed = False
+
+    @property
+    def content_type(self) -> str:
+        """What the server says that it sends; "" before it has answered."""
+        return "" if self._answer is None else self._answer.headers.get("content-type", "")
 
     @property
     def closed(self) -> bool:
@@ -74,10 +77,11 @@ class LineStream:
         return self
 
     def __next__(self) -> bytes:
-        """The next line, without its newline; empty lines are left out."""
+        """The next line, without its newline (empty lines are left out), or the next frame, without
+        its length."""
         while not self._closed:
-            if self._lines:
-                return self._lines.popleft()
+            if self._whole:
+                return self._whole.popleft()
             if self._answer is None:
                 self.open()
             else:
@@ -124,7 +128,7 @@ class LineStream:
             connection = self._connection if self._closed else None
             if self._closed:
                 self._connection = None
-                self._lines.clear()
+                self._whole.clear()
         if connection is not None:
             self._transport.discard(connection)
 
@@ -161,6 +165,8 @@ class LineStream:
         self._opened("200", clock.monotonic() - began)
         connection.deadline, connection.timeout = None, self._read_timeout
         self._answer = answer
+        if is_protobuf(self.content_type):
+            self._pieces = Frames()
 
     def _read(self) -> None:
         answer = self._answer
@@ -171,30 +177,15 @@ class LineStream:
             data = answer.piece()
             ended = not data
             if data:
-                self._split(data)
-            elif self._parts:
-                raise Unreachable("the stream ended inside a line", method="GET", path=self._path)
+                self._whole.extend(self._pieces.cut(data))
+            elif self._pieces.partial:
+                raise Unreachable("the stream ended inside an event", method="GET", path=self._path)
         except (OSError, ProtocolError, Interrupted) as error:
             ended = True
             if not self._over():
                 raise self._lost(error) from error
         finally:
             self._end(close=ended)
-
-    def _split(self, data: bytes) -> None:
-        first, *others = data.split(b"\n")
-        if first:
-            self._parts.append(first)
-            self._length += len(first)
-            if self._length > MAX_LINE:
-                raise ProtocolError(f"a line of more than {MAX_LINE} bytes")
-        if not others:
-            return
-        if self._parts:
-            self._lines.append(b"".join(self._parts))
-        last = others.pop()
-        self._lines.extend(line for line in others if line)
-        self._parts, self._length = ([last] if last else []), len(last)
 
     def _lost(self, error: Exception) -> ApiError:
         if isinstance(error, TimeoutError) and self._answer is not None:

@@ -102,6 +102,12 @@ class RestClient:
         self._fixed = "".join(f"{header}: {value}\r\n" for header, value in lines)
 
     @property
+    def protobuf(self) -> bool:
+        """Whether Protobuf may be asked for and sent, where a kind has it. Not in a dry run, whose
+        stand-in changes the answers, and knows JSON."""
+        return self._identity.protobuf and self._identity.stand_in() is None
+
+    @property
     def reachability(self) -> Reachability:
         """Whether the server answers, from all clients' requests: shared by every client of one
         ClientBuilder."""

@@ -1,5 +1,5 @@
-"""The bytes of lists and watches (stage 1): pure functions from what `watch.py` read to raw
-objects.
+"""The bytes of lists and watches in JSON (stage 1): pure functions from what `watch.py` read to raw
+objects. `protodecoding.py` does the same for Protobuf.
 
 A list page is decoded item by item, so that never more than one item of it exists as a dict beside
 the page's text; a watch line is one object. What cannot be decoded is `Garbled`: the reader asks
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-__all__ = ["Garbled", "ListMeta", "read_list", "read_watch_line"]
+__all__ = ["Garbled", "ListMeta", "Unreadable", "list_meta", "read_list", "read_watch_line"]
 
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -26,6 +26,10 @@ _EXCERPT: Final = 60
 class Garbled(Exception):
     """Bytes that are no list, or no watch event. The message never holds more than a short
     excerpt's shape."""
+
+
+class Unreadable(Garbled):
+    """The bytes came as Protobuf: perhaps JSON can be read."""
 
 
 @frozen
@@ -49,14 +53,18 @@ def read_list(data: bytes, kind: str, each: Callable[[Any], None]) -> ListMeta:
         fields = _read_fields(data.decode(), each)
     except (ValueError, RecursionError) as error:
         raise Garbled(f"list page of {len(data)} bytes: {_shape(error)}") from error
-    found = fields.get("kind")
+    metadata = fields.get("metadata") if "items" in fields else None
+    found = metadata if isinstance(metadata, dict) else {}
+    return list_meta(kind, fields.get("kind"), found.get("resourceVersion"), found.get("continue"))
+
+
+def list_meta(kind: str, found: object, version: object, token: object) -> ListMeta:
+    """The metadata of a list of that kind: its own kind, resourceVersion and continue. Raises
+    Garbled for what is no such list."""
     if found not in (None, f"{kind}List"):
         raise Garbled(f"expected a {kind}List, got {str(found)[:_EXCERPT]!r}")
-    metadata = fields.get("metadata")
-    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-    if "items" not in fields or not isinstance(version, str) or not version:
+    if not isinstance(version, str) or not version:
         raise Garbled(f"a {kind}List without items or resourceVersion")
-    token = metadata.get("continue") if isinstance(metadata, dict) else None
     return ListMeta(version, token if isinstance(token, str) else "")
 
 

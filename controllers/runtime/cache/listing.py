@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from attrs import frozen
 
 from controllers.runtime.api import ApiError, Gone
-from controllers.runtime.cache.decoding import Garbled, read_list
+from controllers.runtime.cache.decoding import Garbled
+from controllers.runtime.cache.encoding import read_page
 
 if TYPE_CHECKING:
     from controllers.runtime.api import RestClient
     from controllers.runtime.cache.resources import Raw, Resource
+    from controllers.runtime.cache.watchtypes import Body
 
 __all__ = ["Fetch", "Listing", "fetch_list", "is_too_large", "quorum_list"]
 
 R = TypeVar("R")
 
-Fetch = Callable[[Mapping[str, str]], bytes]
-"""Makes one list request with this query and returns the body; raises ApiError."""
+Fetch = Callable[[Mapping[str, str]], "Body"]
+"""Makes one list request with this query and returns the answer; raises ApiError."""
 
 _TRIES_IN_PAGES: Final = 2
 
@@ -74,8 +76,8 @@ def quorum_list(
     ApiError, and Garbled, which is one, when an answer is no list.
     """
 
-    def fetch(query: Mapping[str, str]) -> bytes:
-        return rest.request("GET", resource.path(), query=query).data
+    def fetch(query: Mapping[str, str]) -> Body:
+        return rest.request("GET", resource.path(), query=query)
 
     return fetch_list(fetch, resource.kind, read, page_size=page_size).items
 
@@ -104,12 +106,12 @@ def _in_pages(
         if page_size:
             query["limit"] = str(page_size)
         try:
-            data = fetch(query)
+            page = fetch(query)
         except Gone:
             if not token:
                 raise
             return None
-        meta = read_list(data, kind, lambda raw: items.append(read(raw)))
+        meta = read_page(page, kind, lambda raw: items.append(read(raw)))
         version = version or meta.resource_version  # the first page's: a watch from there repeats, never skips
         if not meta.continue_token:
             return Listing(items, version)

@@ -16,12 +16,12 @@ from attrs import field, frozen
 
 from cloudprovider.threads import start
 from controllers.runtime.api import ApiError, BadRequest, Gone
-from controllers.runtime.cache.decoding import read_list
+from controllers.runtime.cache.encoding import Encoding, read_page
 from controllers.runtime.cache.listing import fetch_list, is_too_large
 from controllers.runtime.cache.resources import Resource, T, is_newer
 from controllers.runtime.cache.retries import Retries
 from controllers.runtime.cache.store import Item
-from controllers.runtime.cache.watchtypes import Listed, Rest, WatchOptions
+from controllers.runtime.cache.watchtypes import Body, Listed, Rest, WatchOptions
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
@@ -158,21 +158,21 @@ class PageRequest:
     client's end, and is then forgotten; so a stop never waits for a server that does not answer.
     """
 
-    def __init__(self, send: Callable[[], bytes]) -> None:
+    def __init__(self, send: Callable[[], Body]) -> None:
         self._send = send
         self._ended = threading.Event()
-        self._data: bytes | None = None
+        self._answer: Body | None = None
         self._error: BaseException | None = None
 
-    def fetch(self) -> bytes:
-        """Send, wait, and return the body; once. Raises what `send` raises, or Abandoned."""
+    def fetch(self) -> Body:
+        """Send, wait, and return the answer; once. Raises what `send` raises, or Abandoned."""
         start(self._run, "informer-list")
         self._ended.wait()
         if self._error is not None:
             raise self._error
-        if self._data is None:
+        if self._answer is None:
             raise Abandoned
-        return self._data
+        return self._answer
 
     def close(self) -> None:
         """Don't wait any longer. From any thread, any number of times."""
@@ -180,7 +180,7 @@ class PageRequest:
 
     def _run(self) -> None:
         try:
-            self._data = self._send()
+            self._answer = self._send()
         except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             self._error = error
         finally:
@@ -190,12 +190,22 @@ class PageRequest:
 class Lists(Generic[T]):
     """The lists of one kind. For the loop's thread."""
 
-    def __init__(self, source: Source[T], loop: Loop, retries: Retries, *, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        source: Source[T],
+        encoding: Encoding,
+        loop: Loop,
+        retries: Retries,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
         self.cause = "start"
         """Why a list is to be taken; "" while a watch goes on."""
         self._quorum = False
         self._source = source
         self._resource = source.resource
+        self._encoding = encoding
         self._loop = loop
         self._retries = retries
         self._clock = clock
@@ -233,14 +243,16 @@ class Lists(Generic[T]):
     def compare_version(self) -> None:
         """Ask whether the server's history has gone back. If so, a quorum list is to be taken."""
         seen = self._source.version()
-        head = read_list(self._fetch({"limit": "1"}), self._resource.kind, lambda _: None)
+        head = read_page(self._fetch({"limit": "1"}), self._resource.kind, lambda _: None)
         if is_newer(seen, head.resource_version):
             self.cause, self._quorum = "behind", True
 
     def failed(self, error: Exception, cause: str) -> float:
         """A list failed; `cause` labels it. Returns the seconds before the next one."""
         waits = True
-        if isinstance(error, ApiError) and is_too_large(error):
+        if self._encoding.failed(error):
+            waits = False
+        elif isinstance(error, ApiError) and is_too_large(error):
             cause = "too_large_version"
             self._too_large += 1
             self._quorum = self._quorum or self._too_large >= _TOO_LARGE_LIMIT
@@ -274,10 +286,10 @@ class Lists(Generic[T]):
             raise Stopped  # in the middle of a page, which may take a second to parse
         return self._source.read(raw, anew=self._history.in_doubt)
 
-    def _fetch(self, query: Mapping[str, str]) -> bytes:
+    def _fetch(self, query: Mapping[str, str]) -> Body:
         source, timeout = self._source, self._source.options.list_timeout
-        path = source.resource.path()
-        request = PageRequest(lambda: source.rest.request("GET", path, query=query, timeout=timeout).data)
+        path, accept = source.resource.path(), self._encoding.accept
+        request = PageRequest(lambda: source.rest.request("GET", path, query=query, accept=accept, timeout=timeout))
         self._loop.begin(request)
         try:
             return request.fetch()

@@ -1,5 +1,5 @@
-"""The kinds that the runtime lists and watches (stages 1 and 2): where each lives, how its JSON
-becomes an object.
+"""The kinds that the runtime lists and watches (stages 1 and 2): where each lives, how its JSON or
+Protobuf becomes an object.
 
 `watch.py` takes paths from here, `store.py` hands each raw object to `parse` and keeps the typed
 result. One object is parsed at a time, so that one which does not fit its model costs itself alone
@@ -40,7 +40,7 @@ __all__ = [
 ]  # fmt: skip
 
 Raw = dict[str, Any]
-"""An object as the API sends it, parsed from JSON."""
+"""An object as the API sends it, parsed from JSON, or from Protobuf with `datetime` for times."""
 
 
 class ApiObject(Protocol):
@@ -73,8 +73,9 @@ class Resource(Generic[T]):
 
     `prefix` is "/api/v1" or "/apis/<group>/<version>", `plural` the path's word ("nodes"). `trim`
     removes from a raw object, in place, what no controller reads; it may raise anything on a raw
-    object of the wrong shape. `model` is one of the official client's, or where it is
-    ("v1_node.V1Node"): the models import in 40 ms, so those are imported with the first object.
+    object of the wrong shape. `in_protobuf`: `runtime/protobuf` has its message. `model` is one of
+    the official client's, or where it is ("v1_node.V1Node"): the models import in 40 ms, so those
+    are imported with the first object.
     """
 
     prefix: str
@@ -83,6 +84,7 @@ class Resource(Generic[T]):
     _model: type[T] | str
     namespaced: bool
     trim: Callable[[Raw], None] = trim_metadata
+    in_protobuf: bool = False
 
     @property
     def api_version(self) -> str:
@@ -188,20 +190,23 @@ def _explain(error: Exception) -> str:
 
 _CORE: Final = "/api/v1"
 
-NODES: Final[Resource[V1Node]] = Resource(_CORE, "nodes", "Node", "v1_node.V1Node", namespaced=False, trim=trim_node)
+NODES: Final[Resource[V1Node]] = Resource(
+    _CORE, "nodes", "Node", "v1_node.V1Node", namespaced=False, trim=trim_node, in_protobuf=True
+)
 
 _ON_DEMAND: Final = {
-    "SERVICES": (_CORE, "services", "Service", "v1_service.V1Service", True),
+    "SERVICES": (_CORE, "services", "Service", "v1_service.V1Service", True, True),
     "PERSISTENT_VOLUMES": (
         _CORE,
         "persistentvolumes",
         "PersistentVolume",
         "v1_persistent_volume.V1PersistentVolume",
         False,
+        True,
     ),
-    "EVENTS": (_CORE, "events", "Event", "core_v1_event.CoreV1Event", True),
-    "LEASES": ("/apis/coordination.k8s.io/v1", "leases", "Lease", "v1_lease.V1Lease", True),
-    "NAMESPACES": (_CORE, "namespaces", "Namespace", "v1_namespace.V1Namespace", False),
+    "EVENTS": (_CORE, "events", "Event", "core_v1_event.CoreV1Event", True, False),
+    "LEASES": ("/apis/coordination.k8s.io/v1", "leases", "Lease", "v1_lease.V1Lease", True, True),
+    "NAMESPACES": (_CORE, "namespaces", "Namespace", "v1_namespace.V1Namespace", False, False),
 }
 
 
@@ -209,6 +214,7 @@ def __getattr__(name: str) -> Resource[Any]:
     """The kinds that not every program reads are made when they are first asked for."""
     if name not in _ON_DEMAND:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made: Resource[Any] = Resource(*_ON_DEMAND[name])
+    *where, in_protobuf = _ON_DEMAND[name]
+    made: Resource[Any] = Resource(*where, in_protobuf=in_protobuf)
     globals()[name] = made
     return made

@@ -11,7 +11,8 @@ informer sees updates only:
 | 429, or any answer with Retry-After             | the same, after the time that the server asks for             |
 | nothing came for `silence` seconds              | taken for half-open: watch again at once; the third time list |
 | 410, as an answer or as an ERROR event          | list, not older than what was seen                            |
-| a line that cannot be read                      | watch again from before it; the second time list              |
+| a line or frame that cannot be read             | watch again from before it; the second time list              |
+| Protobuf that cannot be read, the third time    | the same, in JSON from now on; also after a 406               |
 | ERROR events, or streams that break at once     | watch again; after five in a row that brought nothing, list   |
 | 410 on that list                                | a quorum list                                                 |
 | "Too large resource version" on that list       | a delay; the third time a quorum list                         |
@@ -53,7 +54,8 @@ from controllers.runtime.api import (
     Unreachable,
     from_status,
 )
-from controllers.runtime.cache.decoding import Garbled, read_watch_line
+from controllers.runtime.cache.decoding import Garbled
+from controllers.runtime.cache.encoding import Encoding
 from controllers.runtime.cache.lists import ListBehind, Lists, Loop, Source, Stopped
 from controllers.runtime.cache.resources import T, is_newer
 from controllers.runtime.cache.retries import Retries
@@ -84,7 +86,8 @@ class ListWatch(Generic[T]):
         self._rng = rng or random.Random()
         self._loop = Loop(clock)
         self._retries = Retries(source.resource.plural, source.options, clock, self._rng, self._loop.stopping)
-        self._lists = Lists(source, self._loop, self._retries, clock=clock, metrics=metrics)
+        self._encoding = Encoding(source.rest, source.resource)
+        self._lists = Lists(source, self._encoding, self._loop, self._retries, clock=clock, metrics=metrics)
         self._in_doubt = False  # the server was away, or a bookmark was older than what was seen
         self._fruitless = 0  # watches in a row that opened and brought nothing but trouble
         self._garbled = 0
@@ -159,15 +162,17 @@ class ListWatch(Generic[T]):
             "resourceVersion": self._source.version(),
             "timeoutSeconds": str(int(self._rng.uniform(low, high))),
         }
-        lines = self._source.rest.stream(self._resource.path(), query=query, read_timeout=self._options.silence)
-        self._loop.begin(lines)
+        pieces = self._source.rest.stream(
+            self._resource.path(), query=query, read_timeout=self._options.silence, accept=self._encoding.accept
+        )
+        self._loop.begin(pieces)
         useful = False
         self._open_since = None
         try:
-            lines.open()
+            pieces.open()
             self._open_since = self._quiet_since = self._clock.monotonic()
-            for line in lines:
-                update = self._decode(line)
+            for piece in pieces:
+                update = self._decode(piece, pieces.content_type)
                 if isinstance(update, Bookmark) and is_newer(self._source.version(), update.version):
                     self._in_doubt = True
                     raise Garbled(f"a bookmark at version {update.version}, though {self._source.version()} was seen")
@@ -178,7 +183,7 @@ class ListWatch(Generic[T]):
                 self._hear()
                 yield update
         finally:
-            self._loop.finish(lines)
+            self._loop.finish(pieces)
             stood = self._open_for() >= min(self._options.settled, self._options.silence * _MARGIN)
             if stood:
                 self._retries.start_over()
@@ -192,8 +197,8 @@ class ListWatch(Generic[T]):
             trouble = Garbled("the server ended it after a moment")
             self._loop.stopping.wait(self._retries.complain("watch", trouble, warn=not useful))
 
-    def _decode(self, line: bytes) -> Update[T]:
-        event, raw = read_watch_line(line)
+    def _decode(self, piece: bytes, content_type: str) -> Update[T]:
+        event, raw = self._encoding.read_event(piece, content_type)
         if event in EVENT_TYPES:
             item = self._source.read(raw)
             if not item.key:
@@ -216,7 +221,7 @@ class ListWatch(Generic[T]):
             log.debug("%s: watch renewed: %s", self._resource.plural, error)
             return 0.0
         self._restarts.labels(self._resource.plural, _cause(error)).inc()
-        waits = True
+        waits = not self._encoding.failed(error)
         if isinstance(error, Gone):
             self._lists.cause = "expired"
             waits = self._retries.failures > 0

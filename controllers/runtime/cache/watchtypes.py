@@ -18,6 +18,8 @@ class Lines(Protocol):
     """What is needed of a LineStream (`api/linestream.py`); `close` may be called from any
     thread."""
 
+    @property
+    def content_type(self) -> str: ...
     def open(self) -> None: ...
     def __iter__(self) -> Iterator[bytes]: ...
     def close(self) -> None: ...
@@ -28,16 +30,29 @@ class Body(Protocol):
 
     @property
     def data(self) -> bytes: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
 
 
 class Rest(Protocol):
     """What is needed of a RestClient (`api/restclient.py`)."""
 
+    @property
+    def protobuf(self) -> bool: ...
+
     def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        accept: str = "application/json",
+        timeout: float | None = None,
     ) -> Body: ...
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> Lines: ...
+    def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = "application/json"
+    ) -> Lines: ...
 
 
 @frozen

@@ -7,3 +7,22 @@ needs none of it.
 
 Read first: `kubernetes.proto`, `envelope.py`, `reading.py`. Imports no wing.
 """
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["ACCEPT", "CONTENT_TYPE", "JSON", "MAGIC", "is_protobuf"]
+
+CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
+JSON: Final = "application/json"
+ACCEPT: Final = f"{CONTENT_TYPE},{JSON}"
+"""What to ask for where either can be read, as client-go does: a server, or a proxy, that has no
+Protobuf for a kind answers in JSON."""
+MAGIC: Final = b"k8s\0"
+"""How each object begins that is sent by itself."""
+
+
+def is_protobuf(content_type: str) -> bool:
+    """Whether a Content-Type header says so; its parameters (;stream=watch) do not matter."""
+    return content_type.partition(";")[0].strip().lower() == CONTENT_TYPE

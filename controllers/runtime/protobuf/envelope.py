@@ -7,16 +7,14 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from attrs import frozen
 
+from controllers.runtime.protobuf import CONTENT_TYPE, MAGIC
 from controllers.runtime.protobuf.schema import DecodeError, message_class
 
 __all__ = ["CONTENT_TYPE", "MAGIC", "Enveloped", "open_envelope", "seal"]
-
-CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
-MAGIC: Final = b"k8s\0"
 
 
 @frozen
@@ -45,7 +43,8 @@ def seal(api_version: str, kind: str, message: Any) -> bytes:
 
 
 def unwrap(data: bytes, name: str) -> Any:
-    """The envelope as the message `name`: Unknown, or one that is the same on the wire."""
+    """The envelope as the message `name`: Unknown, or one that is the same on the wire. Raises
+    ValueError."""
     if not data.startswith(MAGIC):
         raise ValueError(f"{len(data)} bytes that do not begin as Kubernetes' Protobuf does")
     try:

@@ -19,9 +19,13 @@ from typing import Any, Final
 
 from pydantic_core import TzInfo
 
-from controllers.runtime.protobuf.schema import message_class
+from controllers.runtime.protobuf.envelope import open_envelope
+from controllers.runtime.protobuf.schema import DecodeError, message_class
 
-__all__ = ["ALWAYS_SHOWN", "INLINE", "POINTERS", "SHOWN_UNLESS_ZERO", "read_object", "reader_of"]
+__all__ = [
+    "ALWAYS_SHOWN", "INLINE", "POINTERS", "SHOWN_UNLESS_ZERO",
+    "read_enveloped", "read_object", "reader_of",
+]  # fmt: skip
 
 Reader = Callable[[Any], Any]
 
@@ -101,12 +105,22 @@ _SKIP_EMPTY, _KEEP, _LIST, _MAP, _MESSAGE, _MESSAGES, _MESSAGE_MAP, _INLINE = ra
 
 
 def read_object(kind: str, raw: bytes) -> dict[str, Any]:
-    """The object of that kind ("Node") in these bytes, which have no envelope.
-
-    Raises DecodeError and ValueError (UnicodeDecodeError is one) for bytes that are none.
-    """
-    found: dict[str, Any] = reader_of(kind)(message_class(kind).FromString(raw))
+    """The object of that kind ("Node") in these bytes, which have no envelope; raises ValueError
+    for bytes that are none."""
+    try:
+        found: dict[str, Any] = reader_of(kind)(message_class(kind).FromString(raw))
+    except DecodeError as error:
+        raise ValueError(f"{len(raw)} bytes that are no {kind}: {error}") from error
     return found
+
+
+def read_enveloped(data: bytes, kind: str) -> dict[str, Any]:
+    """The object of that kind in this envelope; raises ValueError for what is none, or of another
+    kind."""
+    envelope = open_envelope(data)
+    if envelope.kind != kind:
+        raise ValueError(f"expected a {kind}, got {envelope.kind[:60]!r}")
+    return read_object(kind, envelope.raw)
 
 
 @functools.cache
@@ -131,19 +145,19 @@ def _reader(descriptor: Any) -> Reader:
             shown, how, read = table[field]
             if how == _SKIP_EMPTY:
                 if value:
-                    out[shown] = value
+                    out[shown] = value if value.__class__ is not bytes else _repaired(value)
             elif how == _MESSAGE:
                 out[shown] = read(value)
             elif how == _KEEP:
-                out[shown] = value
+                out[shown] = value if value.__class__ is not bytes else _repaired(value)
             elif how == _MESSAGES:
                 out[shown] = [read(one) for one in value]
             elif how == _MAP:
-                out[shown] = dict(value)
+                out[shown] = {_text(key): _text(one) for key, one in value.items()}
             elif how == _LIST:
-                out[shown] = list(value)
+                out[shown] = [_text(one) for one in value]
             elif how == _MESSAGE_MAP:
-                out[shown] = {key: read(one) for key, one in value.items()}
+                out[shown] = {_text(key): read(one) for key, one in value.items()}
             else:
                 out.update(read(value))
         return out
@@ -187,19 +201,43 @@ def _unread(value: Any) -> Any:
     return value
 
 
-def _time(message: Any) -> datetime | None:
+def _text(value: Any) -> Any:
+    return value if value.__class__ is not bytes else _repaired(value)
+
+
+def _repaired(value: bytes) -> str:
+    """Text that is no UTF-8, which a message gives as bytes: as Go's JSON shows it, each byte that
+    does not belong replaced by U+FFFD."""
+    text = ""
+    while True:
+        try:
+            return text + value.decode()
+        except UnicodeDecodeError as error:
+            text += value[: error.start].decode() + "\ufffd" * (error.end - error.start)
+            value = value[error.end :]
+
+
+def _time(message: Any) -> datetime | str | None:
     # Go writes the zero time as a message without fields, and reads no fractions of a second here.
-    return datetime.fromtimestamp(message.seconds, _UTC) if message.ListFields() else None
+    return _moment(message.seconds) if message.ListFields() else None
 
 
-def _micro_time(message: Any) -> datetime | None:
+def _micro_time(message: Any) -> datetime | str | None:
     if not message.ListFields():
         return None
-    return datetime.fromtimestamp(message.seconds, _UTC).replace(microsecond=message.nanos // 1000)
+    moment = _moment(message.seconds)
+    return moment if isinstance(moment, str) else moment.replace(microsecond=message.nanos // 1000)
+
+
+def _moment(seconds: int) -> datetime | str:
+    try:
+        return datetime.fromtimestamp(seconds, _UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds} s"  # the model refuses it, which names the field and costs this object alone
 
 
 def _quantity(message: Any) -> str:
-    text: str = message.string
+    text: str = _text(message.string)
     return text
 
 
@@ -208,7 +246,7 @@ def _int_or_string(message: Any) -> int | str:
     if message.type == _INT:
         found = message.intVal
     elif message.type == _STRING:
-        found = message.strVal
+        found = _text(message.strVal)
     else:
         raise ValueError(f"neither a number nor a string: {message.type}")
     return found

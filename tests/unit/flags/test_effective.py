@@ -53,8 +53,8 @@ def test_configz_has_gos_shape() -> None:
     assert (go["kind"], go["apiVersion"]) == ("CloudControllerManagerConfiguration", f"{GROUP}/v1alpha1")
     assert go["Generic"]["Controllers"] == ["*", "-node-route-controller"]
     assert go["Generic"]["ClientConnection"] == {
-        "acceptContentTypes": "application/json",
-        "contentType": "application/json",
+        "acceptContentTypes": "",
+        "contentType": "application/vnd.kubernetes.protobuf",
         "kubeconfig": "",
         "qps": 50.0,
         "burst": 0,
@@ -178,7 +178,7 @@ def test_the_log_names_what_differs_from_the_defaults() -> None:
 VALUES = (
     "true", "false", "CloudAllocator", "json", "10.0.0.0/8", "127.0.0.1:1", "h0", "7", "0.7", "7s", "1m", "1h", "12",
     "30", "1000", "65", "/etc/hosts", "https://h.example", "VersionTLS13", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-    "persistentvolume-labeler", "cloud-node-controller", "fd00::/64", "10.0.0.1", "Fail",
+    "persistentvolume-labeler", "cloud-node-controller", "fd00::/64", "10.0.0.1", "Fail", "application/json",
 )  # fmt: skip
 COMPANIONS = {
     "tls-cert-file": ["--tls-private-key-file=/k"],

@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from controllers.runtime.api import ClientClosed, Gone, RestClient, TooManyRequests, Unreachable, linestream
+from controllers.runtime.api import ClientClosed, Gone, RestClient, TooManyRequests, Unreachable, pieces
 from controllers.runtime.api.credentials import Credentials, Fixed
 from controllers.runtime.api.identity import Identity, RequestMetrics
 from controllers.runtime.api.linestream import LineStream
@@ -25,12 +23,17 @@ from controllers.runtime.metrics import Metrics
 from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_none
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+PROTOBUF_HEAD = HEAD[:-2] + b"Content-Type: application/vnd.kubernetes.protobuf;stream=watch\r\n\r\n"
 LONG = 10 * LIMIT
 """Seconds of a deadline that a test does not wait for: what ends within `LIMIT` was interrupted."""
 
 
 def chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def frame(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
 
 
 def client_of(
@@ -137,26 +140,12 @@ class TestLines:
         assert len(line) == size
         assert time.thread_time() - began < 0.5
 
-    @settings(deadline=None)
-    @given(st.lists(st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"")), max_size=8), st.data())
-    def test_lines_are_the_same_wherever_they_are_cut(self, lines: list[bytes], draw: st.DataObject) -> None:
-        data = b"".join(line + b"\n" for line in lines)
-        stream = LineStream(
-            Transport(Endpoint.parse("http://unused")),
-            lambda _over: b"",
-            lambda _answer, _body: Unreachable(),
-            lambda _code, _seconds: None,
-            path="/",
-            read_timeout=1,
-            open_timeout=1,
-        )
-        rest = data
-        while rest:
-            size = draw.draw(st.integers(1, len(rest)))
-            stream._split(rest[:size])
-            rest = rest[size:]
-        assert list(stream._lines) == [line for line in lines if line]
-        assert not stream._parts
+    def test_frames_where_the_server_says_that_it_sends_protobuf(self, serve: Serve) -> None:
+        whole = frame(b"one") + frame(b"two\nlines") + frame(b"")
+        stream, _ = serve(sending(PROTOBUF_HEAD, chunk(whole[:5]), chunk(whole[5:]), b"0\r\n\r\n"))
+        assert stream.content_type == ""
+        assert list(stream) == [b"one", b"two\nlines", b""]
+        assert stream.content_type == "application/vnd.kubernetes.protobuf;stream=watch"
 
 
 class TestBrokenStreams:
@@ -168,12 +157,16 @@ class TestBrokenStreams:
             [HEAD + chunk(b"whole\n")],
             [HEAD + chunk(b"whole\nhalf") + b"0\r\n\r\n"],
             [b"HTTP/1.1 200 OK\r\n\r\nwhole\nhalf"],
+            [PROTOBUF_HEAD + chunk(frame(b"whole")) + b"5\r\nab"],
+            [PROTOBUF_HEAD + chunk(frame(b"whole"))],
+            [PROTOBUF_HEAD + chunk(frame(b"whole") + b"\0\0") + b"0\r\n\r\n"],
+            [PROTOBUF_HEAD + chunk(frame(b"whole") + b"\0\0\0\3ab") + b"0\r\n\r\n"],
         ],
     )
-    def test_truncation_is_told_after_the_whole_lines(self, serve: Serve, parts: list[bytes]) -> None:
+    def test_truncation_is_told_after_the_whole_pieces(self, serve: Serve, parts: list[bytes]) -> None:
         stream, transport = serve(sending(*parts))
         assert next(stream) == b"whole"
-        with pytest.raises(Unreachable, match=r"closed inside|ended inside a line"):
+        with pytest.raises(Unreachable, match=r"closed inside|ended inside an event"):
             next(stream)
         assert stream.closed
         assert transport.connections() == (0, 0)
@@ -229,9 +222,14 @@ class TestBrokenStreams:
             transport.close()
 
     def test_a_stream_without_lines_is_refused(self, monkeypatch: pytest.MonkeyPatch, serve: Serve) -> None:
-        monkeypatch.setattr(linestream, "MAX_LINE", 100)
+        monkeypatch.setattr(pieces, "MAX_PIECE", 100)
         stream, _ = serve(sending(HEAD, chunk(b"x" * 60), chunk(b"x" * 60), hold=True))
         with pytest.raises(Unreachable, match="a line of more than 100 bytes"):
+            next(stream)
+
+    def test_a_stream_without_frames_is_refused(self, serve: Serve) -> None:
+        stream, _ = serve(sending(PROTOBUF_HEAD, chunk(b'{"type":"ADDED"}\n'), hold=True))
+        with pytest.raises(Unreachable, match="a frame of more than 67108864 bytes"):
             next(stream)
 
 

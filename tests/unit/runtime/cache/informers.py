@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from controllers.runtime.cache.resources import Raw
 from controllers.runtime.cache.watchtypes import Lines
+from controllers.runtime.protobuf import CONTENT_TYPE, JSON, MAGIC
 
 WAIT = 20.0
 """Real seconds that a test may wait for another thread."""
@@ -76,8 +77,14 @@ class End(Exception):
 
 
 class Body:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, content_type: str = "") -> None:
         self.data = data
+        self.headers = {"content-type": content_type or content_type_of(data)}
+
+
+def content_type_of(data: bytes) -> str:
+    """What a server says that it sends."""
+    return CONTENT_TYPE if data.startswith(MAGIC) else JSON
 
 
 Part = bytes | Exception | Callable[[], None]
@@ -88,7 +95,8 @@ class ScriptedLines:
     """The lines of one watch: an error as the first part means that the server refused to open
     it."""
 
-    def __init__(self, parts: list[Part], refused: Exception | None = None) -> None:
+    def __init__(self, parts: list[Part], refused: Exception | None = None, content_type: str = JSON) -> None:
+        self.content_type = content_type
         self._parts = parts
         self._refused = refused
         self.closed = False
@@ -123,6 +131,8 @@ class ScriptedRest:
         self.queries: list[dict[str, str]] = []
         self.read_timeouts: list[float] = []
         self.paths: list[str] = []
+        self.accepted: list[str] = []
+        self.protobuf = False
         self.probes = 0
         self.version = 1_000_000
         """What a list of one object says; such questions are no steps of the script."""
@@ -130,7 +140,13 @@ class ScriptedRest:
         """What is said first in its place."""
 
     def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        accept: str = JSON,
+        timeout: float | None = None,
     ) -> Body:
         assert method == "GET"
         assert timeout is not None
@@ -139,21 +155,22 @@ class ScriptedRest:
             if self.refusals:
                 raise self.refusals.pop(0)
             return Body(page(self.version))
-        step = self._next(path, query or {})
+        step = self._next(path, query or {}, accept)
         if isinstance(step, Exception):
             raise step
         assert isinstance(step, bytes), f"a list was asked for ({query}), the script has {step}"
         return Body(step)
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> Lines:
         self.read_timeouts.append(read_timeout)
-        step = self._next(path, query)
+        step = self._next(path, query, accept)
         assert isinstance(step, ScriptedLines), f"a watch was asked for ({query}), the script has {step!r}"
         return step
 
-    def _next(self, path: str, query: Mapping[str, str]) -> bytes | Exception | ScriptedLines:
+    def _next(self, path: str, query: Mapping[str, str], accept: str) -> bytes | Exception | ScriptedLines:
         if not self.steps:
             raise End
+        self.accepted.append(accept)
         self.paths.append(path)
         self.queries.append(dict(query))
         return self.steps.pop(0)

@@ -19,6 +19,7 @@ from controllers.runtime.cache.resources import Raw
 from controllers.runtime.cache.store import Cache
 from controllers.runtime.cache.watchtypes import Lines, WatchOptions
 from controllers.runtime.metrics import Metrics
+from controllers.runtime.protobuf import JSON
 from tests.support.clock import FakeClock
 from tests.support.threadless import no_thread
 from tests.unit.runtime.cache.informers import WAIT, Body, bookmark, event, malformed, page, raw_node
@@ -26,6 +27,8 @@ from tests.unit.runtime.cache.informers import WAIT, Body, bookmark, event, malf
 
 class Feed:
     """A watch that shows what the test puts in, and blocks meanwhile."""
+
+    content_type = JSON
 
     def __init__(self, opening: threading.Event | None) -> None:
         self._opening = opening
@@ -65,14 +68,22 @@ class Server:
         self.feeds: queue.SimpleQueue[Feed] = queue.SimpleQueue()
         self.asked = threading.Event()
 
+    protobuf = False
+
     def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, timeout: float | None = None
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        accept: str = JSON,
+        timeout: float | None = None,
     ) -> Body:
         self.asked.set()
         assert self.listing.wait(3 * WAIT)  # longer than a test waits for `stop`
         return Body(self.body if path == "/api/v1/nodes" else page(5, kind="ServiceList"))
 
-    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float) -> Lines:
+    def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> Lines:
         feed = Feed(self.opening)
         if path == "/api/v1/nodes":
             self.feeds.put(feed)

@@ -1,0 +1,97 @@
+"""The bytes of a watch, cut into its events (stage 1): lines of JSON, or frames of Protobuf.
+
+`linestream.py` puts in what came off the wire, in whatever parts it came, and takes out whole
+pieces. A frame is four bytes, the length of what follows, big-endian, and that many bytes. For one
+thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from controllers.runtime.api.wire import ProtocolError
+
+__all__ = ["MAX_PIECE", "Frames", "Lines", "Pieces"]
+
+MAX_PIECE: Final = 64 * 1024 * 1024
+"""Bytes; etcd stores objects of 1.5 MB, so a longer piece means that the peer sends no such pieces
+at all."""
+
+_PREFIX: Final = 4
+
+
+class Pieces(Protocol):
+    """A way to cut a stream."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether a piece has begun and is not complete."""
+
+    def cut(self, data: bytes) -> Iterable[bytes]:
+        """Take in what came next; returns the pieces that it completes. Raises ProtocolError."""
+
+
+class Lines:
+    """Pieces that end in a newline, without it; empty ones are left out."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []  # of the line that is not complete
+        self._length = 0
+
+    @property
+    def partial(self) -> bool:
+        return bool(self._parts)
+
+    def cut(self, data: bytes) -> Iterable[bytes]:
+        first, *others = data.split(b"\n")
+        if first:
+            self._parts.append(first)
+            self._length += len(first)
+            if self._length > MAX_PIECE:
+                raise ProtocolError(f"a line of more than {MAX_PIECE} bytes")
+        if not others:
+            return ()
+        whole = [b"".join(self._parts)] if self._parts else []
+        last = others.pop()
+        whole.extend(line for line in others if line)
+        self._parts, self._length = ([last] if last else []), len(last)
+        return whole
+
+
+class Frames:
+    """Pieces that each come with their length."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []  # of the frame that is not complete, its length included
+        self._length = 0  # of those parts
+        self._needed = _PREFIX  # bytes until something can be said
+
+    @property
+    def partial(self) -> bool:
+        return bool(self._parts)
+
+    def cut(self, data: bytes) -> Iterable[bytes]:
+        self._parts.append(data)
+        self._length += len(data)
+        if self._length < self._needed:
+            return ()
+        # Joined only once a frame is complete, or its length is known: a large frame comes in many
+        # parts, and to join them at each would take its length squared.
+        data = b"".join(self._parts)
+        whole = []
+        at = 0
+        self._needed = _PREFIX
+        while len(data) - at >= _PREFIX:
+            size = int.from_bytes(data[at : at + _PREFIX], "big")
+            if size > MAX_PIECE:
+                raise ProtocolError(f"a frame of more than {MAX_PIECE} bytes")
+            end = at + _PREFIX + size
+            if end > len(data):
+                self._needed = end - at
+                break
+            whole.append(data[at + _PREFIX : end])
+            at = end
+        rest = data[at:]
+        self._parts, self._length = ([rest] if rest else []), len(rest)
+        return whole

@@ -1,0 +1,51 @@
+"""The bytes of lists and watches in Protobuf (stage 1): what `decoding.py` is for JSON.
+
+Imported by `encoding.py` when the first Protobuf comes. An object is one piece of bytes in its
+list, and is parsed by itself, so that never more than one of them exists as a dict beside the page.
+What of an object is no Protobuf is `Unreadable`, with its whole page: its name cannot be known, and
+the cache must not take it for deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from controllers.runtime.cache.decoding import Garbled, ListMeta, Unreadable, list_meta
+from controllers.runtime.protobuf.envelope import unwrap
+from controllers.runtime.protobuf.reading import read_enveloped, read_object
+from controllers.runtime.protobuf.schema import DecodeError, message_class
+
+__all__ = ["read_protobuf_list", "read_watch_frame"]
+
+_STATUS: Final = "Status"
+
+
+def read_protobuf_list(data: bytes, kind: str, each: Callable[[Any], None]) -> ListMeta:
+    """Call `each` with every raw item of a list page, in order, then return the page's metadata.
+
+    As `decoding.read_list`. Raises Unreadable.
+    """
+    try:
+        envelope = unwrap(data, "ListEnvelope")
+        page, head = envelope.raw, envelope.raw.metadata
+        meta = list_meta(kind, envelope.typeMeta.kind, head.resourceVersion, getattr(head, "continue"))
+    except (ValueError, Garbled) as error:
+        raise Unreadable(f"list page: {error}") from error
+    for item in page.items:
+        try:
+            raw = read_object(kind, item)
+        except ValueError as error:
+            raise Unreadable(f"list page of {len(data)} bytes: {error}") from error
+        each(raw)
+    return meta
+
+
+def read_watch_frame(frame: bytes, kind: str) -> tuple[str, dict[str, Any]]:
+    """Decode one frame of a watch of that kind into (type, raw object); any type is let through.
+    Raises Unreadable."""
+    try:
+        event = message_class("WatchEvent").FromString(frame)
+        return event.type, read_enveloped(event.object.raw, _STATUS if event.type == "ERROR" else kind)
+    except (ValueError, DecodeError) as error:
+        raise Unreadable(f"watch frame of {len(frame)} bytes: {error}") from error
