@@ -2,8 +2,9 @@
 generate`).
 
 Data comes from the code (flags, rights, conformance scenarios, the sample provider's annotations),
-from the chart in examples/deploy and its alert rules; the tests compare what is in the repository
-with the same functions. What needs helm is left as it is where helm cannot be had, with a message.
+from kubernetes.proto, from the chart in examples/deploy and its alert rules; the tests compare what
+is in the repository with the same functions. What needs helm is left as it is where helm cannot be
+had, with a message.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -37,6 +39,8 @@ DEPLOYMENT = DEPLOY / "kustomize" / "overlays" / "deployment"
 MONITORING = DEPLOY / "kustomize" / "components" / "monitoring"
 WEBHOOKS = DEPLOY / "kustomize" / "components" / "webhooks"
 ALERTS = CHART / "files" / "alerts.yaml"
+
+PROTO = ROOT / "controllers" / "runtime" / "protobuf" / "kubernetes.proto"
 
 _RENDERED = "# Rendered from examples/deploy/chart, so do not edit it here: `make generate`.\n"
 
@@ -142,6 +146,19 @@ def helm(template: str, *values: Path) -> str:
     )
 
 
+def compiled_schema() -> bytes:
+    """kubernetes.proto as one FileDescriptorProto, for kubernetes.binpb beside it. Runs protoc."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "set")
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO.parent}", f"--descriptor_set_out={out}"]
+        subprocess.run([*command, PROTO.name], check=True)
+        (file,) = FileDescriptorSet.FromString(out.read_bytes()).file
+    compiled: bytes = file.SerializeToString(deterministic=True)
+    return compiled
+
+
 def main() -> int:
     logging.disable()  # the simulated clouds raise alarms
     for path, content in (written_files() | rendered_files()).items():
@@ -153,6 +170,10 @@ def main() -> int:
         if not path.is_file() or path.read_text() != new:
             path.write_text(new)
             print(f"{path.relative_to(ROOT)}: written")
+    compiled, path = compiled_schema(), PROTO.with_suffix(".binpb")
+    if not path.is_file() or path.read_bytes() != compiled:
+        path.write_bytes(compiled)
+        print(f"{path.relative_to(ROOT)}: written")
     return 0
 
 

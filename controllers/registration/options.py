@@ -270,7 +270,7 @@ class ManagerOptions:
         "generic",
         "How the API server is asked for what is large and comes often: lists and watches of nodes, services, "
         "persistent volumes and leases. application/json: as everything else. Whatever the server answers is read.",
-        check=one_of(CONTENT_TYPE, JSON),
+        check=one_of(JSON, CONTENT_TYPE),
         configz="Generic.ClientConnection.contentType",
     )
     kube_api_qps: float = option(

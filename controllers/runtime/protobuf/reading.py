@@ -153,11 +153,11 @@ def _reader(descriptor: Any) -> Reader:
             elif how == _MESSAGES:
                 out[shown] = [read(one) for one in value]
             elif how == _MAP:
-                out[shown] = {_text(key): _text(one) for key, one in value.items()}
+                out[shown] = {key: _text(one) for key, one in value.items()}
             elif how == _LIST:
                 out[shown] = [_text(one) for one in value]
             elif how == _MESSAGE_MAP:
-                out[shown] = {_text(key): read(one) for key, one in value.items()}
+                out[shown] = {key: read(one) for key, one in value.items()}
             else:
                 out.update(read(value))
         return out

@@ -148,7 +148,6 @@ def test_a_flag_without_effect_is_told_once_and_only_where_it_asks_for_something
 
 
 OTHER = {
-    "kube-api-content-type": "application/vnd.kubernetes.protobuf",
     "http2-max-streams-per-connection": "250",
     "tls-curve-preferences": "29,23",
     "tls-sni-cert-key": "/tls.crt,/tls.key:*.example.com",
