@@ -1,4 +1,4 @@
-"""Kubernetes' own Go modules where they are on this machine: `make envtest` brings them."""
+"""Kubernetes' own Go modules where they are on this machine: `make bench` brings them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ import pytest
 
 __all__ = ["module"]
 
-ENVTEST = Path(__file__).parents[1] / "envtest" / "kubernetes"
+MANAGER = Path(__file__).parents[1] / "bench" / "goccm"
+"""The Go manager that we are measured against, whose release is that of the official client."""
 
 
 @functools.cache
 def module(path: str) -> Path:
-    """The folder of that module, of the version that the tests' kube-apiserver is built from; skips
-    the test without it. Nothing is downloaded."""
+    """The folder of that module, of the version that the Go manager is built with; skips the test
+    without it. Nothing is downloaded."""
     go = shutil.which("go")
     if go is None:
         pytest.skip(f"{path}: no Go toolchain")
     # -mod=readonly, and no proxy: only what is in the module cache already.
     found = subprocess.run(
         [go, "list", "-m", "-json", path],
-        cwd=ENVTEST,
+        cwd=MANAGER,
         env={**os.environ, "GOPROXY": "off", "GOFLAGS": "-mod=readonly"},
         capture_output=True,
         text=True,

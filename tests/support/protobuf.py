@@ -28,8 +28,13 @@ def message_of(name: str, raw: dict[str, Any]) -> Any:
         if (name, field.name) == INLINE:
             message.persistentVolumeSource.CopyFrom(message_of(kind.name, raw))
         elif kind is not None and kind.GetOptions().map_entry:
+            inner = kind.fields_by_name["value"].message_type
+            target = getattr(message, field.name)
             for key, one in (value or {}).items():
-                _put_in_map(getattr(message, field.name), key, one)
+                if inner is None:
+                    target[key] = one
+                else:
+                    _fill(target[key], inner.name, one)
         elif field.is_repeated:
             target = getattr(message, field.name)
             for one in value or ():
@@ -81,13 +86,6 @@ def _as_sent(kind: str, raw: dict[str, Any]) -> Any:
         message = message_of(kind, {"metadata": raw["metadata"]})
         message.metadata.deletionTimestamp.seconds = BEYOND_TIME
         return message
-
-
-def _put_in_map(target: Any, key: str, value: Any) -> None:
-    if isinstance(value, str) and not isinstance(target.get(key, ""), str):
-        target[key].string = value
-    else:
-        target[key] = value
 
 
 def _fill(message: Any, name: str, value: Any) -> None:

@@ -79,6 +79,7 @@ POINTERS: Final[Mapping[str, str]] = {
     "LoadBalancerIngress": "ipMode",
     "LocalVolumeSource": "fsType",
     "NodeSwapStatus": "capacity",
+    "NodeSystemInfo": "runningInUserNamespace",
     "ObjectMeta": "deletionGracePeriodSeconds",
     "OwnerReference": "controller blockOwnerDeletion",
     "PersistentVolumeSpec": "volumeMode volumeAttributesClassName",

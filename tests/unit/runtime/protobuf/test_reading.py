@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, MalformedObject, Resource
@@ -17,6 +17,7 @@ from controllers.runtime.protobuf.schema import message_class
 from tests.support.models import given_fields
 from tests.support.protobuf import BEYOND_TIME, enveloped, message_of
 
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]  # large objects, on a busy machine
 KINDS = [NODES, SERVICES, PERSISTENT_VOLUMES, LEASES]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 TIMES = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30), timezones=st.just(UTC))
@@ -89,7 +90,7 @@ def _scalar(field: Any) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("resource", KINDS, ids=lambda one: one.kind)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=SLOW)
 @given(data=st.data())
 def test_it_gives_the_model_that_json_gives(resource: Resource[Any], data: st.DataObject) -> None:
     raw = data.draw(objects(resource.kind))
@@ -161,7 +162,7 @@ def test_fields_of_a_newer_server_are_skipped_and_kept_when_written_back() -> No
 
 
 @given(objects("Node"), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
 def test_spoilt_bytes_are_told_and_nothing_else_happens(raw: dict[str, Any], data: st.DataObject) -> None:
     wire = bytearray(enveloped(raw, "Node"))
     wire[data.draw(st.integers(0, len(wire) - 1))] = data.draw(st.integers(0, 255))
