@@ -45,7 +45,7 @@ def objects(name: str) -> st.SearchStrategy[dict[str, Any]]:
     for field in message_class(name).DESCRIPTOR.fields:
         kind = field.message_type
         if (name, field.name) == INLINE:
-            inline = st.sampled_from(kind.fields).flatmap(_only)
+            inline = st.sampled_from(list(kind.fields)).flatmap(_only)
             continue
         if kind is not None and kind.GetOptions().map_entry:
             inner = kind.fields_by_name["value"].message_type
