@@ -10,9 +10,14 @@ import pytest
 
 from cloudprovider.testing.waiting import eventually
 from controllers.runtime.api import ClientBuilder, ClientSettings, Gone, NotFound, RestClient, ServerError, Unauthorized
+from controllers.runtime.cache.encoding import Encoding
 from controllers.runtime.cache.informer import Informer
 from controllers.runtime.cache.listing import is_too_large
+from controllers.runtime.cache.lists import Source
 from controllers.runtime.cache.resources import LEASES, NODES, PERSISTENT_VOLUMES, SERVICES, Resource
+from controllers.runtime.cache.store import Item
+from controllers.runtime.cache.watch import ListWatch
+from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.protobuf import ACCEPT, CONTENT_TYPE, JSON, is_protobuf
 from controllers.runtime.protobuf.envelope import seal
@@ -173,8 +178,8 @@ def test_errors_mean_the_same(api: Cluster, both: dict[str, RestClient]) -> None
         accept = ACCEPT if wanted == CONTENT_TYPE else JSON
         with pytest.raises(NotFound) as missing:
             rest.request("GET", f"{NODE}/none", accept=accept)
+        query = {"resourceVersion": "99999999", "resourceVersionMatch": "NotOlderThan"}
         with pytest.raises(ServerError) as future:
-            query = {"resourceVersion": "99999999", "resourceVersionMatch": "NotOlderThan"}
             rest.request("GET", NODE, query=query, accept=accept)
         assert is_too_large(future.value)
         assert future.value.retry_after == 1
@@ -190,23 +195,38 @@ def test_errors_mean_the_same(api: Cluster, both: dict[str, RestClient]) -> None
 @pytest.mark.row("K2")
 def test_a_watch_that_expired_is_told_in_either_encoding(api: Cluster, both: dict[str, RestClient]) -> None:
     """410, as an ERROR event in an answer of 200 or as the answer's status: both are Gone."""
-    from controllers.runtime.cache.encoding import Encoding
-    from controllers.runtime.cache.lists import Source
-    from controllers.runtime.cache.watch import ListWatch
-    from controllers.runtime.clock import SYSTEM_CLOCK
-
     api.create(NODE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     api.server.restart()  # its cache of changes begins anew, so that version 1 is too old
     told = []
     for wanted, rest in both.items():
-        accept = Encoding(rest, NODES).accept
-        assert is_protobuf(accept.partition(",")[0]) == (wanted == CONTENT_TYPE)
-        watch = ListWatch(Source(rest, NODES, lambda raw, **_: raw, lambda: "1"), metrics=Metrics(), clock=SYSTEM_CLOCK)
-        query = {"watch": "true", "resourceVersion": "1", "timeoutSeconds": "5"}
-        with rest.stream(NODE, query=query, read_timeout=10, accept=accept) as pieces, pytest.raises(Gone) as gone:
-            for piece in pieces:
-                assert is_protobuf(pieces.content_type) == (wanted == CONTENT_TYPE)
-                watch._decode(piece, pieces.content_type)
+        with pytest.raises(Gone) as gone:
+            watch_from_one(rest, wanted)
         told.append((gone.value.status, gone.value.reason))
-    assert told[0] == told[1]
-    assert told[0][0] == 410
+    assert told == [(410, "Expired")] * 2
+
+
+def watch_from_one(rest: RestClient, wanted: str) -> None:
+    def read(raw: Any, *, anew: bool = False) -> Item[Any]:
+        raise AssertionError(f"version 1 is long gone, and yet there was {raw}, {anew}")
+
+    watch = ListWatch(Source(rest, NODES, read, lambda: "1"), metrics=Metrics(), clock=SYSTEM_CLOCK)
+    query = {"watch": "true", "resourceVersion": "1", "timeoutSeconds": "5"}
+    with rest.stream(NODE, query=query, read_timeout=10, accept=Encoding(rest, NODES).accept) as pieces:
+        for piece in pieces:
+            assert is_protobuf(pieces.content_type) == is_protobuf(wanted)
+            watch._decode(piece, pieces.content_type)
+
+
+def test_bookmarks_are_read(both: dict[str, RestClient]) -> None:
+    """The one that ends a list in a watch (sendInitialEvents) comes at once, others each minute."""
+    query = {
+        "watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": "10",
+        "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan",
+    }  # fmt: skip
+    rest = both[CONTENT_TYPE]
+    encoding = Encoding(rest, NODES)
+    with rest.stream(NODE, query=query, read_timeout=10, accept=encoding.accept) as pieces:
+        events = (encoding.read_event(piece, pieces.content_type) for piece in pieces)
+        raw = next(raw for kind, raw in events if kind == "BOOKMARK")
+    assert int(raw["metadata"]["resourceVersion"]) > 0
+    assert raw["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}

@@ -57,10 +57,12 @@ def enveloped(raw: dict[str, Any], kind: str = "") -> bytes:
 def page_of(page: bytes) -> bytes:
     """A list in JSON as Protobuf; what is none stays as it is."""
     found = _parsed(page)
-    if found is None or not str(found.get("kind", "")).endswith(LISTED):
+    if found is None or not str(found.get("kind", "")).endswith(LISTED) or "items" not in found:
         return page
     kind = found["kind"].removesuffix(LISTED)
-    listed = message_class("ObjectList")(items=[_as_sent(kind, item).SerializeToString() for item in found["items"]])
+    listed = message_class("ObjectList")(
+        items=[_as_sent(kind, item).SerializeToString() for item in found["items"] or ()]
+    )
     listed.metadata.CopyFrom(message_of("ListMeta", found["metadata"]))
     return seal(found["apiVersion"], found["kind"], listed)
 
@@ -69,12 +71,15 @@ def frame_of(line: bytes, kind: str) -> bytes:
     """A watch line as the frame of a watch of that kind, without its length; what is none stays as
     it is."""
     found = _parsed(line)
-    if found is None or not isinstance(found.get("object"), dict):
+    raw = found.get("object") if found is not None else None
+    if found is None or not isinstance(raw, dict) or not isinstance(raw.get("metadata", {}), dict):
+        return line
+    if not isinstance(found.get("type"), str):
         return line
     if found["type"] == "ERROR":
         kind = "Status"
     event = message_class("WatchEvent")(type=found["type"])
-    event.object.raw = seal("v1", kind, _as_sent(kind, found["object"]))
+    event.object.raw = seal("v1", kind, _as_sent(kind, raw))
     sent: bytes = event.SerializeToString()
     return sent
 
@@ -105,6 +110,6 @@ def _fill(message: Any, name: str, value: Any) -> None:
 def _parsed(data: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

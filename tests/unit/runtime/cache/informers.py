@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from controllers.runtime.cache.resources import Raw
 from controllers.runtime.cache.watchtypes import Lines
-from controllers.runtime.protobuf import CONTENT_TYPE, JSON, MAGIC
+from controllers.runtime.protobuf import ACCEPT, CONTENT_TYPE, JSON, MAGIC
+from tests.support.protobuf import frame_of, page_of
 
 WAIT = 20.0
 """Real seconds that a test may wait for another thread."""
@@ -101,6 +102,11 @@ class ScriptedLines:
         self._refused = refused
         self.closed = False
 
+    def as_frames(self, kind: str) -> None:
+        """Send the same as Protobuf."""
+        self.content_type = f"{CONTENT_TYPE};stream=watch"
+        self._parts = [frame_of(part, kind) if isinstance(part, bytes) else part for part in self._parts]
+
     def open(self) -> None:
         if self._refused is not None:
             raise self._refused
@@ -126,13 +132,14 @@ class ScriptedRest:
     the test.
     """
 
-    def __init__(self, *steps: bytes | Exception | ScriptedLines) -> None:
+    def __init__(self, *steps: bytes | Exception | ScriptedLines, protobuf: bool = False) -> None:
+        """`protobuf`: the script's JSON goes out as Protobuf, where that is asked for."""
         self.steps = list(steps)
         self.queries: list[dict[str, str]] = []
         self.read_timeouts: list[float] = []
         self.paths: list[str] = []
         self.accepted: list[str] = []
-        self.protobuf = False
+        self.protobuf = protobuf
         self.probes = 0
         self.version = 1_000_000
         """What a list of one object says; such questions are no steps of the script."""
@@ -154,18 +161,23 @@ class ScriptedRest:
             self.probes += 1
             if self.refusals:
                 raise self.refusals.pop(0)
-            return Body(page(self.version))
+            return self._listed(page(self.version), accept)
         step = self._next(path, query or {}, accept)
         if isinstance(step, Exception):
             raise step
         assert isinstance(step, bytes), f"a list was asked for ({query}), the script has {step}"
-        return Body(step)
+        return self._listed(step, accept)
 
     def stream(self, path: str, *, query: Mapping[str, str], read_timeout: float, accept: str = JSON) -> Lines:
         self.read_timeouts.append(read_timeout)
         step = self._next(path, query, accept)
         assert isinstance(step, ScriptedLines), f"a watch was asked for ({query}), the script has {step!r}"
+        if accept == ACCEPT:
+            step.as_frames("Node")
         return step
+
+    def _listed(self, data: bytes, accept: str) -> Body:
+        return Body(page_of(data), CONTENT_TYPE) if accept == ACCEPT else Body(data)
 
     def _next(self, path: str, query: Mapping[str, str], accept: str) -> bytes | Exception | ScriptedLines:
         if not self.steps:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -39,13 +41,25 @@ BROKEN = ServerError("it broke", status=500)
 A, B, C = (raw_node(name, 5 + i) for i, name in enumerate("abc"))
 
 
+ENCODING: ContextVar[bool] = ContextVar("ENCODING", default=False)
+"""Whether the present test's server talks Protobuf."""
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["json", "protobuf"])
+def encoding(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test of this file runs with both encodings."""
+    token = ENCODING.set(request.param)
+    yield
+    ENCODING.reset(token)
+
+
 class World:
     """A ListWatch, the cache behind it, and the script that it meets."""
 
     def __init__(self, *steps: bytes | Exception | ScriptedLines, **options: Any) -> None:
         self.clock = SkippingClock()
         self.metrics = Metrics()
-        self.rest = ScriptedRest(*steps)
+        self.rest = ScriptedRest(*steps, protobuf=ENCODING.get())
         self.cache: Cache[V1Node] = Cache(NODES, self.metrics)
         self.updates: list[object] = []
         source = Source(self.rest, NODES, self.cache.read, lambda: self.cache.version, WatchOptions(**options))

@@ -41,9 +41,10 @@ def objects(name: str) -> st.SearchStrategy[dict[str, Any]]:
     required: dict[str, Any] = {}
     optional: dict[str, Any] = {}
     always, pointers = ALWAYS_SHOWN.get(name, "").split(), POINTERS.get(name, "").split()
-    inline = st.just({})
+    inline: st.SearchStrategy[dict[str, Any]] = st.just({})
     for field in message_class(name).DESCRIPTOR.fields:
         kind = field.message_type
+        value: st.SearchStrategy[Any]
         if (name, field.name) == INLINE:
             inline = st.sampled_from(list(kind.fields)).flatmap(_only)
             continue

@@ -1,0 +1,142 @@
+"""Which encoding is asked for, and what is done where Protobuf is of no use."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from controllers.runtime.api import ApiError
+from controllers.runtime.cache.decoding import Garbled, Unreadable
+from controllers.runtime.cache.encoding import Encoding, read_page
+from controllers.runtime.cache.lists import Source
+from controllers.runtime.cache.resources import NAMESPACES, NODES, SERVICES, Resource
+from controllers.runtime.cache.store import Cache
+from controllers.runtime.cache.watch import ListWatch
+from controllers.runtime.cache.watchtypes import Listed, Watched
+from controllers.runtime.metrics import Metrics
+from controllers.runtime.protobuf import ACCEPT, CONTENT_TYPE, JSON, MAGIC
+from controllers.runtime.protobuf.envelope import seal
+from controllers.runtime.protobuf.schema import message_class
+from tests.support.protobuf import message_of
+from tests.unit.runtime.cache.informers import (
+    Body,
+    End,
+    ScriptedLines,
+    ScriptedRest,
+    SkippingClock,
+    event,
+    page,
+    raw_node,
+    watch,
+)
+
+A = raw_node("a", 5)
+UNACCEPTABLE = ApiError("only JSON", status=406)
+NO_PROTOBUF = MAGIC + b"\xff\xff"
+
+
+def play(*steps: bytes | Exception | ScriptedLines) -> tuple[ScriptedRest, Cache[Any]]:
+    """Run a script to its end, against a client that may talk Protobuf."""
+    rest = ScriptedRest(*steps, protobuf=True)
+    cache = Cache(NODES, Metrics())
+    source = ListWatch(Source(rest, NODES, cache.read, lambda: cache.version), metrics=Metrics(), clock=SkippingClock())
+    with pytest.raises(End):
+        apply_all(source, cache)
+    return rest, cache
+
+
+def apply_all(source: ListWatch[Any], cache: Cache[Any]) -> None:
+    for update in source.updates():
+        if isinstance(update, Listed):
+            cache.replace(update.items, update.version)
+        elif isinstance(update, Watched):
+            cache.apply(update.event, update.item)
+
+
+@pytest.mark.parametrize(("resource", "accept"), [(NODES, ACCEPT), (SERVICES, ACCEPT), (NAMESPACES, JSON)])
+def test_protobuf_is_asked_for_where_there_is_a_schema(resource: Resource[Any], accept: str) -> None:
+    assert Encoding(ScriptedRest(protobuf=True), resource).accept == accept
+    assert Encoding(ScriptedRest(protobuf=False), resource).accept == JSON
+
+
+def test_lists_and_watches_ask_for_it() -> None:
+    rest, cache = play(page(9, A), watch(event("MODIFIED", raw_node("a", 10))), watch(End()))
+    assert rest.accepted == [ACCEPT] * 3
+    assert cache.version == "10"
+
+
+def test_json_is_read_where_the_server_answers_in_it() -> None:
+    """One that knows no Protobuf for the kind: no reason to ask otherwise the next time."""
+    encoding = Encoding(ScriptedRest(protobuf=True), NODES)
+    seen: list[Any] = []
+    assert read_page(Body(page(9, A)), "Node", seen.append).resource_version == "9"
+    assert [raw["metadata"]["name"] for raw in seen] == ["a"]
+    assert encoding.read_event(event("ADDED", A), "application/json") == ("ADDED", A)
+    assert not encoding.failed(Garbled("a line of JSON"))
+    assert encoding.accept == ACCEPT
+
+
+def test_after_a_406_json_is_asked_for_at_once_and_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "controllers.runtime.cache.encoding"):
+        rest, cache = play(UNACCEPTABLE, page(9, A), watch(), watch(End()))
+    assert rest.accepted == [ACCEPT, JSON, JSON, JSON]
+    assert list(cache.keys()) == ["a"]
+    [told] = caplog.records
+    assert "nodes: the API server's Protobuf is of no use, asking for JSON from now on" in told.message
+    assert "--kube-api-content-type=application/json" in told.message
+
+
+def test_a_watch_that_is_refused_so_goes_on_in_json() -> None:
+    refusing = ScriptedLines([], UNACCEPTABLE)
+    rest, _ = play(page(9, A), refusing, watch(End()))
+    assert rest.accepted == [ACCEPT, ACCEPT, JSON]
+
+
+def test_the_third_unreadable_answer_in_a_row_leads_to_json() -> None:
+    rest, cache = play(NO_PROTOBUF, NO_PROTOBUF, NO_PROTOBUF, page(9, A), watch(End()))
+    assert rest.accepted == [ACCEPT] * 3 + [JSON] * 2
+    assert list(cache.keys()) == ["a"]
+
+
+def test_frames_that_can_be_read_begin_the_count_anew() -> None:
+    good = event("MODIFIED", raw_node("a", 10))
+    rest, _ = play(page(9, A), watch(b"\xff"), watch(good, b"\xff"), watch(b"\xff"), page(11, A), watch(End()))
+    assert rest.accepted == [ACCEPT] * 6
+
+
+def test_an_unreadable_object_costs_its_page_and_nothing_is_taken_for_deleted() -> None:
+    listed = message_class("ObjectList")(items=[message_of("Node", A).SerializeToString(), b"\xff"])
+    listed.metadata.resourceVersion = "9"
+    seen: list[Any] = []
+    with pytest.raises(Unreadable, match="no Node"):
+        read_page(Body(seal("v1", "NodeList", listed)), "Node", seen.append)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (NO_PROTOBUF, "cannot be read"),
+        (b'{"items":[]}', "do not begin"),
+        (seal("v1", "PodList", message_class("ObjectList")()), "expected a NodeList, got 'PodList'"),
+        (seal("v1", "NodeList", message_class("ObjectList")()), "without items or resourceVersion"),
+    ],
+)
+def test_what_is_no_list_never_passes_for_an_empty_one(data: bytes, why: str) -> None:
+    with pytest.raises(Unreadable, match=why):
+        read_page(Body(data, CONTENT_TYPE), "Node", lambda _: None)
+
+
+@pytest.mark.parametrize("frame", [b"", b"\xff", seal("v1", "Node", message_class("Node")())])
+def test_what_is_no_event_is_unreadable(frame: bytes) -> None:
+    encoding = Encoding(ScriptedRest(protobuf=True), NODES)
+    with pytest.raises(Unreadable, match="watch frame of"):
+        encoding.read_event(frame, f"{CONTENT_TYPE};stream=watch")
+
+
+def test_an_object_of_another_kind_is_no_event_of_this_watch() -> None:
+    sent = message_class("WatchEvent")(type="ADDED")
+    sent.object.raw = seal("v1", "Service", message_of("Service", {"metadata": {"name": "s"}}))
+    with pytest.raises(Unreadable, match="expected a Node, got 'Service'"):
+        Encoding(ScriptedRest(protobuf=True), NODES).read_event(sent.SerializeToString(), CONTENT_TYPE)
