@@ -3,7 +3,8 @@ four kinds, errors, a watch that has expired, bookmarks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -65,7 +66,8 @@ def objects() -> list[tuple[str, dict[str, Any]]]:
     ]
     service = {
         "type": "LoadBalancer", "ports": ports, "selector": {"a": ""}, "sessionAffinity": "ClientIP",
-        "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local", "loadBalancerClass": "example.com/a",
+        "loadBalancerSourceRanges": ["10.0.0.0/8"], "externalTrafficPolicy": "Local",
+        "loadBalancerClass": "example.com/a",
         "allocateLoadBalancerNodePorts": False, "publishNotReadyAddresses": True, "externalIPs": ["192.0.2.1"],
     }  # fmt: skip
     headless = {"clusterIP": "None", "selector": {"b": "c"}}
@@ -88,14 +90,18 @@ def objects() -> list[tuple[str, dict[str, Any]]]:
         return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
     leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    services = "/api/v1/namespaces/default/services"
+    external = {"type": "ExternalName", "externalName": "x.example"}
+    block = {"csi": csi, "nodeAffinity": affinity, "volumeMode": "Block"}
+    plain = {"iscsi": iscsi, "storageClassName": "", "mountOptions": ["ro"]}
     return [
         (NODE, rich),
         (NODE, bare),
-        ("/api/v1/namespaces/default/services", made("Service", "rich", service)),
-        ("/api/v1/namespaces/default/services", made("Service", "headless", headless)),
-        ("/api/v1/namespaces/default/services", made("Service", "named", {"type": "ExternalName", "externalName": "x.example"})),
-        (PV, made("PersistentVolume", "csi", claim | {"csi": csi, "nodeAffinity": affinity, "volumeMode": "Block"})),
-        (PV, made("PersistentVolume", "iscsi", claim | {"iscsi": iscsi, "storageClassName": "", "mountOptions": ["ro"]})),
+        (services, made("Service", "rich", service)),
+        (services, made("Service", "headless", headless)),
+        (services, made("Service", "named", external)),
+        (PV, made("PersistentVolume", "csi", claim | block)),
+        (PV, made("PersistentVolume", "iscsi", claim | plain)),
         (PV, made("PersistentVolume", "nfs", claim | {"nfs": {"server": "s", "path": "/p"}})),
         (PV, made("PersistentVolume", "path", claim | {"hostPath": {"path": "/p", "type": ""}})),
         (leases, made("Lease", "rich", lease, "coordination.k8s.io/v1")),
@@ -128,7 +134,7 @@ def test_every_kind_is_the_same_by_list_and_by_watch(api: Cluster, both: dict[st
         listing = {(wanted, one): started(rest, one) for wanted, rest in both.items() for one in ALL}
         try:
             for one, at_least in zip(ALL, (3, 4, 4, 2), strict=True):
-                eventually(lambda one=one: len({version(w[CONTENT_TYPE, one]) for w in (watching, listing)}) == 1, WAIT)  # type: ignore[misc]  # its default
+                eventually(partial(agree, one, watching, listing), WAIT)
                 found = [content(informers[wanted, one]) for informers in (watching, listing) for wanted in both]
                 assert len(found[0]) >= at_least
                 for other in found[1:]:
@@ -142,6 +148,11 @@ def test_every_kind_is_the_same_by_list_and_by_watch(api: Cluster, both: dict[st
 
 
 ALL = (NODES, SERVICES, PERSISTENT_VOLUMES, LEASES)
+
+
+def agree(one: Resource[Any], *informers: Mapping[tuple[str, Resource[Any]], Informer[Any]]) -> bool:
+    """Whether all are at the same versions of that kind."""
+    return len({version(each[wanted, one]) for each in informers for wanted in (CONTENT_TYPE, JSON)}) == 1
 
 
 def started(rest: RestClient, resource: Resource[Any]) -> Informer[Any]:

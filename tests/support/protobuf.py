@@ -57,14 +57,15 @@ def enveloped(raw: dict[str, Any], kind: str = "") -> bytes:
 def page_of(page: bytes) -> bytes:
     """A list in JSON as Protobuf; what is none stays as it is."""
     found = _parsed(page)
-    if found is None or not str(found.get("kind", "")).endswith(LISTED) or "items" not in found:
+    listed_kind = str(found.get("kind", "NodeList")) if found is not None else ""
+    if found is None or not listed_kind.endswith(LISTED) or "items" not in found:
         return page
-    kind = found["kind"].removesuffix(LISTED)
+    kind = listed_kind.removesuffix(LISTED)
     listed = message_class("ObjectList")(
         items=[_as_sent(kind, item).SerializeToString() for item in found["items"] or ()]
     )
     listed.metadata.CopyFrom(message_of("ListMeta", found["metadata"]))
-    return seal(found["apiVersion"], found["kind"], listed)
+    return seal(found.get("apiVersion", "v1"), listed_kind, listed)
 
 
 def frame_of(line: bytes, kind: str) -> bytes:
