@@ -147,7 +147,7 @@ def test_every_kind_is_the_same_by_list_and_by_watch(api: Cluster, both: dict[st
             informer.stop()
 
 
-ALL = (NODES, SERVICES, PERSISTENT_VOLUMES, LEASES)
+ALL: tuple[Resource[Any], ...] = (NODES, SERVICES, PERSISTENT_VOLUMES, LEASES)
 
 
 def agree(one: Resource[Any], *informers: Mapping[tuple[str, Resource[Any]], Informer[Any]]) -> bool:
@@ -197,7 +197,7 @@ def test_errors_mean_the_same(api: Cluster, both: dict[str, RestClient]) -> None
         assert missing.value.details == {"name": "none", "kind": "nodes"}
         said[wanted] = [str(missing.value), str(future.value).partition(", current")[0]]
     assert said[CONTENT_TYPE] == said[JSON]
-    kubeconfig = str(api.server.write_kubeconfig(api.kubeconfig.with_name("wrong.kubeconfig"), token="wrong"))  # type: ignore[call-arg, union-attr]  # the real one's
+    kubeconfig = str(api.server.write_kubeconfig(api.kubeconfig.with_name("wrong.kubeconfig"), token="wrong"))
     with ClientBuilder.from_options(kubeconfig=kubeconfig) as builder, pytest.raises(Unauthorized) as refused:
         builder.rest("x").request("GET", NODE, accept=ACCEPT)
     assert refused.value.message.startswith("Unauthorized; sent was")

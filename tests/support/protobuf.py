@@ -58,13 +58,13 @@ def page_of(page: bytes) -> bytes:
     """A list in JSON as Protobuf; what is none stays as it is."""
     found = _parsed(page)
     listed_kind = str(found.get("kind", "NodeList")) if found is not None else ""
-    if found is None or not listed_kind.endswith(LISTED) or "items" not in found:
+    if found is None or not listed_kind.endswith(LISTED) or not isinstance(found.get("items", ""), list | None):
         return page
     kind = listed_kind.removesuffix(LISTED)
     listed = message_class("ObjectList")(
         items=[_as_sent(kind, item).SerializeToString() for item in found["items"] or ()]
     )
-    listed.metadata.CopyFrom(message_of("ListMeta", found["metadata"]))
+    listed.metadata.CopyFrom(message_of("ListMeta", found.get("metadata", {})))
     return seal(found.get("apiVersion", "v1"), listed_kind, listed)
 
 

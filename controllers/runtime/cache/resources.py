@@ -214,7 +214,7 @@ def __getattr__(name: str) -> Resource[Any]:
     """The kinds that not every program reads are made when they are first asked for."""
     if name not in _ON_DEMAND:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    *where, in_protobuf = _ON_DEMAND[name]
-    made: Resource[Any] = Resource(*where, in_protobuf=in_protobuf)
+    prefix, plural, kind, model, namespaced, in_protobuf = _ON_DEMAND[name]
+    made: Resource[Any] = Resource(prefix, plural, kind, model, namespaced, in_protobuf=in_protobuf)
     globals()[name] = made
     return made
