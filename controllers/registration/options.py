@@ -35,7 +35,6 @@ from controllers.options import (
     one_of,
     option,
 )
-from controllers.runtime.protobuf import CONTENT_TYPE, JSON
 
 if TYPE_CHECKING:
     from controllers.runtime.election import LeaseSettings
@@ -264,13 +263,13 @@ class ManagerOptions:
         configz="Generic.Controllers",
     )
     kube_api_content_type: str = option(
-        CONTENT_TYPE,
+        "application/vnd.kubernetes.protobuf",
         STRING,
         "kube-api-content-type",
         "generic",
         "How the API server is asked for what is large and comes often: lists and watches of nodes, services, "
         "persistent volumes and leases. application/json: as everything else. Whatever the server answers is read.",
-        check=one_of(JSON, CONTENT_TYPE),
+        check=one_of("application/json", "application/vnd.kubernetes.protobuf"),
         configz="Generic.ClientConnection.contentType",
     )
     kube_api_qps: float = option(
