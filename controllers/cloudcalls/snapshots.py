@@ -11,7 +11,8 @@ of the webhook port sends has whatever UID, resourceVersion and class the client
 Every call is checked, so copying and comparing go field by field: `model_copy(deep=True)` and `==`
 would make a sweep over nodes two to three times as dear. Of the thousands of nodes that a load
 balancer's call may carry a part is compared each time, and all of them once the method has been
-caught.
+caught. The same tuple of nodes goes with the calls of all load balancers: what it was lent as is
+kept, and only the list around it is new for each call.
 """
 
 from __future__ import annotations
@@ -91,7 +92,23 @@ class Loan(NamedTuple):
     args: tuple[Any, ...]
     """What to pass to the provider."""
     pairs: list[tuple[Any, Any]]
-    """(original, copy) of everything that was copied."""
+    """(original, copy) of everything that was copied, but for the members of `tuples`."""
+    tuples: tuple[Sequence[tuple[Any, Any]], ...] = ()
+    """The same, of each tuple that is lent again and again."""
+
+
+class _Lent(NamedTuple):
+    """A tuple of objects of the cache, what it was lent as, and both side by side."""
+
+    original: tuple[Any, ...]
+    copies: list[Any]
+    pairs: Sequence[tuple[Any, Any]]
+
+
+def _is_cached(arg: Any) -> bool:
+    """Whether it is a revision of an object, which never changes."""
+    metadata = getattr(arg, "metadata", None)
+    return bool(getattr(metadata, "uid", None) and getattr(metadata, "resource_version", None))
 
 
 class Snapshots:
@@ -114,6 +131,7 @@ class Snapshots:
         # only while its reference still leads to the very object.
         self._kept: OrderedDict[int, tuple[weakref.ref[Any], Any]] = OrderedDict()
         self._longest = 0  # of the lists lent
+        self._last: _Lent | None = None
         self._next = 0  # where the next part of a long list to be compared begins
         self._caught: set[str] = set()  # methods that changed an argument before
 
@@ -124,8 +142,9 @@ class Snapshots:
         """Copies of the arguments. Lists are fresh for each call, so a provider may sort and cut
         its own."""
         pairs: list[tuple[Any, Any]] = []
+        tuples: list[Sequence[tuple[Any, Any]]] = []
         with self._lock:
-            return Loan(tuple([self._lend_one(arg, pairs) for arg in args]), pairs)
+            return Loan(tuple([self._lend_arg(arg, pairs, tuples) for arg in args]), pairs, tuple(tuples))
 
     def settle(self, method: str, loan: Loan) -> None:
         """Compare what was lent with the originals; report and drop what the provider changed.
@@ -133,22 +152,42 @@ class Snapshots:
         A copy is shared by the calls under way, so a change is reported for each method that was
         running meanwhile.
         """
-        pairs = loan.pairs
-        if len(pairs) > _CHECKED and method not in self._caught:
-            start = self._next % len(pairs)
-            self._next = start + _CHECKED
-            pairs = [*pairs, *pairs[:_CHECKED]][start : start + _CHECKED]
-        for original, lent in pairs:
-            if same(original, lent):
-                continue
-            self._caught.add(method)
-            with self._lock:
-                if self._find(original) is lent:
-                    self._kept.pop(id(original), None)
-            name = getattr(getattr(original, "metadata", None), "name", None)
-            self._on_mutation(method, f"{type(original).__name__} {name}" if name else type(original).__name__)
+        for pairs in (loan.pairs, *loan.tuples):
+            for original, lent in self._part(method, pairs):
+                if not same(original, lent):
+                    self._changed(method, original, lent)
+
+    def _part(self, method: str, pairs: Sequence[tuple[Any, Any]]) -> Sequence[tuple[Any, Any]]:
+        """Those that are compared this time."""
+        if len(pairs) <= _CHECKED or method in self._caught:
+            return pairs
+        start = self._next % len(pairs)
+        self._next = start + _CHECKED
+        return [*pairs[start : start + _CHECKED], *pairs[: max(0, start + _CHECKED - len(pairs))]]
+
+    def _changed(self, method: str, original: Any, lent: Any) -> None:
+        self._caught.add(method)
+        with self._lock:
+            self._last = None
+            if self._find(original) is lent:
+                self._kept.pop(id(original), None)
+        name = getattr(getattr(original, "metadata", None), "name", None)
+        self._on_mutation(method, f"{type(original).__name__} {name}" if name else type(original).__name__)
 
     # ---- inside, with the lock held
+
+    def _lend_arg(self, arg: Any, pairs: list[tuple[Any, Any]], tuples: list[Sequence[tuple[Any, Any]]]) -> Any:
+        if arg.__class__ is not tuple or len(arg) <= _CHECKED:
+            return self._lend_one(arg, pairs)
+        last = self._last
+        if last is None or last.original is not arg:
+            members: list[tuple[Any, Any]] = []
+            copies = self._lend_one(arg, members)
+            last = _Lent(arg, copies, members)
+            if all(_is_cached(one) for one in arg):
+                self._last = last
+        tuples.append(last.pairs)
+        return list(last.copies)
 
     def _lend_one(self, arg: Any, pairs: list[tuple[Any, Any]]) -> Any:
         if isinstance(arg, list | tuple):
@@ -178,8 +217,7 @@ class Snapshots:
         return lent
 
     def _keep(self, arg: Any, lent: Any) -> None:
-        metadata = getattr(arg, "metadata", None)
-        if not getattr(metadata, "uid", None) or not getattr(metadata, "resource_version", None):
+        if not _is_cached(arg):
             return
         place = id(arg)
         self._kept[place] = (weakref.ref(arg, lambda ref: self._forget(place, ref)), lent)

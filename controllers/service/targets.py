@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 
 from cloudprovider.helpers import is_ready, node_taints, provider_id_of
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED
-from controllers.runtime.cache import key_of
+from controllers.runtime.cache import Derived, key_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -66,18 +66,22 @@ class TargetSet:
         self._ready_only = ready_only
         self._lock = threading.Lock()
         self._present: Targets | None = None
+        self._last: Targets | None = None
         self._former: frozenset[str] = frozenset()
-        self._judged: dict[int, _Judged] = {}  # by the identity of the node, which is kept alive here
+        self._judged = Derived(_judge)
 
     def current(self) -> Targets:
         """What the cache shows."""
         with self._lock:
             if self._present is None:
-                nodes, known = self._lister.list(), self._judged
-                self._judged = {id(node): known.get(id(node)) or _judge(node) for node in nodes}
-                found = _targets(self._judged.values(), self._ready_only)
-                self._present = evolve(found, good_enough=found.good_enough | self._former)
+                found = _targets(self._judged.of(self._lister.list()), self._ready_only)
+                self._last = self._present = evolve(found, good_enough=found.good_enough | self._former)
             return self._present
+
+    def last(self) -> Targets:
+        """What `current` last returned: nodes may have changed since. For who only needs some,
+        while nodes change all the time and there are many of them."""
+        return self._last or self.current()
 
     def invalidate(self) -> None:
         """A node has changed, and with it the targets of every load balancer that had it, or is to

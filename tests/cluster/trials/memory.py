@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 
 from attrs import define, field
@@ -67,13 +65,13 @@ class Sampler:
         while True:
             for pid in processes(self._cluster):
                 try:
-                    memory, cpu = usage(pid).memory, _cpu(pid)
+                    used = usage(pid)
                 except (OSError, ValueError):
                     continue  # it is just ending
                 life = self.lives.setdefault(pid, Life())
                 life.at.append(time.time())
-                life.memory.append(memory)
-                life.cpu.append(cpu)
+                life.memory.append(used.memory)
+                life.cpu.append(used.cpu)
             if self._done.wait(EVERY):
                 return
 
@@ -100,9 +98,3 @@ def summary(lives: Sequence[Life]) -> Result:
     result.add("peak of all", f"{peak:.0f} MB of the limit of {LIMIT:.0f} MB")
     result.check(peak < LIMIT, f"{peak:.0f} MB is above the limit of the chart's pod, {LIMIT:.0f} MB")
     return result
-
-
-def _cpu(pid: int) -> float:
-    """Seconds in user and kernel mode."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
