@@ -11,8 +11,8 @@ of the webhook port sends has whatever UID, resourceVersion and class the client
 Every call is checked, so copying and comparing go field by field: `model_copy(deep=True)` and `==`
 would make a sweep over nodes two to three times as dear. Of the thousands of nodes that a load
 balancer's call may carry a part is compared each time, and all of them once the method has been
-caught. The same tuple of nodes goes with the calls of all load balancers: what it was lent as is
-kept, and only the list around it is new for each call.
+caught. The same tuple of nodes goes with the calls of all load balancers: its copies are found
+as a whole until another one comes, and only the list around them is new for each call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -86,29 +86,22 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+class _Lent(NamedTuple):
+    """A tuple of objects of the cache, and what it is lent as."""
+
+    originals: Sequence[Any]
+    copies: Sequence[Any]
+
+
 class Loan(NamedTuple):
     """The arguments of one call as the provider sees them. Used by one thread."""
 
     args: tuple[Any, ...]
     """What to pass to the provider."""
     pairs: list[tuple[Any, Any]]
-    """(original, copy) of everything that was copied, but for the members of `tuples`."""
-    tuples: tuple[Sequence[tuple[Any, Any]], ...] = ()
-    """The same, of each tuple that is lent again and again."""
-
-
-class _Lent(NamedTuple):
-    """A tuple of objects of the cache, what it was lent as, and both side by side."""
-
-    original: tuple[Any, ...]
-    copies: list[Any]
-    pairs: Sequence[tuple[Any, Any]]
-
-
-def _is_cached(arg: Any) -> bool:
-    """Whether it is a revision of an object, which never changes."""
-    metadata = getattr(arg, "metadata", None)
-    return bool(getattr(metadata, "uid", None) and getattr(metadata, "resource_version", None))
+    """(original, copy) of everything that was copied, but for the members of `lists`."""
+    lists: tuple[_Lent, ...] = ()
+    """The lists that are lent again and again."""
 
 
 class Snapshots:
@@ -131,7 +124,7 @@ class Snapshots:
         # only while its reference still leads to the very object.
         self._kept: OrderedDict[int, tuple[weakref.ref[Any], Any]] = OrderedDict()
         self._longest = 0  # of the lists lent
-        self._last: _Lent | None = None
+        self._list: _Lent | None = None  # the last long tuple: it is lent to all load balancers
         self._next = 0  # where the next part of a long list to be compared begins
         self._caught: set[str] = set()  # methods that changed an argument before
 
@@ -142,9 +135,9 @@ class Snapshots:
         """Copies of the arguments. Lists are fresh for each call, so a provider may sort and cut
         its own."""
         pairs: list[tuple[Any, Any]] = []
-        tuples: list[Sequence[tuple[Any, Any]]] = []
+        lists: list[_Lent] = []
         with self._lock:
-            return Loan(tuple([self._lend_arg(arg, pairs, tuples) for arg in args]), pairs, tuple(tuples))
+            return Loan(tuple([self._lend_arg(arg, pairs, lists) for arg in args]), pairs, tuple(lists))
 
     def settle(self, method: str, loan: Loan) -> None:
         """Compare what was lent with the originals; report and drop what the provider changed.
@@ -152,23 +145,23 @@ class Snapshots:
         A copy is shared by the calls under way, so a change is reported for each method that was
         running meanwhile.
         """
-        for pairs in (loan.pairs, *loan.tuples):
-            for original, lent in self._part(method, pairs):
-                if not same(original, lent):
-                    self._changed(method, original, lent)
+        for originals, copies in (([one for one, _ in loan.pairs], [lent for _, lent in loan.pairs]), *loan.lists):
+            for number in self._part(method, len(originals)):
+                if not same(originals[number], copies[number]):
+                    self._changed(method, originals[number], copies[number])
 
-    def _part(self, method: str, pairs: Sequence[tuple[Any, Any]]) -> Sequence[tuple[Any, Any]]:
-        """Those that are compared this time."""
-        if len(pairs) <= _CHECKED or method in self._caught:
-            return pairs
-        start = self._next % len(pairs)
+    def _part(self, method: str, count: int) -> Iterable[int]:
+        """Which of so many are compared this time."""
+        if count <= _CHECKED or method in self._caught:
+            return range(count)
+        start = self._next % count
         self._next = start + _CHECKED
-        return [*pairs[start : start + _CHECKED], *pairs[: max(0, start + _CHECKED - len(pairs))]]
+        return [number % count for number in range(start, start + _CHECKED)]
 
     def _changed(self, method: str, original: Any, lent: Any) -> None:
         self._caught.add(method)
         with self._lock:
-            self._last = None
+            self._list = None
             if self._find(original) is lent:
                 self._kept.pop(id(original), None)
         name = getattr(getattr(original, "metadata", None), "name", None)
@@ -176,18 +169,16 @@ class Snapshots:
 
     # ---- inside, with the lock held
 
-    def _lend_arg(self, arg: Any, pairs: list[tuple[Any, Any]], tuples: list[Sequence[tuple[Any, Any]]]) -> Any:
-        if arg.__class__ is not tuple or len(arg) <= _CHECKED:
+    def _lend_arg(self, arg: Any, pairs: list[tuple[Any, Any]], lists: list[_Lent]) -> Any:
+        if arg.__class__ is not tuple or len(arg) <= _CHECKED:  # a list may be another one the next time
             return self._lend_one(arg, pairs)
-        last = self._last
-        if last is None or last.original is not arg:
-            members: list[tuple[Any, Any]] = []
-            copies = self._lend_one(arg, members)
-            last = _Lent(arg, copies, members)
-            if all(_is_cached(one) for one in arg):
-                self._last = last
-        tuples.append(last.pairs)
-        return list(last.copies)
+        found = self._list
+        if found is None or found.originals is not arg:
+            found = _Lent(arg, self._lend_one(arg, []))
+            if all(map(self._kept.__contains__, map(id, arg))):
+                self._list = found
+        lists.append(found)
+        return list(found.copies)
 
     def _lend_one(self, arg: Any, pairs: list[tuple[Any, Any]]) -> Any:
         if isinstance(arg, list | tuple):
@@ -217,7 +208,8 @@ class Snapshots:
         return lent
 
     def _keep(self, arg: Any, lent: Any) -> None:
-        if not _is_cached(arg):
+        metadata = getattr(arg, "metadata", None)
+        if not getattr(metadata, "uid", None) or not getattr(metadata, "resource_version", None):
             return
         place = id(arg)
         self._kept[place] = (weakref.ref(arg, lambda ref: self._forget(place, ref)), lent)

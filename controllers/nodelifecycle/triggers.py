@@ -138,7 +138,7 @@ class NodeLifecycleTriggers:
         for name in [*called, *self._witnesses.census(now)]:
             self._queue.add(name)
 
-    def _all(self) -> list[_Look]:
+    def _all(self) -> Sequence[_Look]:
         return self._looks.of(self._shared.lister.list())
 
     def _look_at(self, node: V1Node) -> _Look:

@@ -66,7 +66,6 @@ class TargetSet:
         self._ready_only = ready_only
         self._lock = threading.Lock()
         self._present: Targets | None = None
-        self._last: Targets | None = None
         self._former: frozenset[str] = frozenset()
         self._judged = Derived(_judge)
 
@@ -75,13 +74,8 @@ class TargetSet:
         with self._lock:
             if self._present is None:
                 found = _targets(self._judged.of(self._lister.list()), self._ready_only)
-                self._last = self._present = evolve(found, good_enough=found.good_enough | self._former)
+                self._present = evolve(found, good_enough=found.good_enough | self._former)
             return self._present
-
-    def last(self) -> Targets:
-        """What `current` last returned: nodes may have changed since. For who only needs some,
-        while nodes change all the time and there are many of them."""
-        return self._last or self.current()
 
     def invalidate(self) -> None:
         """A node has changed, and with it the targets of every load balancer that had it, or is to
@@ -123,7 +117,7 @@ def _judge(node: V1Node) -> _Judged:
 def _targets(judged: Iterable[_Judged], ready_only: bool) -> Targets:
     eligible = sorted((one for one in judged if one.eligible), key=attrgetter("key"))
     found = _chosen([one for one in eligible if not one.leaving], ready_only)
-    nodes, digest = tuple(one.node for one in found), _digest(found)
+    nodes, digest = tuple([one.node for one in found]), _digest(found)
     if len(found) == len(eligible):
         return Targets(nodes, digest)
     return Targets(nodes, digest, frozenset({_digest(_chosen(eligible, ready_only))} - {digest}))

@@ -6,7 +6,7 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 __all__ = ["Derived"]
@@ -23,11 +23,16 @@ class Derived(Generic[T, R]):
 
     def __init__(self, make: Callable[[T], R]) -> None:
         self._make = make
+        self._places: list[int] = []
         self._known: dict[int, tuple[T, R]] = {}  # by the object's address; the object is kept alive here
+        self._made: list[R] = []
 
-    def of(self, objects: Iterable[T]) -> list[R]:
+    def of(self, objects: Sequence[T]) -> Sequence[R]:
         """What is made of each of these objects, in their order; others are forgotten."""
-        known, make = self._known, self._make
-        found = {place: known.get(place) or (one, make(one)) for one in objects for place in (id(one),)}
-        self._known = found
-        return [made for _, made in found.values()]
+        places = list(map(id, objects))
+        if places != self._places:
+            known, make = self._known, self._make
+            found = [known.get(place) or (one, make(one)) for place, one in zip(places, objects, strict=True)]
+            self._places, self._known = places, dict(zip(places, found, strict=True))
+            self._made = [made for _, made in found]
+        return self._made
