@@ -144,9 +144,7 @@ class NodeLifecycleTriggers:
     def _look_at(self, node: V1Node) -> _Look:
         owned, ready = is_owned(provider_id_of(node), self._prefixes), is_ready(node)
         needed = self.attention(node) if ready or not owned else None
-        return _Look(
-            node, key_of(node), owned, needed, identity_of(node), can_witness(node, self._prefixes), ready
-        )
+        return _Look(node, key_of(node), owned, needed, identity_of(node), can_witness(node, self._prefixes), ready)
 
     def _ready(self, owned: Iterable[_Look]) -> dict[str, dict[str, Identity]]:
         """By zone: the Ready nodes, which show that their instances run."""

@@ -21,7 +21,6 @@ FIRST = 30.0
 """Seconds after which a process has started: its caches are filled."""
 
 
-
 def summary(lives: Sequence[Life]) -> Result:
     """Start, peak and end of the one that ran longest, and the peak of all."""
     result = Result()

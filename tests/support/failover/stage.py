@@ -190,7 +190,10 @@ def stage(
         proxy = ends.enter_context(ChaosProxy(server.url, server.ca_file)) if proxied else None
         common = [*timing.flags(), *_COMMON, *flags]
         places = [
-            (kind, _command(kind, proxy or server, identities, cloud, [*common, f"--leader-elect-resource-name={lease}"]))
+            (
+                kind,
+                _command(kind, proxy or server, identities, cloud, [*common, f"--leader-elect-resource-name={lease}"]),
+            )
             for kind, lease in zip(kinds, leases, strict=True)
         ]
         supervisor = ends.enter_context(Supervisor(folder, places))
