@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import time
@@ -80,7 +81,7 @@ def slope(at: Sequence[float], values: Sequence[float]) -> Slope:
     if len(at) < 2 * _GROUPS:
         raise ValueError(f"{len(at)} samples are too few, {2 * _GROUPS} are needed")
     cuts = [number * len(at) // _GROUPS for number in range(_GROUPS + 1)]
-    parts = [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+    parts = [slice(a, b) for a, b in itertools.pairwise(cuts)]
     x = [statistics.fmean(at[part]) for part in parts]
     y = [statistics.fmean(values[part]) for part in parts]
     line = statistics.linear_regression(x, y)

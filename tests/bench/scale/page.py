@@ -45,21 +45,21 @@ _PHASES: Mapping[str, _Phase] = {
     ),
     "refresh": _Phase(
         "A node that joins while all others are refreshed",
-        "A process is started anew, with nothing to do. It looks at all load balancers and refreshes all nodes; "
+        "A process starts anew, with nothing to do. It looks at all load balancers and refreshes all nodes; "
         "with the first call of the refresh a node joins.",
         (Figure("seconds", "initialised after, s"), Figure("refresh", "the refresh takes, s")),
     ),
     "idle": _Phase("Nothing happens", f"For {IDLE_SECONDS:.0f} s.", (Figure("memory", "memory, MB", 0),)),
     "failover": _Phase(
         "The leader is killed",
-        "Two processes, and SIGKILL for the one that leads: until the other one's first write on a node. The Lease must "
+        "Two processes, and SIGKILL for the leader: until the other one's first write on a node. The Lease must "
         "run out first. Lists are those of the second process until then.",
         (Figure("seconds", "first write, s"), Figure("lists", "lists", 0)),
         (("lists", 0),),
     ),
     "restart": _Phase(
         "kube-apiserver is killed and starts again",
-        "Until all watches are back, from the first answer of the new server (less than nothing: before it said that it "
+        "Until all watches are back, from the first answer of the new server (below zero: before it said that it "
         "is ready); and until a node is initialised that joined then.",
         (
             Figure("away", "server away, s"),
@@ -75,7 +75,7 @@ _PHASES: Mapping[str, _Phase] = {
     ),
     "zone": _Phase(
         "A zone is gone",
-        f"The machines of one of {ZONES} zones are gone, and their nodes are set to NotReady one after the other: until "
+        f"The machines of one of {ZONES} zones are gone, and their nodes are set to NotReady one by one: until "
         f"the last one is deleted, from the last one's NotReady. With `--node-deletion-window={WINDOW}s`: in "
         "the first ten minutes of a process (the default) only one node a minute of a zone without Ready nodes goes.",
         (

@@ -227,7 +227,7 @@ def test_a_long_tuple_is_lent_as_a_whole_until_another_one_comes(monkeypatch: py
     assert first[299] is second[299]
     assert not one_by_one
     monkeypatch.undo()
-    third = snapshots.lend((tuple([*many, node("late")]),)).args[0]
+    third = snapshots.lend(((*many, node("late")),)).args[0]
     assert third[299] is first[299]
     assert third[300].metadata.name == "late"
 

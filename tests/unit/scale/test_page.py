@@ -21,7 +21,7 @@ FIGURES = {
 
 
 def test_each_phase_has_a_block_and_there_is_one_per_node() -> None:
-    made = blocks({"1000": {name: FIGURES for name in PHASES}, "5000": {}})
+    made = blocks({"1000": dict.fromkeys(PHASES, FIGURES), "5000": {}})
     assert set(made) == {*PHASES, "per node"}
     assert "| 1,000 nodes | 1.00 |" in made["idle"].replace("90 |", "1.00 |", 1)
     assert "| 5,000 nodes | not finished |" in made["failover"]
