@@ -9,7 +9,7 @@ PYTEST_WORKERS ?= 4
 export REQUIRE_HELM
 # Where a container's image sets it, each of the many processes that a test run starts would compile all sources anew.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help run test coverage lint docs format bench mutants envtest generate lock image cluster e2e trials clean
+.PHONY: help run test coverage lint docs format bench mutants envtest generate lock image cluster e2e trials scale soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,13 @@ format: $(READY)  ## repair the style
 
 bench: $(READY) envtest  ## measure beside the Go manager and write the tables of docs/reference/benchmarks.md
 	$(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+scale: $(READY) envtest  ## measure 1,000, 5,000 and 20,000 nodes, and write the tables of docs/reference/scale.md (an hour); SCALE="1000 5000": only these
+	$(BIN)/python -m tests.bench.scale $(SCALE) $(SCALE_ARGS)
+
+SOAK ?= 7200
+soak: $(READY) envtest  ## run two managers for SOAK=7200 seconds, with changes, faults and fail-overs, and see if anything grows
+	$(BIN)/python -m tests.bench.scale.soak --seconds $(SOAK) $(SOAK_ARGS)
 
 mutants: $(READY)  ## change one thing at a time in the modules that decide, and print what the unit tests miss
 	$(BIN)/python -m tests.mutants $(MUTANTS_ARGS)

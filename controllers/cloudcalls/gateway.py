@@ -190,7 +190,7 @@ class Gateway:
         else:
             call.answer = answer
             call.outcome = SUCCESS
-        if loan is not None and loan.pairs:
+        if loan is not None and (loan.pairs or loan.lists):
             self._settle(call.method, loan)
         if isinstance(answer, BatchAnswer):
             if not answer.is_complete():

@@ -11,7 +11,8 @@ of the webhook port sends has whatever UID, resourceVersion and class the client
 Every call is checked, so copying and comparing go field by field: `model_copy(deep=True)` and `==`
 would make a sweep over nodes two to three times as dear. Of the thousands of nodes that a load
 balancer's call may carry a part is compared each time, and all of them once the method has been
-caught.
+caught. The same tuple of nodes goes with the calls of all load balancers: its copies are found
+as a whole until another one comes, and only the list around them is new for each call.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -85,13 +86,22 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+class _Lent(NamedTuple):
+    """A tuple of objects of the cache, and what it is lent as."""
+
+    originals: Sequence[Any]
+    copies: Sequence[Any]
+
+
 class Loan(NamedTuple):
     """The arguments of one call as the provider sees them. Used by one thread."""
 
     args: tuple[Any, ...]
     """What to pass to the provider."""
     pairs: list[tuple[Any, Any]]
-    """(original, copy) of everything that was copied."""
+    """(original, copy) of everything that was copied, but for the members of `lists`."""
+    lists: tuple[_Lent, ...] = ()
+    """The lists that are lent again and again."""
 
 
 class Snapshots:
@@ -114,6 +124,7 @@ class Snapshots:
         # only while its reference still leads to the very object.
         self._kept: OrderedDict[int, tuple[weakref.ref[Any], Any]] = OrderedDict()
         self._longest = 0  # of the lists lent
+        self._list: _Lent | None = None  # the last long tuple: it is lent to all load balancers
         self._next = 0  # where the next part of a long list to be compared begins
         self._caught: set[str] = set()  # methods that changed an argument before
 
@@ -124,8 +135,9 @@ class Snapshots:
         """Copies of the arguments. Lists are fresh for each call, so a provider may sort and cut
         its own."""
         pairs: list[tuple[Any, Any]] = []
+        lists: list[_Lent] = []
         with self._lock:
-            return Loan(tuple([self._lend_one(arg, pairs) for arg in args]), pairs)
+            return Loan(tuple([self._lend_arg(arg, pairs, lists) for arg in args]), pairs, tuple(lists))
 
     def settle(self, method: str, loan: Loan) -> None:
         """Compare what was lent with the originals; report and drop what the provider changed.
@@ -133,22 +145,40 @@ class Snapshots:
         A copy is shared by the calls under way, so a change is reported for each method that was
         running meanwhile.
         """
-        pairs = loan.pairs
-        if len(pairs) > _CHECKED and method not in self._caught:
-            start = self._next % len(pairs)
-            self._next = start + _CHECKED
-            pairs = [*pairs, *pairs[:_CHECKED]][start : start + _CHECKED]
-        for original, lent in pairs:
-            if same(original, lent):
-                continue
-            self._caught.add(method)
-            with self._lock:
-                if self._find(original) is lent:
-                    self._kept.pop(id(original), None)
-            name = getattr(getattr(original, "metadata", None), "name", None)
-            self._on_mutation(method, f"{type(original).__name__} {name}" if name else type(original).__name__)
+        for originals, copies in (([one for one, _ in loan.pairs], [lent for _, lent in loan.pairs]), *loan.lists):
+            for number in self._part(method, len(originals)):
+                if not same(originals[number], copies[number]):
+                    self._changed(method, originals[number], copies[number])
+
+    def _part(self, method: str, count: int) -> Iterable[int]:
+        """Which of so many are compared this time."""
+        if count <= _CHECKED or method in self._caught:
+            return range(count)
+        start = self._next % count
+        self._next = start + _CHECKED
+        return [number % count for number in range(start, start + _CHECKED)]
+
+    def _changed(self, method: str, original: Any, lent: Any) -> None:
+        self._caught.add(method)
+        with self._lock:
+            self._list = None
+            if self._find(original) is lent:
+                self._kept.pop(id(original), None)
+        name = getattr(getattr(original, "metadata", None), "name", None)
+        self._on_mutation(method, f"{type(original).__name__} {name}" if name else type(original).__name__)
 
     # ---- inside, with the lock held
+
+    def _lend_arg(self, arg: Any, pairs: list[tuple[Any, Any]], lists: list[_Lent]) -> Any:
+        if arg.__class__ is not tuple or len(arg) <= _CHECKED:  # a list may be another one the next time
+            return self._lend_one(arg, pairs)
+        found = self._list
+        if found is None or found.originals is not arg:
+            found = _Lent(arg, self._lend_one(arg, []))
+            if all(map(self._kept.__contains__, map(id, arg))):
+                self._list = found
+        lists.append(found)
+        return list(found.copies)
 
     def _lend_one(self, arg: Any, pairs: list[tuple[Any, Any]]) -> Any:
         if isinstance(arg, list | tuple):

@@ -9,7 +9,7 @@ be gone, the Ready nodes of its zone are asked about as witnesses; and each once
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -23,7 +23,7 @@ from controllers.nodelifecycle.changes import (
     is_announced,
     zone_of,
 )
-from controllers.runtime.cache import key_of, uid_of
+from controllers.runtime.cache import Derived, key_of, uid_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -48,6 +48,21 @@ class Survey:
     """Those that are ready and still carry a taint of ours."""
 
 
+@frozen(eq=False)
+class _Look:
+    """A revision of a node, and what counts here: worked out once, as each sweep looks at all
+    nodes."""
+
+    node: V1Node
+    name: str
+    owned: bool
+    attention: Attention | None
+    """None: it depends on the time."""
+    identity: Identity
+    witness: bool
+    ready: bool
+
+
 class NodeLifecycleTriggers:
     """The informer's handler and the sweep. Called from the informer's and the ticker's threads."""
 
@@ -62,6 +77,7 @@ class NodeLifecycleTriggers:
         self._votes = shared.votes
         self._witnesses = shared.witnesses
         self._prefixes = tuple(prefixes)
+        self._looks = Derived(self._look_at)
 
     def attention(self, node: V1Node) -> Attention:
         """What this node needs now."""
@@ -96,18 +112,19 @@ class NodeLifecycleTriggers:
         """Look at all nodes of the cache."""
         owned = 0
         found: dict[Attention, set[str]] = {kind: set() for kind in Attention}
-        for node in self._shared.lister.list():
-            if is_owned(provider_id_of(node), self._prefixes):
+        for one in self._all():
+            if one.owned:
                 owned += 1
-                found[self.attention(node)].add(key_of(node))
+                found[one.attention or self.attention(one.node)].add(one.name)
         return Survey(owned, frozenset(found[Attention.ASK]), frozenset(found[Attention.TIDY]))
 
     def call_witnesses(self) -> None:
         """Queue a question about each witness whose answer is missing, in every zone where a node
         is said to be gone; and about a few Ready nodes that the cloud has never called existing."""
         now = self._shared.now()
-        ready = self._ready()
-        self._witnesses.look({key_of(node): identity_of(node) for node in self._owned()})
+        owned = [one for one in self._all() if one.owned]
+        ready = self._ready(owned)
+        self._witnesses.look({one.name: one.identity for one in owned})
         for zone in dict.fromkeys([*ready, *self._witnesses.zones()]):
             self._witnesses.register(zone, ready.get(zone, {}))
         since: dict[str, float] = {}
@@ -121,17 +138,22 @@ class NodeLifecycleTriggers:
         for name in [*called, *self._witnesses.census(now)]:
             self._queue.add(name)
 
-    def _owned(self) -> list[V1Node]:
-        return [node for node in self._shared.lister.list() if is_owned(provider_id_of(node), self._prefixes)]
+    def _all(self) -> Sequence[_Look]:
+        return self._looks.of(self._shared.lister.list())
 
-    def _ready(self) -> dict[str, dict[str, Identity]]:
+    def _look_at(self, node: V1Node) -> _Look:
+        owned, ready = is_owned(provider_id_of(node), self._prefixes), is_ready(node)
+        needed = self.attention(node) if ready or not owned else None
+        return _Look(node, key_of(node), owned, needed, identity_of(node), can_witness(node, self._prefixes), ready)
+
+    def _ready(self, owned: Iterable[_Look]) -> dict[str, dict[str, Identity]]:
         """By zone: the Ready nodes, which show that their instances run."""
         found: dict[str, dict[str, Identity]] = {}
-        for node in self._owned():
-            if can_witness(node, self._prefixes):
-                found.setdefault(zone_of(node), {})[key_of(node)] = identity_of(node)
-            elif not is_ready(node):  # its event may come later than this sweep
-                self._witnesses.not_ready(key_of(node), identity_of(node), self._shared.now())
+        for one in owned:
+            if one.witness:
+                found.setdefault(one.identity[2], {})[one.name] = one.identity
+            elif not one.ready:  # its event may come later than this sweep
+                self._witnesses.not_ready(one.name, one.identity, self._shared.now())
         return found
 
     def due(self, survey: Survey) -> dict[str, int]:

@@ -104,6 +104,7 @@ class Witnesses:
         self._zones: dict[str, _Zone] = {}
         self._known: dict[str, Identity] = {}  # by node name
         self._first: frozenset[Identity] | None = None  # what was there when this process began
+        self._looked: dict[str, Identity] = {}  # what `look` was last told
         self._shared: set[str] = set()  # provider IDs that stand, or stood, on two Nodes
 
     # ---- who is a witness
@@ -111,12 +112,15 @@ class Witnesses:
     def look(self, nodes: Mapping[str, Identity]) -> None:
         """These are all nodes of this provider at the moment, by name."""
         with self._lock:
+            for name in [name for name in self._known if name not in nodes]:
+                del self._known[name]
+            if self._first is not None and nodes == self._looked:
+                return  # what follows would change nothing; it is dear where there are many nodes
+            self._looked = dict(nodes)
             if self._first is None:
                 self._first = frozenset(nodes.values())
             else:
                 self._first = self._first.intersection(nodes.values())
-            for name in [name for name in self._known if name not in nodes]:
-                del self._known[name]
             bearers = Counter(provider_id for _, provider_id, _ in nodes.values() if provider_id)
             self._shared.intersection_update(bearers)
             self._shared.update(one for one, count in bearers.items() if count > 1)

@@ -102,7 +102,7 @@ class ServiceController(ControllerBase):
         reconciler = ServiceReconciler(
             services.lister,
             records,
-            Executor(api, side, targets.current, records, own_metrics, schedule, clock),
+            Executor(api, side, sync.given, records, own_metrics, schedule, clock),
             sync,
             lambda: Scope(options.cluster_name, self._identity.get(), balancers.revision()),
             schedule,

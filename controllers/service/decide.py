@@ -163,13 +163,14 @@ class ServiceView:
     """What the run was for is done."""
 
 
-def decide(view: ServiceView, targets: Targets, schedule: Schedule, now: float) -> Step:
-    """The next step, by the table above. Never one that the run has tried."""
+def decide(view: ServiceView, targets: Targets | None, schedule: Schedule, now: float) -> Step:
+    """The next step, by the table above. Never one that the run has tried. `targets` None: they
+    are not compared, as with `gathering`."""
     step = _decide(view, targets, schedule, now)
     return _rest(view, now) if step.action in view.tried else step
 
 
-def _decide(view: ServiceView, targets: Targets, schedule: Schedule, now: float) -> Step:
+def _decide(view: ServiceView, targets: Targets | None, schedule: Schedule, now: float) -> Step:
     service, record = view.service, view.record
     if view.over:
         return _rest(view, now)
@@ -209,7 +210,7 @@ def _remove(view: ServiceView, service: V1Service) -> Step:
     return Step(action=Action.DELETE, record=evolve(record, service=service))
 
 
-def _keep(view: ServiceView, service: V1Service, targets: Targets, schedule: Schedule, now: float) -> Step:
+def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedule: Schedule, now: float) -> Step:
     found, record, fingerprint = view.found, view.record, wanted(view)
     if record is None or record.looking is not None:
         note = changes.trusted_note(service, fingerprint)
@@ -246,7 +247,7 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets, schedule: Sch
     if ensure is not None and Action.ENSURE not in view.tried:
         return ensure
     missing = found is ObservedLoadBalancer.NONE or record.built is None
-    if not (missing or view.gathering or targets.cover(record.nodes)):
+    if not (missing or view.gathering or targets is None or targets.cover(record.nodes)):
         action = Action.UPDATE if view.updates else Action.ENSURE
         if action not in view.tried:
             return Step(action=action, record=record, sweep=action is Action.ENSURE)

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from controllers.runtime.clock import Clock
     from controllers.runtime.queue import WorkQueue
     from controllers.service.records import Records
-    from controllers.service.targets import TargetSet
+    from controllers.service.targets import Targets, TargetSet
 
 ALL_NODES: Final = "*"
 REFRESH: Final = 0
 """Priority of load balancers whose targets have changed."""
+
+_SAME: Final = 1.0
+"""Seconds for which load balancers get the same targets while nodes change."""
 
 
 @frozen
@@ -62,6 +65,7 @@ class NodeSync:
         self._waiting: set[str] = set()
         self._began = 0.0
         self._latency = latency
+        self._given: tuple[float, Targets] | None = None
 
     def changed(self) -> None:
         """The targets have changed."""
@@ -80,7 +84,7 @@ class NodeSync:
             left = min(self._last + self._window.quiet, first + self._window.longest) - now
             if left > 0:
                 return Result(requeue_after=left)
-            self._first = None
+            self._first = self._given = None
         behind = self._records.outdated(self.targets.current())
         with self._lock:
             if not self._waiting:
@@ -89,6 +93,21 @@ class NodeSync:
         for service in behind:
             self._services.add(service, REFRESH)
         return DONE
+
+    def given(self) -> Targets:
+        """The targets for a load balancer that gets some now. While nodes change they are the same
+        for all for a while: with thousands of nodes it is dear to work them out for each, and what
+        they lack now the end of the gathering brings."""
+        now = self._clock.monotonic()
+        with self._lock:
+            gathering = self._first is not None
+            if gathering and self._given is not None and now - self._given[0] < min(_SAME, self._window.quiet):
+                return self._given[1]
+        found = self.targets.current()
+        if gathering:
+            with self._lock:
+                self._given = now, found
+        return found
 
     def is_due(self, key: str) -> bool:
         """Whether this load balancer may get new targets now: not while changes are gathered,

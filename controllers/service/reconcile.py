@@ -87,7 +87,10 @@ class ServiceReconciler:
         view = ServiceView(service=service, record=record, scope=self._scope, gathering=gathering)
         failures: list[Exception] = []
         while True:
-            step = decide(view, self._sync.targets.current(), self._schedule, self._clock.monotonic())
+            # While changes of nodes are gathered nothing is compared with the targets, and with
+            # thousands of nodes they are dear to work out after each change.
+            targets = None if view.gathering else self._sync.targets.current()
+            step = decide(view, targets, self._schedule, self._clock.monotonic())
             if step.record is not None and step.record is not view.record:
                 view = evolve(view, record=self._records.put(key, step.record))
             if step.action is Action.REST:

@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 
 from cloudprovider.helpers import is_ready, node_taints, provider_id_of
 from cloudprovider.wellknown import LABEL_EXCLUDE_BALANCERS, TAINT_TO_BE_DELETED
-from controllers.runtime.cache import key_of
+from controllers.runtime.cache import Derived, key_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -67,15 +67,13 @@ class TargetSet:
         self._lock = threading.Lock()
         self._present: Targets | None = None
         self._former: frozenset[str] = frozenset()
-        self._judged: dict[int, _Judged] = {}  # by the identity of the node, which is kept alive here
+        self._judged = Derived(_judge)
 
     def current(self) -> Targets:
         """What the cache shows."""
         with self._lock:
             if self._present is None:
-                nodes, known = self._lister.list(), self._judged
-                self._judged = {id(node): known.get(id(node)) or _judge(node) for node in nodes}
-                found = _targets(self._judged.values(), self._ready_only)
+                found = _targets(self._judged.of(self._lister.list()), self._ready_only)
                 self._present = evolve(found, good_enough=found.good_enough | self._former)
             return self._present
 
@@ -119,7 +117,7 @@ def _judge(node: V1Node) -> _Judged:
 def _targets(judged: Iterable[_Judged], ready_only: bool) -> Targets:
     eligible = sorted((one for one in judged if one.eligible), key=attrgetter("key"))
     found = _chosen([one for one in eligible if not one.leaving], ready_only)
-    nodes, digest = tuple(one.node for one in found), _digest(found)
+    nodes, digest = tuple([one.node for one in found]), _digest(found)
     if len(found) == len(eligible):
         return Targets(nodes, digest)
     return Targets(nodes, digest, frozenset({_digest(_chosen(eligible, ready_only))} - {digest}))

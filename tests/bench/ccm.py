@@ -2,7 +2,9 @@
 answers and latency.
 
 `python -m tests.bench.ccm --cloud-provider=bench --cloud-config=FILE ...`; the file is JSON:
-`latencyMs`, `batch`, `gonePrefix`, and `journal`: a file in which every call is written down as it
+`latencyMs`, `batch`, `gonePrefix`, `zones` (so many in place of one), `goneZone`: a file that names
+the zone that is gone as soon as there is such a file, `balancers`: a folder that processes share,
+with a file for each load balancer, and `journal`: a file in which every call is written down as it
 ends, which `witness.py` reads.
 """
 
@@ -10,11 +12,13 @@ from __future__ import annotations
 
 import json
 import os
+import string
 import sys
 import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cloudprovider import (
@@ -45,13 +49,26 @@ class BenchCloud(Interface, InstancesV2, InstancesBatch, LoadBalancer, Routes):
     """Knows every node name, after `latency` seconds; nodes whose names begin with `gone_prefix`
     are gone."""
 
-    def __init__(self, latency: float, batch: bool, *, gone_prefix: str = "", journal: str = "") -> None:
+    def __init__(
+        self,
+        latency: float,
+        batch: bool,
+        *,
+        gone_prefix: str = "",
+        zones: int = 1,
+        gone_zone: str = "",
+        balancers: str = "",
+        journal: str = "",
+    ) -> None:
         self._latency = latency
         self._batch = batch
         self._gone_prefix = gone_prefix
+        self._zones = zones
+        self._gone_zone = Path(gone_zone) if gone_zone else None
+        self._shared = Path(balancers) if balancers else None
         self._journal = os.open(journal, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600) if journal else None
         self._lock = threading.Lock()
-        self._balancers: dict[str, str] = {}
+        self._balancers: set[str] = set()
         self._routes: dict[str, Route] = {}
 
     def provider_name(self) -> str:
@@ -79,23 +96,26 @@ class BenchCloud(Interface, InstancesV2, InstancesBatch, LoadBalancer, Routes):
         return self._call("instance_shutdown", [_name(node)], lambda: False)
 
     def instance_metadata(self, node: V1Node) -> InstanceMetadata:
-        found = metadata_of(_name(node))
+        found = metadata_of(_name(node), self._zones)
         return self._call("instance_metadata", [_name(node)], lambda: found)
 
     def instances_metadata(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceMetadata | CloudProviderError]:
-        found = {name: metadata_of(name) for name in map(_name, nodes)}
+        found = {name: metadata_of(name, self._zones) for name in map(_name, nodes)}
         return self._call("instances_metadata", list(found), lambda: found)
 
     def instances_state(self, nodes: Sequence[V1Node]) -> Mapping[str, InstanceState | CloudProviderError]:
         names = list(map(_name, nodes))
-        states = {name: InstanceState.GONE if self._gone(name) else InstanceState.RUNNING for name in names}
-        return self._call("instances_state", names, lambda: states, gone=self._all_gone(names))
+        gone = self._all_gone(names)
+        states = dict.fromkeys(names, InstanceState.RUNNING) | dict.fromkeys(gone, InstanceState.GONE)
+        return self._call("instances_state", names, lambda: states, gone=gone)
 
     def _gone(self, name: str) -> bool:
-        return bool(self._gone_prefix) and name.startswith(self._gone_prefix)
+        return bool(self._all_gone([name]))
 
     def _all_gone(self, names: Sequence[str]) -> list[str]:
-        return [name for name in names if self._gone(name)]
+        file, prefix = self._gone_zone, self._gone_prefix
+        zone = file.read_text() if file is not None and file.exists() else None
+        return [name for name in names if (prefix and name.startswith(prefix)) or zone_of(name, self._zones) == zone]
 
     # ---- load balancers
 
@@ -103,8 +123,8 @@ class BenchCloud(Interface, InstancesV2, InstancesBatch, LoadBalancer, Routes):
         name = self.get_load_balancer_name(cluster_name, service)
 
         def answer() -> V1LoadBalancerStatus | None:
-            address = self._balancers.get(name)
-            return None if address is None else _status(address)
+            there = name in self._balancers or (self._shared is not None and (self._shared / name).exists())
+            return _status(name) if there else None
 
         return self._call("get_load_balancer", [_key(service)], answer)
 
@@ -114,8 +134,10 @@ class BenchCloud(Interface, InstancesV2, InstancesBatch, LoadBalancer, Routes):
         name = self.get_load_balancer_name(cluster_name, service)
 
         def build() -> V1LoadBalancerStatus:
-            number = len(self._balancers)
-            return _status(self._balancers.setdefault(name, f"192.0.{number >> 8 & 255}.{number & 255}"))
+            self._balancers.add(name)
+            if self._shared is not None:
+                (self._shared / name).touch()
+            return _status(name)
 
         return self._call("ensure_load_balancer", [_key(service)], build, nodes=len(nodes))
 
@@ -124,7 +146,13 @@ class BenchCloud(Interface, InstancesV2, InstancesBatch, LoadBalancer, Routes):
 
     def ensure_load_balancer_deleted(self, cluster_name: str, service: V1Service) -> None:
         name = self.get_load_balancer_name(cluster_name, service)
-        self._call("ensure_load_balancer_deleted", [_key(service)], lambda: self._balancers.pop(name, None))
+
+        def delete() -> None:
+            self._balancers.discard(name)
+            if self._shared is not None:
+                (self._shared / name).unlink(missing_ok=True)
+
+        self._call("ensure_load_balancer_deleted", [_key(service)], delete)
 
     # ---- routes
 
@@ -158,12 +186,16 @@ class BenchCloud(Interface, InstancesV2, InstancesBatch, LoadBalancer, Routes):
         return found
 
 
-def metadata_of(name: str) -> InstanceMetadata:
+def zone_of(name: str, zones: int = 1) -> str:
+    """The zone of a machine, of so many."""
+    return f"zone-{string.ascii_lowercase[zlib.crc32(name.encode()) % zones]}"
+
+
+def metadata_of(name: str, zones: int = 1) -> InstanceMetadata:
     """What both clouds of the benchmark answer for a node."""
     from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-    number = zlib.crc32(name.encode())
-    address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    address = _address(10, name)
     return InstanceMetadata(
         provider_id=f"{NAME}://{name}",
         instance_type="standard-4",
@@ -171,7 +203,7 @@ def metadata_of(name: str) -> InstanceMetadata:
             V1NodeAddress(type="InternalIP", address=address),
             V1NodeAddress(type="Hostname", address=name),
         ),
-        zone="zone-a",
+        zone=zone_of(name, zones),
         region="region-1",
     )
 
@@ -183,15 +215,23 @@ def new_provider(config: CloudConfig | None) -> BenchCloud:
         settings.get("latencyMs", 0) / 1000,
         settings.get("batch", True),
         gone_prefix=settings.get("gonePrefix", ""),
+        zones=settings.get("zones", 1),
+        gone_zone=settings.get("goneZone", ""),
+        balancers=settings.get("balancers", ""),
         journal=settings.get("journal", ""),
     )
 
 
-def _status(address: str) -> V1LoadBalancerStatus:
+def _address(network: int, name: str) -> str:
+    number = zlib.crc32(name.encode())
+    return f"{network}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+
+def _status(name: str) -> V1LoadBalancerStatus:
     from kubernetes.client.models.v1_load_balancer_ingress import V1LoadBalancerIngress
     from kubernetes.client.models.v1_load_balancer_status import V1LoadBalancerStatus
 
-    return V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip=address)])
+    return V1LoadBalancerStatus(ingress=[V1LoadBalancerIngress(ip=_address(172, name))])
 
 
 def _name(node: V1Node) -> str:

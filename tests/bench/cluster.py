@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.bench.ccm import NAME
 from tests.envtest.server import Identity, RealAPIServer
-from tests.support.api import API, NODES
+from tests.support.api import API, NODES, STRATEGIC
 from tests.support.nodes import big_node
 
 FILL_THREADS = 8
@@ -55,27 +55,33 @@ class BenchCluster:
 
     def create(self, path: str, objects: Sequence[JSON]) -> None:
         """Create objects over a few connections. Raises RuntimeError where one is refused."""
+        self.send([("POST", path, obj) for obj in objects])
+
+    def send(self, requests: Sequence[tuple[str, str, JSON | None]]) -> None:
+        """Send requests, each a method, a path and a body, over a few connections. A PATCH is a
+        strategic one. Raises RuntimeError where one is refused."""
         local = threading.local()
         context = ssl.create_default_context(cafile=str(self.server.ca_file))
         address = self.server.url.removeprefix("https://")
-        headers = {"Authorization": f"Bearer {self.server.token}", "Content-Type": "application/json"}
 
-        def create(body: str) -> None:
+        def send(method: str, path: str, body: JSON | None) -> None:
+            kind = STRATEGIC if method == "PATCH" else "application/json"
+            headers = {"Authorization": f"Bearer {self.server.token}", "Content-Type": kind}
             if not hasattr(local, "connection"):
                 local.connection = http.client.HTTPSConnection(address, context=context, timeout=60)
-            local.connection.request("POST", path, body, headers)
+            local.connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = local.connection.getresponse()
             answered = answer.read()
-            if answer.status != 201:
-                raise RuntimeError(f"creating in {path}: {answer.status} {answered[:200]!r}")
+            if answer.status >= 300:
+                raise RuntimeError(f"{method} {path}: {answer.status} {answered[:200]!r}")
 
-        with concurrent.futures.ThreadPoolExecutor(min(FILL_THREADS, len(objects) or 1)) as pool:
-            list(pool.map(create, list(map(json.dumps, objects))))
+        with concurrent.futures.ThreadPoolExecutor(min(FILL_THREADS, len(requests) or 1)) as pool:
+            list(pool.map(lambda one: send(*one), requests))
 
 
-def new_nodes(count: int) -> list[JSON]:
+def new_nodes(count: int, prefix: str = "node", *, images: int = 50) -> list[JSON]:
     """Nodes as kubelets register them: they wait for their initialisation."""
-    return [big_node(f"node-{number:05d}") for number in range(count)]
+    return [big_node(name, images=images) for name in names(prefix, count)]
 
 
 def known_nodes(names: Iterable[str], *, ready: bool = True) -> list[JSON]:

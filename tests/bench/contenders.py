@@ -7,10 +7,11 @@ import json
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from attrs import frozen
+from attrs import field, frozen
 from kubernetes.client.models.v1_node import V1Node
 
 from controllers.node.changes import initialization
@@ -57,6 +58,8 @@ class Contender:
     """Slow, and measured once only."""
     timeout: float = 120.0
     """Seconds until it is given up."""
+    cloud: Mapping[str, object] = field(factory=dict)
+    """More settings of our cloud, see `ccm.py`."""
 
     def command(self, cluster: BenchCluster, folder: Path, identity: Identity | None = None) -> list[str]:
         """The command line; files that it needs are written to `folder`, and the cloud's journal
@@ -77,6 +80,7 @@ class Contender:
             "batch": self.batch,
             "gonePrefix": f"{GONE}-",
             "journal": str(journal(folder)),
+            **self.cloud,
         }
         (folder / "cloud.json").write_text(json.dumps(settings))
         common = [

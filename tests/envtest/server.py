@@ -99,6 +99,11 @@ class RealAPIServer:
         return self.folder / "sa.key"
 
     @property
+    def pid(self) -> int:
+        """Of kube-apiserver."""
+        return self._programs.process("kube-apiserver").pid
+
+    @property
     def audit_log(self) -> Path:
         return self.folder / "audit.log"
 
@@ -245,6 +250,7 @@ class RealAPIServer:
             f"--audit-log-path={self.audit_log}",
             "--audit-log-mode=batch",
             "--audit-log-batch-max-wait=200ms",
+            "--audit-log-maxsize=100000",  # MB: its readers follow one file
             # Tests and benchmarks must meet the server's own limit, not its fairness queues for one
             # busy client.
             "--max-requests-inflight=2000",

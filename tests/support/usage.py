@@ -1,4 +1,4 @@
-"""What a process holds of the machine: threads, file descriptors, memory. Linux only, from
+"""What a process holds of the machine: threads, file descriptors, memory, CPU. Linux only, from
 /proc."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-__all__ = ["Usage", "usage"]
+__all__ = ["Usage", "forget_peak", "usage"]
 
 
 @frozen
@@ -21,6 +21,10 @@ class Usage:
     """Open file descriptors, sockets among them."""
     memory: float
     """Resident, in MB."""
+    peak: float = 0.0
+    """The most that was resident, in MB, since the start or `forget_peak`."""
+    cpu: float = 0.0
+    """Seconds in user and kernel mode since the start."""
 
     def __str__(self) -> str:
         return f"{self.threads} threads, {self.files} file descriptors, {self.memory:.1f} MB"
@@ -36,8 +40,20 @@ class Usage:
 
 
 def usage(pid: int | None = None) -> Usage:
-    """Of a process, or of this one."""
+    """Of a process, or of this one. Raises OSError, or ValueError while it is just ending."""
     process = Path(f"/proc/{os.getpid() if pid is None else pid}")
-    [resident] = re.findall(r"^VmRSS:\s+(\d+) kB", (process / "status").read_text(), re.MULTILINE)
+    status = (process / "status").read_text()
+    resident, peak = (
+        sum(map(int, re.findall(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE))) / 1024 for name in ("VmRSS", "VmHWM")
+    )
+    if not resident:
+        raise ValueError(f"{process} has no memory any more")
+    fields = (process / "stat").read_text().rpartition(")")[2].split()
+    cpu = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     # Of this process the listing of the folder is a descriptor too, every time.
-    return Usage(len(list((process / "task").iterdir())), len(list((process / "fd").iterdir())), int(resident) / 1024)
+    return Usage(len(list((process / "task").iterdir())), len(list((process / "fd").iterdir())), resident, peak, cpu)
+
+
+def forget_peak(pid: int) -> None:
+    """Count the peak of its memory from now on."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudprovider.helpers.objects import key_of, uid_of
 from controllers.runtime.cache import resources
+from controllers.runtime.cache.derived import Derived
 from controllers.runtime.cache.factory import InformerFactory
 from controllers.runtime.cache.informer import Registration
 from controllers.runtime.cache.listing import quorum_list
@@ -34,6 +35,7 @@ __all__ = [
     "NODES",
     "PERSISTENT_VOLUMES",
     "SERVICES",
+    "Derived",
     "InformerFactory",
     "Lister",
     "MalformedObject",

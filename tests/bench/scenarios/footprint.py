@@ -7,13 +7,13 @@ import re
 import socket
 import time
 import urllib.request
-from pathlib import Path
 
 from tests.bench.cluster import BenchCluster, new_nodes
 from tests.bench.contenders import Contender
 from tests.bench.scenario import Figure, Figures, Goal, Scenario, alone
 from tests.bench.trial import trial
 from tests.bench.witness import seen
+from tests.support.usage import usage
 
 REFRESH_SECONDS = 20
 LATENCY_MS = 50
@@ -65,8 +65,8 @@ def _measure(contender: Contender, count: int, refresh: bool) -> Figures:
             time.sleep(REFRESH_SECONDS)  # exactly one refresh lies in it
             figures["refreshing"] = _calls(port) - before
             figures["writes"] = len(seen(run.audit.read()).nodes) - len(found.nodes)
-        figures["memory"], figures["peak"] = _memory(run.process.pid)
-        return figures
+        used = usage(run.process.pid)
+        return figures | {"memory": used.memory, "peak": used.peak}
 
 
 def _free_port() -> int:
@@ -80,9 +80,3 @@ def _calls(port: int) -> int:
         text = answer.read().decode()
     found = re.findall(r'^cloudprovider_api_requests_total\{.*method="instances?_metadata".*\} (\S+)$', text, re.M)
     return int(sum(map(float, found)))
-
-
-def _memory(pid: int) -> tuple[float, float]:
-    status = Path(f"/proc/{pid}/status").read_text()
-    now, peak = (int(re.findall(rf"^{name}:\s+(\d+) kB", status, re.M)[0]) / 1024 for name in ("VmRSS", "VmHWM"))
-    return now, peak

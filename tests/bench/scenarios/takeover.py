@@ -3,11 +3,9 @@ until then."""
 
 from __future__ import annotations
 
+import itertools
 import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from kubernetes.client.models.v1_node import V1Node
 
@@ -23,6 +21,7 @@ from tests.support.api import NODES
 from tests.support.failover.audit import AuditLog, Request
 from tests.support.failover.fencing import holds
 from tests.support.nodes import big_node
+from tests.support.repeating import Repeating
 
 STANDBY_SECONDS = 15.0
 JOIN_SECONDS = 0.05
@@ -96,21 +95,11 @@ def _first_write(run: Trial, audit: AuditLog, second: Identity) -> Request:
     return min(found(), key=lambda one: one.began)
 
 
-@contextmanager
-def _joining(cluster: BenchCluster) -> Iterator[None]:
-    """A new node every `JOIN_SECONDS` while the body runs."""
-    over = threading.Event()
+def _joining(cluster: BenchCluster) -> Repeating:
+    """A new node every `JOIN_SECONDS` while it is entered."""
+    numbers = itertools.count()
 
     def join() -> None:
-        number = 0
-        while not over.wait(JOIN_SECONDS):
-            cluster.api.create(NODES, big_node(f"late-{number:05d}"))
-            number += 1
+        cluster.api.create(NODES, big_node(f"late-{next(numbers):05d}"))
 
-    thread = threading.Thread(target=join, name="joining", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return Repeating(join, every=JOIN_SECONDS, name="joining")

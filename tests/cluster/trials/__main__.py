@@ -24,8 +24,10 @@ from tests.bench.report import keep
 from tests.cluster.cluster import Cluster, ClusterError, Options
 from tests.cluster.needs import Missing
 from tests.cluster.trials import bootstrap, flow, kills, machines, memory, rights, sandbox, tokens
+from tests.cluster.trials.manager import processes
 from tests.cluster.trials.result import Result, block
 from tests.envtest.build import AssetsMissing
+from tests.support.sampling import Sampler
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "real-cluster-trials.md"
 COMMAND = "make trials"
@@ -38,7 +40,7 @@ class Trial:
     name: str
     title: str
     method: str
-    run: Callable[[Cluster, memory.Sampler], Result]
+    run: Callable[[Cluster, Sampler], Result]
 
 
 TRIALS: Sequence[Trial] = (
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, signal.default_int_handler)
     try:
         cluster = Cluster(Options(name=options.name, base=options.base, pool=options.pool), say=_say)
-        with cluster, memory.Sampler(cluster) as sampler:
+        with cluster, Sampler(lambda: processes(cluster)) as sampler:
             for trial in chosen:
                 failed += _run(cluster, sampler, trial, keep_page=not options.no_page)
     except (ClusterError, Missing, BadLayout, AssetsMissing, OSError, RuntimeError, subprocess.SubprocessError) as bad:
@@ -74,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def _run(cluster: Cluster, sampler: memory.Sampler, trial: Trial, *, keep_page: bool) -> list[str]:
+def _run(cluster: Cluster, sampler: Sampler, trial: Trial, *, keep_page: bool) -> list[str]:
     """Run one trial and put its block on the page; its name if it failed. The next ones run all the
     same."""
     _say(f"trial: {trial.title}")

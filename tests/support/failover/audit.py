@@ -37,6 +37,7 @@ class Request:
     began: float
     ended: float
     agent: str = ""
+    uri: str = ""
     lists: bool = False
     """Whether it asked for everything of its kind: as a list, or as a watch that begins with
     all."""
@@ -85,6 +86,7 @@ def parse(lines: Iterable[bytes], who: Callable[[Mapping[str, Any]], str] = toke
             began=_seconds(event["requestReceivedTimestamp"]),
             ended=_seconds(event["stageTimestamp"]),
             agent=event.get("userAgent", ""),
+            uri=event.get("requestURI", ""),
             lists=event["verb"] == "list" or "sendInitialEvents=true" in event.get("requestURI", ""),
             body=event.get("requestObject", {}) if about.get("resource") == "leases" else {},
         )

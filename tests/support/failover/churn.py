@@ -3,17 +3,17 @@ change and go."""
 
 from __future__ import annotations
 
+import math
 import random
-import threading
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from typing_extensions import override
 
 from cloudprovider.testing.fake import FakeCloud
 from tests.support.api import API, NODES, STRATEGIC, Refused
 from tests.support.nodes import small_node
+from tests.support.repeating import Repeating
 from tests.support.services import SERVICES, lb_service
 
 __all__ = ["POD_RANGE", "SERVICES", "Churn", "ServiceChurn", "node"]
@@ -33,43 +33,18 @@ def node(name: str, number: int) -> JSON:
     return found
 
 
-class ServiceChurn:
-    """Acts `rate` times a second in a thread of its own while it is entered, as dice of `seed` say.
+class ServiceChurn(Repeating):
+    """Acts `rate` times a second while it is entered, as dice of `seed` say.
 
     What the API server refuses because it came too late, or because the server is away, is not
     tried again. Any other error is raised at the end. What joins and leaves is the subclass's.
     """
 
     def __init__(self, api: API, *, seed: int, rate: float = 5.0) -> None:
+        super().__init__(self._act, every=1 / rate, name="churn")
         self.api = api
         self.dice = random.Random(seed)
-        self._pause = 1 / rate
-        self._done = threading.Event()
-        self._over = threading.Event()
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="churn", daemon=True)
         self.acts = 0
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._done.set()
-        self._thread.join(30)
-        self._over.set()
-        self._thread.join()
-        if self._error is not None and error is None:
-            raise self._error
-
-    def _run(self) -> None:
-        try:
-            while not self._done.wait(self._pause):
-                self._act()
-        except Exception as error:  # noqa: BLE001 - raised in the test's thread
-            self._error = error
 
     def _act(self) -> None:
         act = self.dice.choices((self.join, self.leave, self._serve, self._port, self._end), (3, 2, 3, 3, 2))[0]
@@ -106,16 +81,25 @@ class ServiceChurn:
 
 
 class Churn(ServiceChurn):
-    """Nodes join and leave with instances of a fake cloud; `first` is the number of the next."""
+    """Nodes join and leave with instances of a fake cloud; `first` is the number of the next.
 
-    def __init__(self, api: API, cloud: FakeCloud, first: int, *, seed: int, rate: float = 5.0) -> None:
+    When `most` have joined, one leaves in place of another one that joins.
+    """
+
+    def __init__(
+        self, api: API, cloud: FakeCloud, first: int, *, seed: int, rate: float = 5.0, most: float = math.inf
+    ) -> None:
         super().__init__(api, seed=seed, rate=rate)
         self._cloud = cloud
         self._number = first
+        self._most = most
         self._joined: list[str] = []
 
     @override
     def join(self) -> None:
+        if len(self._joined) >= self._most:
+            self.leave()
+            return
         name = f"late-{self._number}"
         number, self._number = self._number, self._number + 1
         address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
@@ -142,15 +126,15 @@ class Churn(ServiceChurn):
 
     def _insist(self, act: Callable[[], object]) -> None:
         """What a machine does it does until the API server has it."""
-        while not self._over.is_set():
+        while not self.over.is_set():
             try:
                 act()
             except OSError:
-                self._over.wait(0.5)
+                self.over.wait(0.5)
                 continue
             except Refused as refused:
                 if refused.status >= 500:
-                    self._over.wait(0.5)
+                    self.over.wait(0.5)
                     continue
                 if refused.status not in (404, 409):
                     raise

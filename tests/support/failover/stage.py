@@ -4,6 +4,7 @@ of the failover."""
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from tests.support.failover.churn import POD_RANGE, Churn, node
 from tests.support.failover.cloudserver import CloudServer
 from tests.support.failover.fencing import Hold, Verdict, holds, judge
 from tests.support.failover.supervisor import Candidate, Command, Supervisor
+from tests.support.proxy import ChaosProxy
 from tests.support.rights import apply_rbac, await_namespaces
 
 __all__ = ["LEASE", "Kind", "Stage", "Timing", "stage"]
@@ -66,8 +68,10 @@ class Stage:
         identities: Sequence[Identity],
         timing: Timing,
         nodes: int,
+        proxy: ChaosProxy | None,
     ) -> None:
         self.server = server
+        self.proxy = proxy
         self.api = api
         self.cloud = cloud
         self.supervisor = supervisor
@@ -128,8 +132,8 @@ class Stage:
         managers = {self._uid(one): one.name for one in self.supervisor.candidates()}
         return judge(self._audit.read(), self.cloud.calls, managers, LEASE, slack)
 
-    def churn(self, *, seed: int, rate: float = 5.0) -> Churn:
-        return Churn(self.api, self.cloud.cloud, self._nodes, seed=seed, rate=rate)
+    def churn(self, *, seed: int, rate: float = 5.0, most: float = math.inf) -> Churn:
+        return Churn(self.api, self.cloud.cloud, self._nodes, seed=seed, rate=rate, most=most)
 
     def logs(self) -> str:
         """The ends of all candidates' logs, for a failure."""
@@ -156,11 +160,13 @@ def stage(
     flags: Sequence[str] = (),
     latency: float = 0.02,
     leases: Sequence[str] = (LEASE, LEASE),
+    proxied: bool = False,
 ) -> Iterator[Stage]:
     """A cluster of so many nodes, not initialised yet, and a manager of each kind; all ended with
     the with statement.
 
     `latency` is the cloud's, in seconds a call. `leases`: which Lease each manager is told to hold.
+    `proxied`: the managers reach the API server through one `ChaosProxy`.
     """
     identities = [
         Identity(MANAGER_USER, f"candidate-{number}", _SERVICE_ACCOUNT_GROUPS) for number in range(_CANDIDATES)
@@ -181,13 +187,17 @@ def stage(
             list(pool.map(lambda number: api.create(NODES, node(f"node-{number:05d}", number)), range(nodes)))
         if "go" in kinds:
             go_manager(build=True)
+        proxy = ends.enter_context(ChaosProxy(server.url, server.ca_file)) if proxied else None
         common = [*timing.flags(), *_COMMON, *flags]
         places = [
-            (kind, _command(kind, server, identities, cloud, [*common, f"--leader-elect-resource-name={lease}"]))
+            (
+                kind,
+                _command(kind, proxy or server, identities, cloud, [*common, f"--leader-elect-resource-name={lease}"]),
+            )
             for kind, lease in zip(kinds, leases, strict=True)
         ]
         supervisor = ends.enter_context(Supervisor(folder, places))
-        yield Stage(server, api, cloud, supervisor, identities, timing, nodes)
+        yield Stage(server, api, cloud, supervisor, identities, timing, nodes, proxy)
 
 
 _COMMON: Final = (
@@ -208,7 +218,11 @@ _GO_RIGHTS: Final = {
 
 
 def _command(
-    kind: Kind, server: RealAPIServer, identities: Sequence[Identity], cloud: CloudServer, flags: Sequence[str]
+    kind: Kind,
+    server: RealAPIServer | ChaosProxy,
+    identities: Sequence[Identity],
+    cloud: CloudServer,
+    flags: Sequence[str],
 ) -> Command:
     def command(name: str, folder: Path) -> Sequence[str]:
         config = folder / "cloud.json"

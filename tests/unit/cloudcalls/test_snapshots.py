@@ -216,6 +216,38 @@ def test_long_lists_are_compared_in_parts_and_whole_once_a_method_was_caught() -
     assert snapshots.lend((many,)).args[0][299].metadata.labels == {"a": "b"}
 
 
+def test_a_long_tuple_is_lent_as_a_whole_until_another_one_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshots, many = Watched(), tuple(node(f"n{i}", labels={"a": "b"}) for i in range(300))
+    first = snapshots.lend((node("a"), many)).args[1]
+    one_by_one: list[Any] = []
+    monkeypatch.setattr(snapshots, "_find", one_by_one.append)
+    second = snapshots.lend((many,)).args[0]
+    assert first == second
+    assert first is not second, "a provider may sort its own"
+    assert first[299] is second[299]
+    assert not one_by_one
+    monkeypatch.undo()
+    third = snapshots.lend(((*many, node("late")),)).args[0]
+    assert third[299] is first[299]
+    assert third[300].metadata.name == "late"
+
+
+def test_a_change_in_a_long_tuple_is_reported_and_dropped() -> None:
+    snapshots, many = Watched(), tuple(node(f"n{i}", labels={"a": "b"}) for i in range(100))
+    for _ in range(4):  # parts of 32
+        loan = snapshots.lend((many,))
+        loan.args[0][70].metadata.labels["a"] = "vendor"
+        snapshots.settle("update_load_balancer", loan)
+    assert set(snapshots.reports) == {("update_load_balancer", "V1Node n70")}
+    assert snapshots.lend((many,)).args[0][70].metadata.labels == {"a": "b"}
+
+
+def test_a_long_tuple_of_what_may_change_is_copied_each_time() -> None:
+    snapshots, many = Watched(), tuple(node(f"n{i}", revision="") for i in range(100))
+    first, second = (snapshots.lend((many,)).args[0] for _ in range(2))
+    assert first[0] is not second[0]
+
+
 def test_of_a_list_only_what_changed_is_copied_anew() -> None:
     snapshots, many = Watched(), [node(f"n{i}", labels={"a": "b"}) for i in range(5)]
     first = snapshots.lend((many,)).args[0]

@@ -12,7 +12,7 @@ from tests.cluster.trials import __main__ as command
 from tests.cluster.trials.bootstrap import order
 from tests.cluster.trials.flow import is_more, lost_in
 from tests.cluster.trials.machines import follow
-from tests.cluster.trials.memory import Life, summary
+from tests.cluster.trials.memory import summary
 from tests.cluster.trials.operator import asked_to_delete
 from tests.cluster.trials.result import Result, block
 from tests.cluster.trials.rights import Right, granted, unused, used, verdict
@@ -21,6 +21,8 @@ from tests.cluster.trials.tokens import credentials
 from tests.cluster.trials.witness import ACCOUNT, CloudState, Kill, calls, pod_of, process_at
 from tests.support.failover.audit import parse
 from tests.support.failover.fencing import judge
+from tests.support.sampling import Life
+from tests.support.usage import Usage
 
 JSON = dict[str, Any]
 
@@ -170,9 +172,15 @@ def test_only_a_node_whose_machine_is_gone_and_that_an_event_names_is_deleted() 
 # ---- memory
 
 
+def life(*samples: tuple[float, float, float]) -> Life:
+    """Each sample is a time, MB and seconds of CPU."""
+    used = [Usage(threads=1, files=1, memory=memory, cpu=cpu) for _, memory, cpu in samples]
+    return Life(at=[at for at, _, _ in samples], used=used)
+
+
 def test_memory_of_the_longest_and_the_peak_of_all() -> None:
-    long = Life(at=[0.0, 30.0, 100.0], memory=[20.0, 50.0, 55.0], cpu=[1.0, 2.0, 6.0])
-    short = Life(at=[0.0, 5.0], memory=[20.0, 60.0], cpu=[0.0, 1.0])
+    long = life((0.0, 20.0, 1.0), (30.0, 50.0, 2.0), (100.0, 55.0, 6.0))
+    short = life((0.0, 20.0, 0.0), (5.0, 60.0, 1.0))
     result = summary([short, long])
     assert not result.problems
     figures = dict(result.figures)
@@ -182,7 +190,7 @@ def test_memory_of_the_longest_and_the_peak_of_all() -> None:
 
 
 def test_too_much_memory_and_none_at_all_are_problems() -> None:
-    assert summary([Life(at=[0.0], memory=[600.0], cpu=[0.0])]).problems
+    assert summary([life((0.0, 600.0, 0.0))]).problems
     assert summary([]).problems
 
 

@@ -88,7 +88,7 @@ class Bench:
         self.reconciler = ServiceReconciler(
             cast(Any, self.services),
             self.records,
-            Executor(self.api, side, self.targets.current, self.records, measures, schedule, clock),
+            Executor(self.api, side, self.sync.given, self.records, measures, schedule, clock),
             self.sync,
             lambda: Scope(CLUSTER, self.known.get(), self.cloud.revision()),
             schedule,

@@ -1,0 +1,65 @@
+"""`make scale`: the figures of docs/reference/scale.md. `make scale SCALE="1000"`: this size.
+
+Prints each phase as it ends. The page gets its tables when all sizes are done; with `--json FILE`
+sizes that were measured earlier are taken from that file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.bench.contenders import compile_sources
+from tests.bench.report import keep
+from tests.bench.scale.life import Size, live
+from tests.bench.scale.page import PAGE, blocks
+from tests.bench.trial import Unfinished
+
+SIZES = (1000, 5000, 20000)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure these sizes; 1 where one did not get to its end."""
+    given = _parser().parse_args(arguments)
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        passed = int(time.monotonic() - began)
+        print(f"[{passed // 60:3}:{passed % 60:02}] {text}", flush=True)
+
+    compile_sources()
+    found = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
+    failed = False
+    for size in map(Size, given.sizes):
+        phases = found[str(size.nodes)] = {}
+        try:
+            for name, figures in live(size, say, given.flag):
+                phases[name] = dict(figures)
+                say(f"{size.name}: {name}: " + ", ".join(f"{key} {value:.2f}" for key, value in figures.items()))
+                if given.json:
+                    given.json.write_text(json.dumps(found, indent=1))
+        except (Unfinished, RuntimeError) as error:
+            failed = True
+            say(f"{size.name}: {error}")
+    for name, text in blocks(found).items():
+        print(f"\n{text}", flush=True)
+        if not given.no_docs:
+            keep(PAGE, name, text, command="make scale")
+    return int(failed)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.scale", description=__doc__)
+    parser.add_argument("sizes", nargs="*", type=int, default=SIZES, metavar="NODES", help="default: 1000 5000 20000")
+    parser.add_argument("--flag", action="append", default=[], metavar="--NAME=VALUE", help="a flag for the manager")
+    parser.add_argument("--json", type=Path, help="keep the figures in this file, and take other sizes from it")
+    parser.add_argument("--no-docs", action="store_true", help="leave the page alone")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
