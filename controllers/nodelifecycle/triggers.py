@@ -2,7 +2,8 @@
 `NodeLifecycle`.
 
 The sweep queues every node that needs attention. Events make it quicker: a node that turns not
-ready is asked about at once, one that turns ready loses its taint at once. Where a node is said to
+ready, or whose kubelet reports another machine, is asked about at once; one that turns ready loses
+its taint at once. Where a node is said to
 be gone, the Ready nodes of its zone are asked about as witnesses; and each once for itself (see
 `witnesses.py`).
 """
@@ -23,7 +24,7 @@ from controllers.nodelifecycle.changes import (
     is_announced,
     zone_of,
 )
-from controllers.runtime.cache import key_of, uid_of
+from controllers.runtime.cache import key_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -43,7 +44,7 @@ class Survey:
     owned: int
     """Nodes that are certainly this provider's."""
     not_ready: frozenset[str]
-    """Those of them that the cloud is to be asked about."""
+    """Those of them that the cloud is to be asked about; some may be Ready, on another machine."""
     tidy: frozenset[str]
     """Those that are ready and still carry a taint of ours."""
 
@@ -66,6 +67,9 @@ class NodeLifecycleTriggers:
     def attention(self, node: V1Node) -> Attention:
         """What this node needs now."""
         options = self._shared.options
+        leaves = node.metadata is None or node.metadata.deletion_timestamp is not None
+        if is_ready(node) and not leaves and self._shared.machines.moved(node):
+            return Attention.ASK  # its kubelet speaks for another machine
         return attention(
             node,
             self._prefixes,
@@ -76,15 +80,14 @@ class NodeLifecycleTriggers:
 
     def on_update(self, old: V1Node, new: V1Node) -> None:
         name = key_of(new)
-        ready = is_ready(new)
-        if ready or uid_of(old) != uid_of(new) or provider_id_of(old) != provider_id_of(new):
+        ready, wanted = is_ready(new), self.attention(new)
+        if (ready and wanted is not Attention.ASK) or identity_of(old)[:2] != identity_of(new)[:2]:
             self._votes.forget(name)
-        if ready:
-            if self.attention(new) is Attention.TIDY:
-                self._queue.add(name, TIDY)
-            return
-        self._witnesses.not_ready(name, identity_of(new), self._shared.now())
-        if is_ready(old) and self.attention(new) is Attention.ASK:
+        if ready and wanted is Attention.TIDY:
+            self._queue.add(name, TIDY)
+        if not ready:
+            self._witnesses.not_ready(name, identity_of(new), self._shared.now())
+        if wanted is Attention.ASK and is_ready(old) and not (ready and self._shared.machines.moved(old)):
             self._queue.add(name)
 
     def on_delete(self, node: V1Node) -> None:
@@ -96,7 +99,9 @@ class NodeLifecycleTriggers:
         """Look at all nodes of the cache."""
         owned = 0
         found: dict[Attention, set[str]] = {kind: set() for kind in Attention}
-        for node in self._shared.lister.list():
+        nodes = self._shared.lister.list()
+        self._shared.machines.keep({key_of(node) for node in nodes})
+        for node in nodes:
             if is_owned(provider_id_of(node), self._prefixes):
                 owned += 1
                 found[self.attention(node)].add(key_of(node))
