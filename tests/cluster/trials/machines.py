@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import Cluster, ClusterError
 from tests.cluster.state import node_lacks
 from tests.cluster.trials.result import Result
 from tests.cluster.trials.web import MOVES_AFTER, NAME, pair
@@ -100,9 +100,13 @@ class World:
 
     def spread(self) -> None:
         """Put the pods on both workers: they do not come back by themselves."""
-        self.cluster.kubectl("rollout", "restart", f"deployment/{NAME}")
-        self.cluster.wait_for_deployment("default", NAME)
-        assert not self.moved_from(self.second.name), "no pod of the pages is on the machine that goes"
+        for _ in range(3):  # a node that a busy machine starves is NotReady for a while, and gets none
+            self.cluster.wait_for_nodes([self.first.name, self.second.name])
+            self.cluster.kubectl("rollout", "restart", f"deployment/{NAME}")
+            self.cluster.wait_for_deployment("default", NAME)
+            if not self.moved_from(self.second.name):
+                return
+        raise ClusterError("no pod of the pages is on the machine that goes")
 
     def serves(self, name: str, since: float) -> bool:
         """Whether a pod of the pages is Ready on this node whose container started since."""
