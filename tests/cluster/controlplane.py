@@ -76,6 +76,7 @@ class ControlPlane:
             f"--cert-dir={folder / f'{name}-certs'}",
             "--bind-address=127.0.0.1",
             "--leader-elect=false",
+            "--use-service-account-credentials=true",
             "--controllers=node-ipam-controller",
             "--cloud-provider=external",
             "--allocate-node-cidrs=true",

@@ -25,7 +25,7 @@ from tests.support.failover.audit import AuditLog
 from tests.support.failover.fencing import judge
 from tests.support.services import SERVICES, ingress
 
-__all__ = ["METHOD", "TITLE", "changes", "go_manager", "run"]
+__all__ = ["METHOD", "TITLE", "State", "changes", "compare", "go_manager", "run"]
 
 TITLE = "From the Go manager to ours and back"
 METHOD = (
@@ -75,7 +75,7 @@ def run(cluster: Cluster) -> Result:
     result = Result()
     journal = Tail(cluster.cloud.layout.folder / "localcloud.log")
     with _with_go(cluster), pair(cluster) as both:
-        before = _State.of(cluster)
+        before = State.of(cluster)
         journal.read()
         audit = AuditLog(cluster.control_plane.server.audit_log, _who)
         spares = iter(cluster.options.spares)
@@ -84,7 +84,7 @@ def run(cluster: Cluster) -> Result:
         time.sleep(1)  # the audit log is written in batches
         requests = audit.read()
         made = changes(line.decode(errors="replace") for line in journal.read())
-        after = _State.of(cluster)
+        after = State.of(cluster)
     for name, report in (("ours", both.ours.report), ("beside", both.beside.report)):
         counted = f"{report.sent} requests, {len(report.lost)} lost, slowest answer {1000 * report.slowest:.0f} ms"
         result.add(f"all steps, {name}", counted)
@@ -99,7 +99,7 @@ def run(cluster: Cluster) -> Result:
     result.add("by one that did not lead, or whose time was over", len(verdict.intruders) + len(verdict.late))
     result.check(not verdict.intruders and not verdict.late, str(verdict))
     result.check(len(verdict.holds) > len(TURNS), f"the judge saw too little: {verdict}")
-    _compare(before, after, made, result)
+    compare(before, after, made, result)
     return result
 
 
@@ -123,7 +123,7 @@ def _take_turn(cluster: Cluster, both: Pair, turn: Turn, spare: Any, result: Res
 
 
 @frozen
-class _State:
+class State:
     """What must be the same at the end."""
 
     nodes: Mapping[str, str]
@@ -135,7 +135,7 @@ class _State:
     routes: frozenset[str]
 
     @classmethod
-    def of(cls, cluster: Cluster) -> _State:
+    def of(cls, cluster: Cluster) -> State:
         owner = cluster.options.name
         counts: dict[str, int] = {}
         for event in cluster.api.items(EVENTS):
@@ -152,7 +152,8 @@ class _State:
         )
 
 
-def _compare(before: _State, after: _State, made: Mapping[tuple[str, str], list[str]], result: Result) -> None:
+def compare(before: State, after: State, made: Mapping[tuple[str, str], list[str]], result: Result) -> None:
+    """Judge what is there after all turns, and what was changed in the cloud meanwhile. Pure."""
     lasting = {name: after.nodes.get(name) for name in before.nodes}
     result.check(lasting == before.nodes, f"nodes were replaced: {before.nodes} before, {lasting} after")
     again = {name for name in before.nodes if after.initialised.get(name) != before.initialised.get(name)}
