@@ -9,10 +9,10 @@ PYTEST_WORKERS ?= 4
 export REQUIRE_HELM
 # Where a container's image sets it, each of the many processes that a test run starts would compile all sources anew.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help run test coverage lint docs format bench mutants envtest generate lock image cluster e2e trials scale soak clean
+.PHONY: help run test coverage lint docs format bench mutants envtest generate conformance lock image cluster e2e trials scale soak clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Only `make run KUBECONFIG=...` names a cluster: one exported in the shell must not be written to by accident.
 run: $(READY)  ## show the controllers at work in a small local cluster; KUBECONFIG=... initialises the nodes of a real one
@@ -58,6 +58,9 @@ envtest: $(READY)  ## build kube-apiserver, etcd, kubelet and more once, into yo
 
 generate: $(READY)  ## write the generated pages and manifests again, after a change of flags, rules, chart or alerts
 	@$(BIN)/python -m tests.generate
+
+conformance: $(READY)  ## run the conformance suite over the local cloud, and write docs/reference/localcloud-conformance.md
+	@$(BIN)/python -m tests.localcloud_report
 
 LOCK := $(BIN)/uv pip compile --universal --generate-hashes --no-header -q
 BUILD_REQUIRES := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")

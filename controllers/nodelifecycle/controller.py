@@ -19,8 +19,9 @@ from controllers.nodelifecycle.events import OwnerEvents
 from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
 from controllers.nodelifecycle.options import NodeLifecycleOptions
 from controllers.nodelifecycle.reconcile import NodeLifecycleReconciler
+from controllers.nodelifecycle.replaced import Machines
 from controllers.nodelifecycle.shared import Shared
-from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
+from controllers.nodelifecycle.triggers import TIDY, NodeLifecycleTriggers
 from controllers.nodelifecycle.witnesses import Witnesses
 from controllers.nodelifecycle.writeback import NodeWriter
 from controllers.runtime.base import ControllerBase
@@ -84,7 +85,9 @@ class NodeLifecycleController(ControllerBase):
             options.breaker.witnesses * batch, again=_AGAIN * batch, grace=options.breaker.ready_grace
         )
         own = NodeLifecycleMetrics(self._metrics, votes, witnesses, breaker, clock, options.unknown_event_after)
-        shared = self._shared = Shared(informer.lister, votes, witnesses, self._recorder, own, clock, options)
+        shared = self._shared = Shared(
+            informer.lister, votes, witnesses, Machines(), self._recorder, own, clock, options
+        )
         self._gate = DeletionGate(shared, breaker)
         # An unknown is asked about again at the sweep's pace, then slower: the cloud is in trouble.
         backoff = Backoff(base=min(period, _LONGEST_PAUSE), cap=_LONGEST_PAUSE)
@@ -92,7 +95,7 @@ class NodeLifecycleController(ControllerBase):
         successors = self._queue("NodeSuccessor", backoff=backoff)
         self._triggers = NodeLifecycleTriggers(queue, shared, cloud.provider_id_prefixes)
         self._events = OwnerEvents(shared, cloud)
-        self._writer = NodeWriter(self._rest, shared, self._triggers.attention)
+        self._writer = NodeWriter(self._rest, shared, self._triggers.attention, cloud)
         self._reconciler = reconciler = NodeLifecycleReconciler(
             shared, cloud, self._writer, self._gate, self._triggers, successors
         )
@@ -143,7 +146,7 @@ class NodeLifecycleController(ControllerBase):
         self._events.report_unknown()
         if self._options.breaker.enabled:
             self._triggers.call_witnesses()
-        due = self._triggers.due(survey)
+        due = self._triggers.due(survey) | dict.fromkeys(self._writer.unfinished(), TIDY)
         self._shared.metrics.sweep_began(began, due)
         self._triggers.enqueue(due)
         log.debug("checking %d nodes in the cloud", len(due))

@@ -57,18 +57,25 @@ class OwnerEvents:
         if answer is None or isinstance(answer, Exception):
             return
         node, found = answer
-        known = provider_id_of(node)
+        known, machines = provider_id_of(node), self._shared.machines
+        machines.succeeded(node, "")
         if isinstance(found, Exception):
             log.debug("node %s: no instance is known by its name: %s", key, found)
         elif found.provider_id and not self._cloud.same_provider_id(known, found.provider_id):
+            machines.succeeded(node, found.provider_id)
             log.warning("node %s: instance %s is gone and instance %s now has its name", key, known, found.provider_id)
+            what = (
+                "the Node object is deleted. A kubelet that runs on the new instance by then registers again only when "
+                "it is restarted"
+            )
+            if machines.moved(node):
+                what = "the Node object is created anew for the new instance, on which its kubelet runs already"
             self._shared.recorder.event(
                 node,
                 "Warning",
                 "InstanceRecreated",
                 f"The cloud now has instance {found.provider_id} under the name of this node, whose spec.providerID is "
-                f"{known} and cannot change: once that is confirmed gone, the Node object is deleted. A kubelet "
-                "that runs on the new instance by then registers again only when it is restarted",
+                f"{known} and cannot change: once that is confirmed gone, {what}",
             )
 
     def report_unknown(self) -> None:

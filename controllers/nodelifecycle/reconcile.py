@@ -97,6 +97,7 @@ class NodeLifecycleReconciler:
         node = self._shared.lister.get(key)
         if node is None:
             self._votes.forget(key)
+            self._writer.finish(key)
             return None
         self._note_answer(key, node, answer)
         attention = self._triggers.attention(node)
@@ -129,6 +130,8 @@ class NodeLifecycleReconciler:
         now = self._shared.now()
         if isinstance(answer, StateAnswer):
             self._shared.witnesses.file(key, identity_of(answer.node), answer.asked_at, answer.state, now)
+            if isinstance(answer.state, InstanceState) and answer.state is not InstanceState.GONE:
+                self._shared.machines.exists(answer.node, now)
         elif answer is not None:
             self._shared.witnesses.file(key, identity_of(node), now, answer, now)
 
@@ -166,8 +169,15 @@ class NodeLifecycleReconciler:
         self._votes.replace(key, votes, evolve(votes, rests_until=until))
         return Result(requeue_after=seconds)
 
+    def _why(self, key: str, votes: NodeVotes, why: str) -> NodeVotes:
+        """Note why a node that is confirmed gone is still there."""
+        noted = evolve(votes, why=why)
+        self._votes.replace(key, votes, noted)
+        return noted
+
     def _gone(self, key: str, node: V1Node, votes: NodeVotes, answer: StateAnswer) -> Result | None:
-        if votes.provider_id and votes.since == answer.answered_at:  # the first answer of the row
+        moved = self._shared.machines.moved(node)
+        if votes.provider_id and (moved or votes.since == answer.answered_at):  # else the first answer of the row
             self._successors.add(key)
         if votes.answers < self._options.confirmations:
             log.info(
@@ -177,6 +187,18 @@ class NodeLifecycleReconciler:
                 self._options.confirmations,
             )
             return self._ask_again(key, votes)
+        if moved:
+            successor = self._shared.machines.successor(node)
+            if successor is None:
+                return self._look_again(key, votes, self._options.answer_period / 2)
+            why = "its kubelet runs on another machine, and the cloud has no other instance of its name"
+            if successor:
+                why = self._writer.register_again(key, node, successor)
+            if not why:
+                return None
+            votes = self._why(key, votes, why)
+        if is_ready(node):
+            return None  # a Ready node is never deleted
         decision = self._gate.ask(key, node, votes, answer.asked_at)
         if decision.waiting:
             return self._look_again(key, votes, self._options.answer_period / 2)

@@ -23,6 +23,12 @@ ENTRY = ControllerEntry(
             verbs=("get", "list", "watch", "patch", "delete"),
             consequence="nodes whose instance is gone are not deleted, and nodes that are shut down get no taint",
         ),
+        Rule(
+            resource="nodes",
+            verbs=("create",),
+            consequence="where a machine was replaced under its name, people must delete its Node and restart its "
+            "kubelet",
+        ),
         event_rule("no Event says which nodes are deleted or held back"),
     ),
 )

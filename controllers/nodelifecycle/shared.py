@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from controllers.nodelifecycle.deletion_votes import DeletionVotes, NodeVotes
     from controllers.nodelifecycle.metrics import NodeLifecycleMetrics
     from controllers.nodelifecycle.options import NodeLifecycleOptions
+    from controllers.nodelifecycle.replaced import Machines
     from controllers.nodelifecycle.witnesses import Witnesses
     from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
@@ -25,6 +26,7 @@ class Shared:
     lister: Lister[V1Node]
     votes: DeletionVotes
     witnesses: Witnesses
+    machines: Machines
     recorder: EventRecorder
     metrics: NodeLifecycleMetrics
     clock: Clock

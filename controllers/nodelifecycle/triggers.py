@@ -2,7 +2,8 @@
 `NodeLifecycle`.
 
 The sweep queues every node that needs attention. Events make it quicker: a node that turns not
-ready is asked about at once, one that turns ready loses its taint at once. Where a node is said to
+ready, or whose kubelet reports another machine, is asked about at once; one that turns ready loses
+its taint at once. Where a node is said to
 be gone, the Ready nodes of its zone are asked about as witnesses; and each once for itself (see
 `witnesses.py`).
 """
@@ -23,7 +24,7 @@ from controllers.nodelifecycle.changes import (
     is_announced,
     zone_of,
 )
-from controllers.runtime.cache import Derived, key_of, uid_of
+from controllers.runtime.cache import Derived, key_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -43,7 +44,7 @@ class Survey:
     owned: int
     """Nodes that are certainly this provider's."""
     not_ready: frozenset[str]
-    """Those of them that the cloud is to be asked about."""
+    """Those of them that the cloud is to be asked about; some may be Ready, on another machine."""
     tidy: frozenset[str]
     """Those that are ready and still carry a taint of ours."""
 
@@ -57,7 +58,7 @@ class _Look:
     name: str
     owned: bool
     attention: Attention | None
-    """None: it depends on the time."""
+    """By what stands in it; None: it depends on the time."""
     identity: Identity
     witness: bool
     ready: bool
@@ -81,6 +82,13 @@ class NodeLifecycleTriggers:
 
     def attention(self, node: V1Node) -> Attention:
         """What this node needs now."""
+        leaves = node.metadata is None or node.metadata.deletion_timestamp is not None
+        if is_ready(node) and not leaves and self._shared.machines.moved(node):
+            return Attention.ASK  # its kubelet speaks for another machine
+        return self._alone(node)
+
+    def _alone(self, node: V1Node) -> Attention:
+        """What this node needs by what stands in it."""
         options = self._shared.options
         return attention(
             node,
@@ -92,15 +100,14 @@ class NodeLifecycleTriggers:
 
     def on_update(self, old: V1Node, new: V1Node) -> None:
         name = key_of(new)
-        ready = is_ready(new)
-        if ready or uid_of(old) != uid_of(new) or provider_id_of(old) != provider_id_of(new):
+        ready, wanted = is_ready(new), self.attention(new)
+        if (ready and wanted is not Attention.ASK) or identity_of(old)[:2] != identity_of(new)[:2]:
             self._votes.forget(name)
-        if ready:
-            if self.attention(new) is Attention.TIDY:
-                self._queue.add(name, TIDY)
-            return
-        self._witnesses.not_ready(name, identity_of(new), self._shared.now())
-        if is_ready(old) and self.attention(new) is Attention.ASK:
+        if ready and wanted is Attention.TIDY:
+            self._queue.add(name, TIDY)
+        if not ready:
+            self._witnesses.not_ready(name, identity_of(new), self._shared.now())
+        if wanted is Attention.ASK and is_ready(old) and not (ready and self._shared.machines.moved(old)):
             self._queue.add(name)
 
     def on_delete(self, node: V1Node) -> None:
@@ -112,10 +119,14 @@ class NodeLifecycleTriggers:
         """Look at all nodes of the cache."""
         owned = 0
         found: dict[Attention, set[str]] = {kind: set() for kind in Attention}
-        for one in self._all():
+        looks, machines = self._all(), self._shared.machines
+        machines.keep({one.name for one in looks})
+        for one in looks:
             if one.owned:
                 owned += 1
-                found[one.attention or self.attention(one.node)].add(one.name)
+                # Whether its machine has moved depends on what the cloud has said since.
+                needed = None if one.ready and machines.moved(one.node) else one.attention
+                found[needed or self.attention(one.node)].add(one.name)
         return Survey(owned, frozenset(found[Attention.ASK]), frozenset(found[Attention.TIDY]))
 
     def call_witnesses(self) -> None:
@@ -143,7 +154,7 @@ class NodeLifecycleTriggers:
 
     def _look_at(self, node: V1Node) -> _Look:
         owned, ready = is_owned(provider_id_of(node), self._prefixes), is_ready(node)
-        needed = self.attention(node) if ready or not owned else None
+        needed = self._alone(node) if ready or not owned else None
         return _Look(node, key_of(node), owned, needed, identity_of(node), can_witness(node, self._prefixes), ready)
 
     def _ready(self, owned: Iterable[_Look]) -> dict[str, dict[str, Identity]]:

@@ -1,11 +1,12 @@
-"""Stage 6: WRITE. Taints on nodes, and deletions of nodes."""
+"""Stage 6: WRITE. Taints on nodes, deletions of nodes, and nodes that are registered again."""
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
@@ -13,13 +14,15 @@ from cloudprovider.helpers import provider_id_of
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.nodelifecycle import changes
 from controllers.nodelifecycle.changes import Attention
-from controllers.runtime.api import ApiError, Conflict, NotFound
+from controllers.nodelifecycle.replaced import registration
+from controllers.runtime.api import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, ServerError, Unreachable
 from controllers.runtime.cache import NODES, key_of, uid_of, version_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
+    from controllers.cloudcalls import CloudCalls
     from controllers.nodelifecycle.shared import Shared
     from controllers.runtime.api import RestClient
 
@@ -29,6 +32,8 @@ _ATTEMPTS: Final = 8
 _DELETE_ATTEMPTS: Final = 3
 _BACKOFF: Final = Backoff(base=60.0, cap=3600.0, quiet_delays=2.0)
 _REVERSALS: Final = 2
+_FINISHED_WITHIN: Final = 300.0
+"""Seconds within which a Node that was deleted to be registered again is created."""
 
 
 @frozen
@@ -71,11 +76,15 @@ class _Writeback:
 class NodeWriter:
     """Thread-safe, as a node is one thread's at a time. `attention(node)`: what it needs now."""
 
-    def __init__(self, rest: RestClient, shared: Shared, attention: Callable[[V1Node], Attention]) -> None:
+    def __init__(
+        self, rest: RestClient, shared: Shared, attention: Callable[[V1Node], Attention], cloud: CloudCalls
+    ) -> None:
         self._rest = rest
         self._shared = shared
         self._attention = attention
+        self._cloud = cloud
         self._writeback = _Writeback()
+        self._unfinished: dict[str, tuple[float, dict[str, Any]]] = {}
 
     def write(
         self, node: V1Node, reason: str, change: str, plan: Callable[[V1Node], Patch], *, at_once: bool = False
@@ -110,11 +119,7 @@ class NodeWriter:
             while True:
                 preconditions = {"uid": uid, "resourceVersion": version_of(node)}
                 try:
-                    self._rest.request(
-                        "DELETE",
-                        path,
-                        body={"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions},
-                    )
+                    self._rest.request("DELETE", path, body=_delete_options(preconditions))
                     break
                 except Conflict:
                     attempts -= 1
@@ -140,3 +145,104 @@ class NodeWriter:
             node, "Normal", "DeletingNode", f"Deleting node {key} because it does not exist in the cloud provider"
         )
         return True
+
+    def register_again(self, key: str, node: V1Node, successor: str) -> str:
+        """Delete this node and create it anew, for the instance that has its name now; returns why
+        not, or "".
+
+        Its kubelet goes on with the new one as with the old one. Nothing is deleted before the API
+        server has said that it would take the new one: a dry run finds out whether a permission or
+        an admission policy is in the way. Raises ApiError; `finish` then creates the node if it was
+        deleted.
+        """
+        attempts = _DELETE_ATTEMPTS
+        try:
+            while True:
+                raw = self._rest.get(NODES.key_path(key))
+                fresh = NODES.parse(copy.deepcopy(raw))
+                same = (uid_of(fresh), provider_id_of(fresh)) == (uid_of(node), provider_id_of(node))
+                if not same or self._attention(fresh) is not Attention.ASK or not self._shared.machines.moved(fresh):
+                    self._shared.votes.forget(key)
+                    return ""
+                new = registration(raw, keep_pod_cidrs=not self._cloud.chooses_pod_cidrs)
+                why = "it has finalizers" if raw["metadata"].get("finalizers") else self._refused(new)
+                if why:
+                    return f"its machine was replaced by {successor}, but it cannot be created anew: {why}"
+                preconditions = {"uid": uid_of(fresh), "resourceVersion": version_of(fresh)}
+                self._unfinished[key] = (self._shared.now(), new)  # the answer to the deletion may get lost
+                try:
+                    self._rest.request("DELETE", NODES.key_path(key), body=_delete_options(preconditions))
+                    break
+                except (Unreachable, ServerError):
+                    raise
+                except ApiError as error:
+                    del self._unfinished[key]
+                    attempts -= 1
+                    if not isinstance(error, Conflict) or not attempts:
+                        raise
+        except NotFound:
+            self._shared.votes.forget(key)
+            return ""
+        self._shared.votes.forget(key)
+        self.finish(key)
+        log.info(
+            "node %s was created anew: its instance %s is gone, and its kubelet runs on %s",
+            key,
+            provider_id_of(node),
+            successor,
+        )
+        return ""
+
+    def _refused(self, new: dict[str, Any]) -> str:
+        """Why the API server would not take this node, "" if it would."""
+        try:
+            self._rest.request("POST", NODES.path(), query={"dryRun": "All"}, body=new)
+        except AlreadyExists:
+            return ""  # the last thing that it checks
+        except (Unreachable, ServerError):
+            raise
+        except ApiError as error:
+            missing = "missing permission: create on nodes: " if isinstance(error, Forbidden) else ""
+            return f"{missing}{error}"
+        return ""
+
+    def finish(self, key: str) -> None:
+        """Create the node that was deleted to be registered again, if there is one. Raises
+        ApiError."""
+        _, new = self._unfinished.get(key, (0.0, None))
+        if new is None:
+            return
+        try:
+            made = NODES.parse(self._rest.request("POST", NODES.path(), body=new).json())
+        except AlreadyExists:  # its kubelet was faster, or the answer got lost
+            del self._unfinished[key]
+            return
+        except (Unreachable, ServerError):
+            raise  # tried again by the queue, and by each sweep
+        except ApiError:
+            del self._unfinished[key]
+            log.exception("node %s was deleted and cannot be created anew: restart its kubelet", key)
+            raise
+        del self._unfinished[key]
+        self._shared.recorder.event(
+            made,
+            "Normal",
+            "NodeCreatedAnew",
+            "The instance of this node was replaced by another of its name, on which its kubelet runs: the Node was "
+            "deleted and created anew, so that it gets the provider ID and addresses of the new instance",
+        )
+
+    def unfinished(self) -> list[str]:
+        """The nodes that were deleted, perhaps, and are to be created anew."""
+        now = self._shared.now()
+        for key, (began, _) in list(self._unfinished.items()):
+            if now - began <= _FINISHED_WITHIN:
+                continue
+            self._unfinished.pop(key, None)
+            if self._shared.lister.get(key) is None:
+                log.error("node %s was deleted and not created anew in time: restart its kubelet", key)
+        return list(self._unfinished)
+
+
+def _delete_options(preconditions: dict[str, str]) -> dict[str, Any]:
+    return {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}

@@ -131,8 +131,8 @@ class Cluster:
             )
 
     def create_machine(self, spec: MachineSpec) -> dict[str, Any]:
-        """Make a machine that becomes a node; one of the options' machines only, as the API server
-        knows no other kubelet."""
+        """Make a machine that becomes a node; one of the options' machines or spares only, as the
+        API server knows no other kubelet."""
         return self.cloud.create_machine(spec.name, self._user_data(spec), zone=spec.zone)
 
     def install_manager(self, image: ManagerImage | None = None, **values: object) -> None:
@@ -271,7 +271,7 @@ class Cluster:
             self.folder / "control-plane",
             address=str(layout.host_address),
             service_range=str(layout.services_network),
-            nodes=[spec.name for spec in self.options.machines],
+            nodes=[spec.name for spec in (*self.options.machines, *self.options.spares)],
         )
         with self.progress.part(f"control plane: {self._plane.server.url}"):
             self._plane.start()

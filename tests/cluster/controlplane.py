@@ -23,6 +23,7 @@ from tests.support.https import free_port
 __all__ = ["ControlPlane"]
 
 PORT = 6443
+_POD_CIDRS = "pod-cidrs"
 _CONTROLLERS, _SCHEDULER, _PROXY = "kube-controller-manager", "kube-scheduler", "kube-proxy"
 
 
@@ -63,6 +64,30 @@ class ControlPlane:
                 f"--cert-dir={folder / f'{name}-certs'}",
             )
             self._programs.spawn(name, [str(cluster_program(name)), *places, *common, *flags])
+
+    def give_out_pod_cidrs(self, pods: str, services: str) -> None:
+        """Start one more kube-controller-manager, whose only work that is, as in most clusters.
+        Nobody else may do it."""
+        folder, name = self.server.folder, _POD_CIDRS
+        config = self.write_kubeconfig(folder / f"{name}.kubeconfig", self._tokens[f"system:{_CONTROLLERS}"])
+        flags = (
+            f"--kubeconfig={config}",
+            f"--secure-port={free_port()}",
+            f"--cert-dir={folder / f'{name}-certs'}",
+            "--bind-address=127.0.0.1",
+            "--leader-elect=false",
+            "--use-service-account-credentials=true",
+            "--controllers=node-ipam-controller",
+            "--cloud-provider=external",
+            "--allocate-node-cidrs=true",
+            f"--cluster-cidr={pods}",
+            f"--service-cluster-ip-range={services}",
+        )
+        self._programs.spawn(name, [str(cluster_program(_CONTROLLERS)), *flags])
+
+    def stop_pod_cidrs(self) -> None:
+        """End what `give_out_pod_cidrs` started."""
+        self._programs.end(_POD_CIDRS, kill=True)
 
     def stop(self) -> None:
         """End all programs and remove their data. May be called twice."""

@@ -41,6 +41,8 @@ class Options:
         MachineSpec(name="worker-1", zone="local-a"),
         MachineSpec(name="worker-2", zone="local-b"),
     )
+    spares: Sequence[MachineSpec] = ()
+    """Machines that may be made later, beside those: the API server knows their kubelets."""
     folder: Path = field(factory=lambda: cache().parent / "cluster")
     """The cluster is in a folder of its name in here."""
 

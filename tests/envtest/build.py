@@ -119,6 +119,16 @@ def go_manager(*, build: bool = False) -> Path:
     return bench_program("goccm", build=build)
 
 
+def trial_manager(*, build: bool = False) -> Path:
+    """Go's cloud-controller-manager over the local cloud. Raises as `assets`; may be called from
+    many processes."""
+    source = HERE.parent / "cluster" / "trials" / "goccm"
+    target = cache() / _pins(source) / "goccm"
+    without_go = "the Go manager of the trials is built by a Go toolchain, and there is none"
+    _have(target, source, "./", without_go, build=build, by="make trials")
+    return target
+
+
 def bench_program(name: str, *, build: bool = False) -> Path:
     """One of the Go programs of tests/bench. Raises as `assets`; may be called from many
     processes."""

@@ -170,6 +170,20 @@ def crowd(api: Cluster, turn: int) -> None:
         api.delete(f"{NODES}/node-0002")
 
 
+def replace(api: Cluster, cloud: FakeCloud, turn: int) -> None:
+    """A Ready node joins; the machine of the one before is replaced, and the new kubelet goes on
+    with its Node."""
+    made = cloud.console.add_instance(f"moving-{turn}", addresses={"InternalIP": "10.7.0.9"})
+    node = small_node(f"moving-{turn}", taints=[])
+    node["spec"]["providerID"] = f"fake://{made.id}"
+    node["status"] |= {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"machineID": "first"}}
+    api.create(NODES, node)
+    if turn:
+        former = f"moving-{turn - 4}"
+        cloud.console.recreate_instance(former)
+        api.patch(f"{NODES}/{former}/status", {"status": {"nodeInfo": {"machineID": "second"}}})
+
+
 @pytest.mark.row("X6", "N7")
 @pytest.mark.parametrize("controller", TRIED)
 @pytest.mark.parametrize("api", [REAL], indirect=True)
@@ -209,6 +223,8 @@ def test_one_controller_with_its_own_rights_is_refused_nothing_and_uses_all(
             jostle(api, cloud, turn)
             if controller == "node-ipam-controller":
                 crowd(api, turn)
+            if controller == "cloud-node-lifecycle-controller" and turn % 4 == 0:
+                replace(api, cloud, turn)
             time.sleep(0.2)  # the audit log is written in batches
         assert sorted(asked_for(api, before, named) - wanted) == []
         assert [event["requestURI"] for event in done(api, before) if event["responseStatus"]["code"] == 403] == []

@@ -25,7 +25,7 @@ from controllers.nodelifecycle.options import BreakerOptions, NodeLifecycleOptio
 from controllers.runtime.api import ClientBuilder
 from controllers.runtime.cache import InformerFactory
 from controllers.runtime.metrics import Metrics
-from tests.integration.conftest import Cluster
+from tests.integration.conftest import REAL, Cluster
 from tests.support.api import EVENTS, NODES
 from tests.support.nodes import UNINITIALIZED, small_node
 
@@ -127,6 +127,11 @@ def _join(
 def _set_ready(api: Cluster, name: str, status: str) -> None:
     body = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
     api.patch(f"{NODES}/{name}/status", body, "application/strategic-merge-patch+json")
+
+
+def _run_on(api: Cluster, name: str, machine: str) -> None:
+    """The kubelet reports the machine that it runs on."""
+    api.kubelet(name).patch(f"{NODES}/{name}/status", {"status": {"nodeInfo": {"machineID": machine}}})
 
 
 def _names(api: Cluster) -> set[str]:
@@ -351,6 +356,35 @@ def test_a_recreated_instance_is_told_and_the_former_node_deleted(api: Cluster, 
         eventually(lambda: _names(api) == {"node-0001"})
     assert made.id in event["message"]
     assert event["type"] == "Warning"
+
+
+@pytest.mark.row("N16")
+@pytest.mark.parametrize("api", [REAL], indirect=True)  # the embedded server has no dry run
+@pytest.mark.parametrize("ready", ["True", "False"])
+def test_a_node_whose_kubelet_runs_on_the_new_machine_is_created_anew(api: Cluster, ready: str) -> None:
+    _join(api, range(2), taints=[OTHER], ready="True")
+    name, path, pods = "node-0000", f"{NODES}/node-0000", "10.9.0.0/24"
+    api.patch(path, {"metadata": {"labels": {"a": "b"}}, "spec": {"podCIDR": pods, "podCIDRs": [pods]}})
+    _run_on(api, name, "first")
+    before = api.get(path)
+    with _cloud(2, capabilities=BATCH) as cloud, lifecycle(api.kubeconfig, cloud) as running:
+        # Each Ready node is asked about once.
+        eventually(lambda: running.count("workqueue_work_duration_seconds_count", name="NodeLifecycle") >= 2)
+        cloud.console.recreate_instance(name)
+        _set_ready(api, name, ready)
+        _run_on(api, name, "second")
+        eventually(lambda: api.find(path) and api.get(path)["metadata"]["uid"] != before["metadata"]["uid"])
+        after = api.get(path)
+        told = _event(api, "NodeCreatedAnew")
+    assert "providerID" not in after["spec"]
+    assert after["metadata"]["labels"] == before["metadata"]["labels"]
+    assert after["spec"]["podCIDRs"] == [pods]
+    assert OTHER["key"] in _taints(api)
+    assert UNINITIALIZED["key"] in _taints(api)
+    assert after["status"]["nodeInfo"]["machineID"] == "second"
+    assert [one["status"] for one in after["status"]["conditions"]] == [ready]
+    assert told["type"] == "Normal"
+    assert _names(api) == {"node-0000", "node-0001"}
 
 
 def test_shut_down_and_back(api: Cluster, cloud: FakeCloud) -> None:

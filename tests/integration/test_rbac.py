@@ -80,6 +80,7 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
         # Whom the cloud calls gone is not Ready, and a Ready node vouches for the cloud: nothing is
         # waited for.
         node["status"]["conditions"] = [{"type": "Ready", "status": "False" if number == 1 else "True"}]
+        node["status"]["nodeInfo"] = {"machineID": "first"}
         api.create(NODES, node)
     api.create(SERVICES, lb_service("web"))
     port = free_port()
@@ -105,6 +106,9 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
     eventually(lambda: "stale" not in {route.name for route in cloud.console.routes()}, 90, lambda: process.log)
     cloud.console.remove_instance("node-0001")
     eventually(lambda: api.find(f"{NODES}/node-0001") is None, 90, lambda: process.log)
+    cloud.console.recreate_instance("node-0000")  # which the cloud has called existing for that deletion
+    api.kubelet("node-0000").patch(f"{NODES}/node-0000/status", {"status": {"nodeInfo": {"machineID": "second"}}})
+    eventually(lambda: "node node-0000 was created anew" in process.log, 90, lambda: process.log)
     api.delete(f"{SERVICES}/web")
     eventually(lambda: api.find(f"{SERVICES}/web") is None, 90, lambda: process.log)
     eventually(lambda: any(event.get("count", 1) > 1 for event in api.events_of("node-0002")), 90, lambda: process.log)

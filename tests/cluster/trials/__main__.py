@@ -21,9 +21,9 @@ from attrs import frozen
 from localcloud.layout import BadLayout
 
 from tests.bench.report import keep
-from tests.cluster.cluster import Cluster, ClusterError, Options
+from tests.cluster.cluster import Cluster, ClusterError, MachineSpec, Options
 from tests.cluster.needs import Missing
-from tests.cluster.trials import bootstrap, flow, kills, machines, memory, rights, sandbox, tokens
+from tests.cluster.trials import bootstrap, flow, kills, machines, memory, migration, rights, sandbox, tokens
 from tests.cluster.trials.manager import processes
 from tests.cluster.trials.result import Result, block
 from tests.envtest.build import AssetsMissing
@@ -48,6 +48,7 @@ TRIALS: Sequence[Trial] = (
     Trial("sandbox", sandbox.TITLE, sandbox.METHOD, lambda cluster, _: sandbox.run(cluster)),
     Trial("traffic", flow.TITLE, flow.METHOD, lambda cluster, _: flow.run(cluster)),
     Trial("machines", machines.TITLE, machines.METHOD, lambda cluster, _: machines.run(cluster)),
+    Trial("migration", migration.TITLE, migration.METHOD, lambda cluster, _: migration.run(cluster)),
     Trial("kills", kills.TITLE, kills.METHOD, lambda cluster, _: kills.run(cluster)),
     Trial("tokens", tokens.TITLE, tokens.METHOD, lambda cluster, _: tokens.run(cluster)),
     Trial("rights", rights.TITLE, rights.METHOD, lambda cluster, _: rights.run(cluster)),
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # where this runs in a shell's background, the first is ignored
         signal.signal(number, signal.default_int_handler)
     try:
-        cluster = Cluster(Options(name=options.name, base=options.base, pool=options.pool), say=_say)
+        cluster = Cluster(Options(name=options.name, base=options.base, pool=options.pool, spares=_spares()), say=_say)
         with cluster, Sampler(lambda: processes(cluster)) as sampler:
             for trial in chosen:
                 failed += _run(cluster, sampler, trial, keep_page=not options.no_page)
@@ -91,6 +92,11 @@ def _run(cluster: Cluster, sampler: Sampler, trial: Trial, *, keep_page: bool) -
     if keep_page:
         keep(PAGE, trial.name, block(trial.title, trial.method, result, seconds=seconds, load=load), command=COMMAND)
     return [trial.name] if result.problems else []
+
+
+def _spares() -> Sequence[MachineSpec]:
+    """Machines that join while a trial runs."""
+    return [MachineSpec(name=f"worker-{number}", zone="local-a") for number in (3, 4, 5)]
 
 
 def _say(line: str) -> None:

@@ -9,10 +9,12 @@ import pytest
 
 from tests.cluster.traffic import Lost, Report
 from tests.cluster.trials import __main__ as command
+from tests.cluster.trials import migration
 from tests.cluster.trials.bootstrap import order
 from tests.cluster.trials.flow import is_more, lost_in
 from tests.cluster.trials.machines import follow
 from tests.cluster.trials.memory import summary
+from tests.cluster.trials.migration import changes
 from tests.cluster.trials.operator import asked_to_delete
 from tests.cluster.trials.result import Result, block
 from tests.cluster.trials.rights import Right, granted, unused, used, verdict
@@ -345,3 +347,63 @@ def test_what_is_forbidden_is_a_problem_unless_the_server_just_starts() -> None:
 def test_tokens_by_pod_in_the_order_of_their_use() -> None:
     events = [event("a", token="1"), event("b", token="2"), event("a", token="3"), event("a", token="1")]
     assert credentials([*events, event("c", user="admin")]) == {"a": ["JTI=1", "JTI=3"], "b": ["JTI=2"]}
+
+
+# ---- migration
+
+
+def test_what_was_changed_in_the_cloud_is_read_from_its_log() -> None:
+    lines = [
+        '2026-11-23 06:00:00,123 DEBUG 10.90.0.2 "PUT /v1/loadbalancers/a1 HTTP/1.1" 200 0.010 s',
+        '2026-11-23 06:00:01,123 DEBUG 10.90.0.2 "DELETE /v1/routes/lc-10?owner=lc HTTP/1.1" 204 0.010 s',
+        '2026-11-23 06:00:02,123 DEBUG 10.90.0.2 "DELETE /v1/loadbalancers/a2?owner=lc HTTP/1.1" 404 0.010 s',
+        '2026-11-23 06:00:03,123 DEBUG 10.90.0.2 "GET /v1/machines HTTP/1.1" 200 0.010 s',
+        "another line",
+    ]
+    assert changes(lines) == {("PUT", "loadbalancers"): ["a1"], ("DELETE", "routes"): ["lc-10"]}
+
+
+def state(**fields: Any) -> migration.State:
+    found = {
+        "nodes": {"n1": "u1"},
+        "initialised": {"n1": 1},
+        "balancers": {"a1": "198.18.0.1"},
+        "routes": frozenset({"r1"}),
+    }
+    return migration.State(**{**found, **fields})
+
+
+def test_a_migration_that_changes_nothing_passes() -> None:
+    result = Result()
+    joined = state(nodes={"n1": "u1", "n2": "u2"}, initialised={"n1": 1, "n2": 1}, routes=frozenset({"r1", "r2"}))
+    migration.compare(state(), joined, {("PUT", "loadbalancers"): ["a1"], ("DELETE", "loadbalancers"): ["x"]}, result)
+    assert not result.problems
+    assert ("nodes that joined, each initialised once", "1") in result.figures
+
+
+@pytest.mark.parametrize(
+    ("after", "made", "said"),
+    [
+        (state(nodes={"n1": "u9"}), {}, "nodes were replaced"),
+        (state(initialised={"n1": 2}), {}, "initialised more than once"),
+        (state(nodes={"n1": "u1", "n2": "u2"}), {}, "initialised more than once, or not: ['n2']"),
+        (state(balancers={"a1": "198.18.0.2"}), {}, "load balancers: "),
+        (state(), {("DELETE", "loadbalancers"): ["a1"]}, "load balancers were deleted: ['a1']"),
+        (state(), {("DELETE", "routes"): ["r1"]}, "routes were deleted"),
+        (state(routes=frozenset()), {}, "routes were deleted"),
+    ],
+)
+def test_what_must_not_change_in_a_migration_is_judged(
+    after: migration.State, made: dict[tuple[str, str], list[str]], said: str
+) -> None:
+    result = Result()
+    migration.compare(state(), after, made, result)
+    assert [problem for problem in result.problems if said in problem]
+
+
+def test_the_go_manager_of_the_trial_has_the_lease_of_ours_and_a_port_of_its_own() -> None:
+    objects = {one["kind"]: one for one in migration.go_manager("lc", "10.91.0.0/16", "{}")}
+    command_line = objects["Deployment"]["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert "--leader-elect-resource-name=cloud-controller-manager" in command_line
+    assert "--secure-port=10268" in command_line
+    assert objects["Deployment"]["spec"]["replicas"] == 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kubernetes.client.models.v1_node import V1Node
 
 from controllers.cloudcalls import Answer
-from controllers.nodeipam.reconcile import NotChosenYet
+from controllers.nodeipam.reconcile import NotChosenYet, RangesOverlap
 from controllers.nodeipam.triggers import START
 from controllers.runtime.queue import AskAgain
 from tests.unit.nodeipam.objects import Leader, Server
@@ -120,3 +120,43 @@ def test_what_the_cloud_has_not_chosen_yet_is_asked_for_later_and_told() -> None
     chooser.reconciler.failed("a", error.value)
     assert [one[::2] for one in chooser.leader.events.events] == [("a", "CIDRNotAvailable")]
     assert server.patches == []
+
+
+@pytest.mark.row("M9")
+@pytest.mark.parametrize(
+    ("chosen", "taken", "is_free"),
+    [
+        ("10.8.1.0/24", "10.8.1.0/24", False),
+        ("10.8.0.0/16", "10.8.1.0/24", False),
+        ("10.8.1.128/25", "10.8.1.0/24", False),
+        ("10.8.2.0/24", "10.8.1.0/24", True),
+        ("fd00:8::/64", "10.8.1.0/24", True),
+    ],
+    ids=["the same", "around it", "inside", "beside", "of the other family"],
+)
+def test_what_overlaps_with_another_node_is_not_written_whatever_the_cloud_chose(
+    chosen: str, taken: str, is_free: bool
+) -> None:
+    server = Server()
+    chooser = begun(server)
+    server.create("a")
+    server.create("b")
+    chooser.leader.sync()
+    chooser.chosen = {"a": taken, "b": chosen}
+    chooser.run("a")
+    if is_free:
+        chooser.run("b")
+        assert server.ranges()["b"] == [chosen]
+        return
+    with pytest.raises(RangesOverlap, match=f"the cloud chose {chosen}, which overlaps .* of a$") as error:
+        chooser.run("b")
+    assert server.ranges() == {"a": [taken], "b": []}
+    chooser.reconciler.failed("b", error.value)
+    [(name, _, reason, message)] = chooser.leader.events.events
+    assert (name, reason) == ("b", "PodCIDRConflict")
+    assert message.endswith("of a. It is tried again")
+    server.nodes.pop("a")
+    chooser.leader.sync()
+    chooser.run("a")
+    chooser.run("b")
+    assert server.ranges() == {"b": [chosen]}, "free again"

@@ -20,7 +20,7 @@ from controllers.runtime.cache import key_of
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Batching, Result
 from tests.support.clock import FakeClock
-from tests.support.controllers import Lister, NodeCloud, Raw, Recorder, Server
+from tests.support.controllers import Lister, NodeCloud, Raw, Recorder, Server, take_all
 from tests.support.there import there
 
 PERIOD = 5.0
@@ -35,6 +35,15 @@ OTHER = {"key": "example.com/dedicated", "value": "x", "effect": "NoExecute", "t
 ADMINS = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
 
 
+V1_NODE_INFO = dict.fromkeys(
+    (
+        "architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion",
+        "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID",
+    ),
+    "",
+)  # fmt: skip
+
+
 def raw_node(
     name: str = "n1",
     *,
@@ -47,6 +56,7 @@ def raw_node(
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     deleted: bool = False,
+    machine: str = "",
 ) -> Raw:
     metadata: Raw = {
         "name": name,
@@ -58,11 +68,14 @@ def raw_node(
     }
     if deleted:
         metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z"
-    return {
+    raw: Raw = {
         "metadata": metadata,
         "spec": {"providerID": provider_id, "taints": [dict(taint) for taint in taints]},
         "status": {"conditions": [] if ready is None else [{"type": "Ready", "status": ready}]},
     }
+    if machine:
+        raw["status"]["nodeInfo"] = {**V1_NODE_INFO, "machineID": machine, "systemUUID": f"uuid-{machine}"}
+    return raw
 
 
 def node(name: str = "n1", **fields: Any) -> V1Node:
@@ -74,6 +87,7 @@ class Cloud(NodeCloud):
 
     has_instances = True
     outage = None
+    chooses_pod_cidrs = False
 
     def __init__(self, prefixes: Sequence[str] = ("fake://",), max_batch: int = 100) -> None:
         super().__init__(InstanceState.RUNNING, prefixes)
@@ -139,6 +153,7 @@ class Bench:
             it._triggers,
             it._events,
         )
+        self.writer = it._writer
         self.votes, self.witnesses, self.breaker = it._shared.votes, it._shared.witnesses, it._gate._breaker
         self.witnesses._rng = random.Random(1)
         self.queue, self.successors = self.triggers._queue, self.reconciler._successors
@@ -188,6 +203,10 @@ class Bench:
             if name in self.lister.objects:
                 self.drop(name)
         return results
+
+    def take_successors(self) -> list[str]:
+        """The nodes whose name the cloud is to be asked about, taken off their queue."""
+        return take_all(self.successors)
 
     def _take(self) -> set[str]:
         keys = set()

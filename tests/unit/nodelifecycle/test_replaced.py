@@ -1,0 +1,250 @@
+"""Machines that were replaced under their node's name, with a kubelet that goes on with the old
+Node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cloudprovider import InstanceMetadata, InstanceNotFound, InstanceState
+from controllers.nodelifecycle.replaced import SETTLED, Machines, registration
+from controllers.runtime.api import AlreadyExists, Forbidden, ServerError
+from tests.support.controllers import nothing, refuse
+from tests.unit.nodelifecycle.support import OTHER, PERIOD, SHUTDOWN, UNINITIALIZED, Bench, node, raw_node
+
+GONE = InstanceState.GONE
+OLD, NEW = "fake://n0", "fake://i-new"
+
+
+def _bench(*, moves: bool = True, ready: str = "True", **fields: Any) -> Bench:
+    """A Ready node that the cloud has called existing; then its machine is replaced under its name,
+    and the new kubelet goes on with the Node."""
+    bench = Bench(**fields)
+    bench.put("n0", provider_id=OLD, ready="True", machine="first")
+    bench.tick()
+    assert "n0" in bench.cloud.asked
+    bench.cloud.says["n0"] = GONE
+    bench.cloud.by_name["n0"] = InstanceMetadata(provider_id=NEW)
+    if moves:
+        before = bench.lister.objects["n0"]
+        after = bench.put("n0", provider_id=OLD, ready=ready, machine="second", version="8")
+        bench.triggers.on_update(before, after)
+    return bench
+
+
+def _asked(bench: Bench, seconds: float = PERIOD) -> None:
+    """A period passes: the node is asked about, by its ID and by its name."""
+    bench.clock.advance(seconds)
+    bench.run("n0")
+    for name in bench.take_successors():
+        bench.events.fetch_successors([name], bench.events.report_successor)
+
+
+@pytest.mark.row("N16")
+@pytest.mark.parametrize("ready", ["True", "False"])
+def test_the_node_is_created_anew_after_two_answers(ready: str) -> None:
+    bench = _bench(ready=ready)
+    assert "n0" in bench.sweep(), "a kubelet that reports another machine is asked about at once"
+    _asked(bench, 0.0)
+    assert not bench.server.created
+    _asked(bench)
+    assert bench.server.created == [("n0", True), ("n0", False)], "the dry run comes first"
+    assert bench.server.deleted == ["n0"]
+    assert bench.server.nodes["n0"]["spec"] == {"taints": [UNINITIALIZED]}
+    assert bench.recorder.reasons() == ["InstanceRecreated", "NodeCreatedAnew"]
+
+
+@pytest.mark.row("N16", "N1")
+def test_a_ready_node_whose_kubelet_reports_the_same_machine_stays() -> None:
+    bench = _bench(moves=False)
+    for _ in range(50):
+        bench.tick()
+    assert not bench.server.created
+    assert not bench.server.deletes
+
+
+@pytest.mark.row("N16", "N1")
+@pytest.mark.parametrize(
+    "named", [InstanceNotFound("no such name"), InstanceMetadata(provider_id=OLD)], ids=["none", "the same"]
+)
+def test_without_another_instance_of_its_name_a_ready_node_stays(named: InstanceMetadata | Exception) -> None:
+    bench = _bench()
+    bench.cloud.by_name["n0"] = named
+    for _ in range(20):
+        _asked(bench)
+        bench.survey()
+    assert not bench.server.created
+    assert not bench.server.deletes
+    assert "no other instance of its name" in bench.gate.why(bench.votes.gone()[0][1])
+    assert bench.recorder.reasons().count("DeletingNodeHeldBack") == 1
+
+
+def test_until_the_cloud_has_said_who_has_the_name_nothing_is_done() -> None:
+    bench = _bench()
+    for _ in range(4):
+        bench.clock.advance(PERIOD)
+        bench.run("n0")
+    assert not bench.server.created
+    assert not bench.server.deletes
+    _asked(bench)
+    _asked(bench)
+    assert ("n0", False) in bench.server.created
+
+
+@pytest.mark.row("N16")
+def test_what_the_cloud_calls_existing_is_the_same_instance_reinstalled() -> None:
+    bench = _bench()
+    bench.cloud.says["n0"] = InstanceState.RUNNING
+    _asked(bench)
+    assert "n0" in bench.sweep(), "the cloud may know a terminated instance for a while"
+    _asked(bench, SETTLED)
+    assert "n0" not in bench.sweep()
+    bench.cloud.says["n0"] = GONE
+    for _ in range(4):
+        _asked(bench)
+    assert not bench.server.deletes
+
+
+@pytest.mark.parametrize("ready", ["True", "False"])
+def test_where_the_api_server_would_refuse_the_new_node_nothing_is_deleted_while_ready(ready: str) -> None:
+    bench = _bench(ready=ready)
+    bench.put("witness", provider_id="fake://witness", ready="True")
+    bench.server.before = _refuses_creation
+    for _ in range(4):
+        _asked(bench)
+        bench.sweep()
+        bench.run("witness")
+    assert all(dry for _, dry in bench.server.created)
+    if ready == "True":
+        assert not bench.server.deletes
+        assert "missing permission: create on nodes" in bench.gate.why(bench.votes.gone()[0][1])
+    else:
+        assert bench.server.deleted == ["n0"], "as without the permission: its kubelet must be restarted"
+
+
+def _refuses_creation(name: str, body: dict[str, Any]) -> None:
+    if "spec" in body:
+        raise Forbidden("nodes is forbidden", method="POST", path="/api/v1/nodes", status=403)
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["refused", "answer lost"])
+def test_a_node_that_was_deleted_is_created_when_the_server_answers_again(lost: bool) -> None:
+    bench = _bench()
+    _asked(bench)
+    fail = refuse(ServerError("out of order", status=500))
+
+    def broken(name: str, body: dict[str, Any]) -> None:
+        if "spec" in body and ("n0", False) in bench.server.created:
+            fail(name, body)
+
+    if lost:
+        bench.server.after = broken
+    else:
+        bench.server.before = broken
+    bench.clock.advance(PERIOD)
+    [result] = bench.run("n0").values()
+    assert isinstance(result, ServerError)
+    bench.server.before = bench.server.after = nothing
+    bench.lister.objects.pop("n0", None)
+    assert "n0" in bench.sweep()
+    bench.run("n0")
+    assert bench.server.nodes["n0"]["spec"] == {"taints": [UNINITIALIZED]}
+    assert "n0" not in bench.sweep()
+    assert ("NodeCreatedAnew" in bench.recorder.reasons()) is not lost
+
+
+def test_a_node_that_cannot_be_created_for_minutes_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    bench = _bench()
+    _asked(bench)
+    bench.clock.advance(PERIOD)
+
+    def broken(name: str, body: dict[str, Any]) -> None:
+        if "spec" in body and ("n0", False) in bench.server.created:
+            raise ServerError("out of order", status=500)
+
+    bench.server.before = broken
+    bench.run("n0")
+    bench.lister.objects.pop("n0", None)
+    assert "n0" in bench.sweep()
+    bench.clock.advance(301)
+    assert "n0" not in bench.sweep()
+    assert "restart its kubelet" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda raw: raw["metadata"].update(uid="another"),
+        lambda raw: raw["status"]["nodeInfo"].update(machineID="first", systemUUID="uuid-first"),
+        lambda raw: raw["metadata"].update(deletionTimestamp="2026-01-02T03:04:05Z", finalizers=["x/y"]),
+    ],
+    ids=["recreated", "the old machine", "being deleted"],
+)
+def test_what_changed_since_the_cloud_was_asked_is_left_alone(change: Callable[[dict[str, Any]], object]) -> None:
+    bench = _bench()
+    _asked(bench)
+    change(bench.server.nodes["n0"])
+    _asked(bench)
+    assert not bench.server.deletes
+    assert not bench.server.created
+
+
+def test_a_node_with_finalizers_is_not_deleted() -> None:
+    bench = _bench()
+    _asked(bench)
+    bench.server.nodes["n0"]["metadata"]["finalizers"] = ["example.com/keep"]
+    _asked(bench)
+    assert not bench.server.deletes
+    assert "finalizers" in bench.gate.why(bench.votes.gone()[0][1])
+
+
+def test_the_new_node_has_what_is_not_of_the_old_machine() -> None:
+    raw = raw_node(
+        "n0", provider_id=OLD, ready="True", machine="second", taints=[OTHER, SHUTDOWN], labels={"a": "b"},
+        annotations={"c": "d"},
+    )  # fmt: skip
+    raw["metadata"] |= {"managedFields": [{"manager": "kubelet"}], "generation": 3}
+    raw["spec"] |= {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"], "unschedulable": True, "future": 1}
+    raw["status"] |= {"addresses": [{"type": "Hostname", "address": "n0"}], "volumesAttached": [{"name": "v"}]}
+    raw["status"]["conditions"].append({"type": "NetworkUnavailable", "status": "False"})
+    new = registration(raw, keep_pod_cidrs=True)
+    assert new["metadata"] == {"name": "n0", "labels": {"a": "b"}, "annotations": {"c": "d"}}
+    assert new["spec"] == {
+        "taints": [OTHER, UNINITIALIZED],
+        "podCIDR": "10.1.0.0/24",
+        "podCIDRs": ["10.1.0.0/24"],
+        "unschedulable": True,
+        "future": 1,
+    }
+    assert new["status"].keys() == {"conditions", "nodeInfo"}
+    assert new["status"]["conditions"] == [{"type": "Ready", "status": "True"}]
+    assert raw["spec"]["providerID"] == OLD, "the argument is left alone"
+    assert "podCIDR" not in registration(raw, keep_pod_cidrs=False)["spec"]
+
+
+def test_a_kubelet_that_does_not_say_where_it_runs_has_not_moved() -> None:
+    machines = Machines()
+    machines.exists(node("n0"), 0.0)
+    assert not machines.moved(node("n0", machine="second"))
+    machines.exists(node("n0", machine="first"), 0.0)
+    assert not machines.moved(node("n0"))
+    assert machines.moved(node("n0", machine="second"))
+    assert not machines.moved(node("n0", machine="second", uid="another"))
+    assert not machines.moved(node("n0", machine="second", provider_id="fake://another"))
+    machines.keep(())
+    assert not machines.moved(node("n0", machine="second"))
+
+
+def test_unused_errors_of_creation_are_no_obstacle() -> None:
+    bench = _bench()
+    _asked(bench)
+
+    def faster(name: str, body: dict[str, Any]) -> None:
+        if "spec" in body and ("n0", False) in bench.server.created:
+            raise AlreadyExists("there", status=409)
+
+    bench.server.before = faster
+    _asked(bench)
+    assert not bench.writer.unfinished()
