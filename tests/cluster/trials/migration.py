@@ -31,8 +31,8 @@ TITLE = "From the Go manager to ours and back"
 METHOD = (
     "Go's own cloud-controller-manager, with a provider in Go for the same cloud, and ours take turns, as the guide "
     "about migrating says: ours is installed beside the Go manager with the same Lease, which is then scaled to zero; "
-    "back, ours is uninstalled and the Go manager scaled up. kube-controller-manager gives out the pod CIDRs "
-    "meanwhile. In each turn a machine joins. One Service is made under Go, changed under ours, and deleted under Go. "
+    "back, ours is deleted and uninstalled, and the Go manager scaled up. kube-controller-manager gives out the pod "
+    "CIDRs meanwhile. In each turn a machine joins. One Service is made under Go, changed under ours, and deleted under Go. "
     "The client is that of the trial of traffic."
 )
 GO = "go-cloud-controller-manager"
@@ -227,6 +227,8 @@ def _install(cluster: Cluster) -> None:
 
 
 def _to_go(cluster: Cluster) -> None:
+    # Not by helm alone: it takes the permissions away while the pods still give the Lease back.
+    cluster.kubectl("--namespace=kube-system", "delete", "deployment", MANAGER, "--cascade=foreground", "--wait")
     cluster.helm("uninstall", MANAGER, "--namespace=kube-system")
     cluster.kubectl("--namespace=kube-system", "scale", f"deployment/{GO}", "--replicas=2")
 
