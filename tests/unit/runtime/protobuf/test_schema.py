@@ -35,7 +35,7 @@ SOURCES = {
 }
 HOMES = (*(f"k8s.io.apimachinery.pkg.{name}" for name in ("runtime", "api.resource", "util.intstr")), *SOURCES)
 """Packages, in the order in which a message's name is looked for: TypeMeta is that of `runtime`."""
-OWN = {"ObjectList", "ListEnvelope"}
+OWN = {"ObjectList", "ListEnvelope", *(f"Whole{name}" for name in ("Node", "ObjectMeta", "Entry", "NodeSpec", "Taint"))}
 """Messages that Kubernetes has under other names, or with other types of the same wire form."""
 
 
