@@ -69,8 +69,9 @@ class AccessCheck:
         self.ask_about(rules)
 
     def ask_about(self, rules: Sequence[Rule]) -> None:
-        """From now on look for these permissions, in place of those before."""
-        kept = list(dict.fromkeys(rules))
+        """From now on look for these permissions, in place of those before; but for the optional
+        ones, whose users say themselves what follows."""
+        kept = list(dict.fromkeys(rule for rule in rules if not rule.optional))
         if kept == self._rules:
             return
         self._samples = itertools.cycle([(rule, verb) for rule in kept for verb in rule.verbs])

@@ -3,6 +3,7 @@ commands."""
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -15,10 +16,13 @@ from attrs import field, frozen
 from kubernetes.client.models.v1_node import V1Node
 
 from controllers.node.changes import initialization
+from controllers.runtime.protobuf.envelope import open_envelope
+from controllers.runtime.protobuf.replacing import kept, replacement
 from tests.bench.ccm import metadata_of
 from tests.bench.cluster import BenchCluster
 from tests.envtest.build import bench_program
 from tests.envtest.server import Identity
+from tests.support.wirefields import encoded
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -129,7 +133,11 @@ def _plan(cluster: BenchCluster) -> list[dict[str, object]]:
         name, meta = raw["metadata"]["name"], raw["metadata"]
         patches = {patch.subresource: patch.body for patch in initialization(node, metadata_of(name)).patches}
         status = {"metadata": {"resourceVersion": meta["resourceVersion"]}, **patches["status"]}
-        plan.append({"name": name, "status": status, "object": patches[""], "event": _event(name, meta["uid"])})
+        body = replacement(kept(encoded("Node", raw)) or b"", patches[""], uid=meta["uid"], version="0")
+        if body is None:
+            raise ValueError(f"the manager would not send a PUT for {name}")
+        whole = base64.b64encode(open_envelope(body).raw).decode()
+        plan.append({"name": name, "status": status, "object": whole, "event": _event(name, meta["uid"])})
     return plan
 
 

@@ -18,7 +18,7 @@ from controllers.manager.embedding import Host
 from controllers.node.controller import CloudNodeController
 from controllers.node.options import CloudNodeOptions
 from controllers.registration.entry import Controller
-from controllers.runtime.api import ClientBuilder
+from controllers.runtime.api import ClientBuilder, ClientSettings
 from controllers.runtime.cache import NODES, InformerFactory, Lister
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
@@ -42,12 +42,15 @@ def node_controller(
     *,
     options: CloudNodeOptions | None = None,
     calls: CloudCallOptions | None = None,
+    settings: ClientSettings | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Iterator[Running]:
     """The cloud-node controller over `provider`, stopped and drained at the end of the with
     statement."""
     metrics = Metrics()
-    clients = ClientBuilder.from_options(kubeconfig=str(kubeconfig), metrics=metrics)
+    clients = ClientBuilder.from_options(
+        kubeconfig=str(kubeconfig), settings=settings or ClientSettings(), metrics=metrics
+    )
     informers = InformerFactory(clients.rest("shared-informers"), metrics=metrics, clock=clock)
     cloud = CloudCalls(provider, options=calls or CloudCallOptions(cache_ttl=0.0), metrics=metrics, clock=clock)
     controller = CloudNodeController(clients, informers, cloud, options=options, metrics=metrics, clock=clock)

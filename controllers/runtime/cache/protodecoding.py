@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from controllers.runtime.cache.decoding import Garbled, ListMeta, Unreadable, list_meta
+from controllers.runtime.cache.keeping import RawInBytes
 from controllers.runtime.protobuf.envelope import unwrap
-from controllers.runtime.protobuf.reading import read_enveloped, read_object
+from controllers.runtime.protobuf.reading import object_in, read_object
 from controllers.runtime.protobuf.schema import DecodeError, message_class
 
 __all__ = ["read_protobuf_list", "read_watch_frame"]
@@ -37,7 +38,7 @@ def read_protobuf_list(data: bytes, kind: str, each: Callable[[Any], None]) -> L
             raw = read_object(kind, item)
         except ValueError as error:
             raise Unreadable(f"list page of {len(data)} bytes: {error}") from error
-        each(raw)
+        each(RawInBytes(raw, item))
     return meta
 
 
@@ -46,6 +47,8 @@ def read_watch_frame(frame: bytes, kind: str) -> tuple[str, dict[str, Any]]:
     Raises Unreadable."""
     try:
         event = message_class("WatchEvent").FromString(frame)
-        return event.type, read_enveloped(event.object.raw, _STATUS if event.type == "ERROR" else kind)
+        found = _STATUS if event.type == "ERROR" else kind
+        data = object_in(event.object.raw, found)
+        return event.type, RawInBytes(read_object(found, data), data)
     except (ValueError, DecodeError) as error:
         raise Unreadable(f"watch frame of {len(frame)} bytes: {error}") from error

@@ -24,7 +24,7 @@ from controllers.runtime.protobuf.schema import DecodeError, message_class
 
 __all__ = [
     "ALWAYS_SHOWN", "INLINE", "POINTERS", "SHOWN_UNLESS_ZERO",
-    "read_enveloped", "read_object", "reader_of",
+    "object_in", "read_enveloped", "read_object", "reader_of",
 ]  # fmt: skip
 
 Reader = Callable[[Any], Any]
@@ -118,10 +118,16 @@ def read_object(kind: str, raw: bytes) -> dict[str, Any]:
 def read_enveloped(data: bytes, kind: str) -> dict[str, Any]:
     """The object of that kind in this envelope; raises ValueError for what is none, or of another
     kind."""
+    return read_object(kind, object_in(data, kind))
+
+
+def object_in(data: bytes, kind: str) -> bytes:
+    """The bytes of the object of that kind in this envelope; raises ValueError as
+    `read_enveloped`."""
     envelope = open_envelope(data)
     if envelope.kind != kind:
         raise ValueError(f"expected a {kind}, got {envelope.kind[:60]!r}")
-    return read_object(kind, envelope.raw)
+    return envelope.raw
 
 
 @functools.cache

@@ -22,6 +22,10 @@ __all__ = ["DecodeError", "PACKAGE", "message_class"]
 
 PACKAGE: Final = "kubernetes"
 _COMPILED: Final = "kubernetes.binpb"
+_POOL: Final[Any] = DescriptorPool()
+# With the import, of which there is one: two pools, each made by a thread of its own, would have
+# two descriptors for each field, and what was made of one would not know the other's.
+_POOL.AddSerializedFile(Path(__file__).with_name(_COMPILED).read_bytes())
 
 
 @functools.cache
@@ -31,11 +35,4 @@ def message_class(name: str) -> Any:
     A message keeps the fields that it does not know, and writes them back. Its `FromString` raises
     DecodeError.
     """
-    return GetMessageClass(_pool().FindMessageTypeByName(f"{PACKAGE}.{name}"))
-
-
-@functools.cache
-def _pool() -> Any:
-    pool = DescriptorPool()
-    pool.AddSerializedFile(Path(__file__).with_name(_COMPILED).read_bytes())
-    return pool
+    return GetMessageClass(_POOL.FindMessageTypeByName(f"{PACKAGE}.{name}"))

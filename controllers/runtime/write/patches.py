@@ -2,7 +2,8 @@
 
 Reconcilers take objects of the cache (stage 2) and what the cloud said (stage 5), build patches
 here and send them through a `RestClient`. Typed objects are never sent back whole: the client's
-models drop fields that they don't know.
+models drop fields that they don't know. Where the object is at hand as the server sent it,
+`puts.py` does what a patch would do by a PUT of that.
 
 Which kind of patch for what, as kube-apiserver treats them: JSON merge patch for maps and scalars;
 strategic merge patch for lists merged by key (conditions, finalizers) and for addresses, there with
@@ -16,11 +17,14 @@ https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kub
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from attrs import field, frozen
 
 from controllers.runtime.api import MERGE_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Conflict, Invalid, Response, RestClient
+
+if TYPE_CHECKING:
+    from controllers.runtime.write.puts import Puts
 
 JSON = dict[str, Any]
 T = TypeVar("T")
@@ -213,12 +217,15 @@ def apply(
     *,
     attempts: int = DEFAULT_ATTEMPTS,
     timeout: float | None = None,
+    puts: Puts | None = None,
+    kept: bytes | None = None,
 ) -> T | None:
     """Write what `plan` makes of `obj`, in that order; on a conflict again, of the fresh object.
 
     `path` is the object's, without subresource. `plan` is pure and is called once per attempt; what
     it knows from the cloud it keeps, so no cloud call is repeated. `parse` makes a fresh raw object
-    what `obj` is.
+    what `obj` is. `kept` are the bytes that the cache has of this very version of `obj`; then
+    `puts` is asked first to send the patches that are bound to a version.
 
     Returns the object that the written patches were computed from, None when there was nothing to
     write. Raises ObjectReplaced when the object was recreated, NotFound when it is gone, Conflict
@@ -236,16 +243,20 @@ def apply(
                 # Once one is bound to the version, so are those before it, whose answers tell the
                 # next version.
                 bound = any(later.versioned for later in patches[place:])
-                answer = _send(
-                    rest,
-                    f"{path}/{planned.subresource}" if planned.subresource else path,
-                    planned.body,
-                    planned.content_type,
-                    METADATA_ONLY,
-                    uid,
-                    version if bound else None,
-                    timeout,
-                )
+                answer = None
+                if puts and kept and uid and version and planned.versioned and _is_of_object(planned):
+                    answer = puts.send(rest, path, kept, planned.body, uid=uid, version=version, timeout=timeout)
+                if answer is None:
+                    answer = _send(
+                        rest,
+                        f"{path}/{planned.subresource}" if planned.subresource else path,
+                        planned.body,
+                        planned.content_type,
+                        METADATA_ONLY,
+                        uid,
+                        version if bound else None,
+                        timeout,
+                    )
                 if place + 1 < len(patches):
                     version = _metadata(answer.json(), "resourceVersion")
                 else:
@@ -258,7 +269,7 @@ def apply(
         raw = rest.get(path, timeout=timeout)
         if uid and _metadata(raw, "uid") != uid:
             raise ObjectReplaced(f"{path} is no longer the object with UID {uid}")
-        obj = parse(raw)
+        obj, kept = parse(raw), None
 
 
 def to_json(item: Any) -> JSON:
@@ -276,6 +287,10 @@ def _same(one: object, other: object) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(value, other[key]) for key, value in one.items())
     return type(one) is type(other) and one == other
+
+
+def _is_of_object(planned: Patch) -> bool:
+    return not planned.subresource and planned.content_type == MERGE_PATCH
 
 
 def _without_times(condition: Mapping[str, Any]) -> JSON:

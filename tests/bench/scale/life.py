@@ -210,7 +210,7 @@ def _rolling(one: _Cluster, run: Trial) -> Figures:
         old = present[number * batch : (number + 1) * batch]
         one.cluster.send([("DELETE", f"{NODES}/{name}", None) for name in old])
         new = set(one.add(f"roll-{number:02d}", len(old)))
-        span.wait(lambda new=new: new <= set(span.initialised()), f"batch {number + 1} was initialised")
+        span.wait(lambda: new <= set(span.initialised()), f"batch {number + 1} was initialised")  # noqa: B023 - called at once
         one.say(f"{one.size.name}: {number + 1} of {ROLLS} batches, {len(span.calls(*BALANCING)):,} host lists")
     done = max(span.initialised().values())
     span.settle()

@@ -23,7 +23,7 @@ def initialise(scale: float) -> Scenario:
         f"{count:,} nodes initialised",
         "The nodes are there before the process. From a contender's first write to its last node initialised, to its "
         'last Event stored, and to the same from the start of its process. "The limit" is a Go program that does '
-        "nothing but send our exact patches and Event creates over 16 connections.",
+        "nothing but send our patches, PUTs and Event creates over 16 connections.",
         (
             Figure("initialised", "nodes initialised, s"),
             Figure("events", "Events stored, s"),

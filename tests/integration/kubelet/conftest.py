@@ -168,11 +168,12 @@ class RealNode:
 
     def updates(self) -> list[Mapping[str, Any]]:
         """The kubelet's own status updates since the test began: their bodies."""
-        return self._patches(KUBELET_USER)
+        return self._changes(KUBELET_USER)
 
     def writes(self) -> list[Mapping[str, Any]]:
-        """The manager's changes of the node since the test began: their bodies."""
-        return self._patches(MANAGER_USER)
+        """The manager's changes of the node since the test began: the patches, and the whole
+        objects of its PUTs."""
+        return self._changes(MANAGER_USER)
 
     def pass_updates(self, count: int) -> None:
         """Wait for so many more status updates of the kubelet."""
@@ -189,8 +190,9 @@ class RealNode:
         began = max(str(event["stageTimestamp"]) for event in self._requests("create"))
         ended = [
             str(event["stageTimestamp"])
-            for event in self._requests("patch")
-            if event["user"]["username"] == MANAGER_USER and "taints" in event["requestObject"].get("spec", {})
+            for event in self._requests("patch", "update")
+            if event["user"]["username"] == MANAGER_USER
+            and (event["verb"] == "update" or "taints" in event["requestObject"].get("spec", {}))
         ]
         return (datetime.fromisoformat(max(ended)) - datetime.fromisoformat(began)).total_seconds()
 
@@ -198,15 +200,17 @@ class RealNode:
         """The users that deleted the Node, once for each time, since the test began."""
         return [str(event["user"]["username"]) for event in self._requests("delete")]
 
-    def _patches(self, user: str) -> list[Mapping[str, Any]]:
-        return [event["requestObject"] for event in self._requests("patch") if event["user"]["username"] == user]
+    def _changes(self, user: str) -> list[Mapping[str, Any]]:
+        found = self._requests("patch", "update")
+        return [event["requestObject"] for event in found if event["user"]["username"] == user]
 
-    def _requests(self, verb: str) -> Iterator[JSON]:
-        """The requests of one kind about this Node that the API server carried out, from its audit
-        log."""
+    def _requests(self, *verbs: str) -> Iterator[JSON]:
+        """The requests of these kinds about this Node that the API server carried out, from its
+        audit log."""
         for event in self._server.audit_events(self._began):
             about, code = event.get("objectRef") or {}, event["responseStatus"]["code"]
-            if (event["verb"], about.get("resource"), about.get("name")) == (verb, "nodes", NAME) and code < 300:
+            ours = (about.get("resource"), about.get("name")) == ("nodes", NAME)
+            if ours and event["verb"] in verbs and code < 300:
                 yield event
 
     def _logs(self) -> str:

@@ -42,8 +42,11 @@ def test_a_node_joins_complete_and_the_manager_only_unlocks_it(
     real_node.until(real_node.ready)
     real_node.pass_updates(4)
     record_property("taint_seconds_with_node_info", real_node.taint_seconds())
-    [written] = real_node.writes()
-    assert "providerID" not in written["spec"], "it was there"
-    assert not PLACED.keys() & written["metadata"]["labels"].keys(), "the deprecated twins alone"
+    assert len(real_node.writes()) == 1
+    node = real_node.node()
+    [written] = [one for one in node["metadata"]["managedFields"] if one["manager"] == "cloud-controller-manager"]
+    changed = written["fieldsV1"]
+    assert "f:providerID" not in changed["f:spec"], "it was there"
+    assert not {f"f:{key}" for key in PLACED} & changed["f:metadata"]["f:labels"].keys(), "the deprecated twins alone"
     assert real_node.addresses() == addresses
-    assert real_node.node()["spec"]["providerID"] == f"fake://i-{NAME}"
+    assert node["spec"]["providerID"] == f"fake://i-{NAME}"

@@ -29,7 +29,7 @@ def test_each_object_is_worked_out_once() -> None:
 
 
 def test_what_is_gone_is_forgotten() -> None:
-    derived = Derived(lambda thing: [thing.name])
+    derived: Derived[Thing, list[str]] = Derived(lambda thing: [thing.name])
     a = Thing("a")
     first = derived.of([a])[0]
     assert not derived.of([])
