@@ -32,8 +32,8 @@ METHOD = (
     "Go's own cloud-controller-manager, with a provider in Go for the same cloud, and ours take turns, as the guide "
     "about migrating says: ours is installed beside the Go manager with the same Lease, which is then scaled to zero; "
     "back, ours is deleted and uninstalled, and the Go manager scaled up. kube-controller-manager gives out the pod "
-    "CIDRs meanwhile. In each turn a machine joins. One Service is made under Go, changed under ours, and deleted under "
-    "Go. The client is that of the trial of traffic."
+    "CIDRs meanwhile. In each turn a machine joins. One Service is made under Go, changed under ours, and deleted "
+    "under Go. The client is that of the trial of traffic."
 )
 GO = "go-cloud-controller-manager"
 GO_ACCOUNT = f"system:serviceaccount:kube-system:{GO}"
