@@ -98,7 +98,7 @@ def run(cluster: Cluster) -> Result:
     result.add("writes to the API server", len(verdict.acts))
     result.add("by one that did not lead, or whose time was over", len(verdict.intruders) + len(verdict.late))
     result.check(not verdict.intruders and not verdict.late, str(verdict))
-    result.check(len(verdict.holds) > len(TURNS), f"the judge saw too little: {verdict}")
+    result.check(len(verdict.holds) >= len(TURNS), f"the judge saw too little: {verdict}")
     compare(before, after, made, result)
     return result
 
