@@ -90,7 +90,8 @@ FAULTS: Final = (
     Fault(
         "F9",
         "wrongly empty list",
-        "All connections are cut, and each list of nodes and Services comes back empty. At the end they are cut again.",
+        "All connections are cut, and each list of nodes and Services comes back empty from the server's watch cache; "
+        "quorum reads are right. At the end all is cut again.",
         apiserver.empty_lists,
         tests=("tests/integration/test_informer_fuzz.py",),
     ),
@@ -181,7 +182,8 @@ FAULTS: Final = (
     Fault(
         "F20",
         "create, then 404",
-        "For 3 s the cloud does not find what it has just made: load balancers, and the machines of nodes that join.",
+        "For 3 s the cloud does not find a load balancer that it has just built. The first question whether a new "
+        "machine exists is answered with no, for three nodes that join and are not Ready.",
         cloud.not_there_yet,
     ),
     Fault(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final
 
-from cloudprovider import CloudProviderError, InstanceNotFound, Throttled
+from cloudprovider import CloudProviderError, InstanceState, Throttled
 from cloudprovider.testing.fake import Action, Strike, answers, half_builds, hangs, raises
 from tests.faults.field import Field
 
@@ -55,7 +55,8 @@ def truncated_pages(field: Field) -> Iterator[None]:
 
 @contextmanager
 def not_there_yet(field: Field) -> Iterator[None]:
-    """What was made a moment ago is not found: load balancers, and machines of nodes that join."""
+    """What was made a moment ago is not found: load balancers, and machines when they
+    are first asked for."""
 
     def age(method: str, name: str) -> float:
         found = [one.time for one in field.cloud.calls.log(method) if name in one.keys and one.ended]
@@ -66,19 +67,18 @@ def not_there_yet(field: Field) -> Iterator[None]:
         truth = strike.proceed()
         return None if age("ensure_load_balancer", name) < _SETTLING else truth
 
+    asked: set[str] = set()
+
     def unknown(strike: Strike) -> Any:
-        young = {key[0] for key in strike.request.keys if age("console.add_instance", key[0]) < _SETTLING}
         truth = strike.proceed()
+        new = {name for name in strike.names if name not in asked}
+        asked.update(new)
         if strike.request.method.batch:
-            return {name: InstanceNotFound(name) if name in young else one for name, one in truth.items()}
-        if young and strike.method == "instance_exists":
-            return False
-        if young:
-            raise InstanceNotFound("injected")
-        return truth
+            return {name: InstanceState.GONE if name in new else one for name, one in truth.items()}
+        return truth and not new
 
     with ExitStack() as ends:
         ends.enter_context(field.cloud_fault("get_load_balancer", unseen))
-        ends.enter_context(field.cloud_fault(("instance_*", "instances_*"), unknown))
-        field.join(3)
+        ends.enter_context(field.cloud_fault(("instance_exists", "instances_state"), unknown, key="made-*"))
+        field.join(3, ready=False)
         yield

@@ -81,9 +81,9 @@ class Field:
         return lambda asked: asked.token in tokens
 
     @contextmanager
-    def cloud_fault(self, methods: str | tuple[str, ...], do: Action) -> Iterator[None]:
+    def cloud_fault(self, methods: str | tuple[str, ...], do: Action, *, key: str = "*") -> Iterator[None]:
         """These calls end so for the body of a with statement; it notes how many did."""
-        fault = self.cloud.faults.on(methods, do)
+        fault = self.cloud.faults.on(methods, do, key=key)
         try:
             yield
         finally:
@@ -130,16 +130,16 @@ class Field:
         """Note that its user wants no load balancer from now on."""
         self.gave_up[f"default/{name}"] = time.time()
 
-    def join(self, count: int = 1) -> list[str]:
-        """Make machines, and their Nodes; returns their names."""
-        names = []
+    def join(self, count: int = 1, *, ready: bool = True) -> None:
+        """Make machines, and their Nodes."""
         for _ in range(count):
             number, self._next = self._next, self._next + 1
             name = f"made-{number}"
             self.add_machine(name, number)
-            self.api.create(NODES, node(name, number - _LATE + 1000))
-            names.append(name)
-        return names
+            made = node(name, number - _LATE + 1000)
+            if not ready:
+                made["status"]["conditions"] = [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]
+            self.api.create(NODES, made)
 
     def add_machine(self, name: str, number: int) -> None:
         """Only the machine."""

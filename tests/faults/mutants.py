@@ -1,5 +1,110 @@
+"""Guards of the product taken out one by one, and the fault that must find each:
+`make faults FAULTS_ARGS=--mutants`.
+
+A mutant is put in before the program starts (`launch.py`). It names what it replaces, so that a
+renamed guard is an error and not a mutant that changes nothing.
+"""
+
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
-MUTANTS: dict[str, Any] = {}
+from attrs import evolve, frozen
+
+__all__ = ["MUTANTS", "Mutant"]
+
+
+@frozen
+class Mutant:
+    """`apply` takes the guard out of this process."""
+
+    fault: str
+    what: str
+    apply: Callable[[], None]
+
+
+def _replace(owner: Any, name: str, new: Any) -> None:
+    if name not in vars(owner):
+        raise AttributeError(f"{owner.__name__} has no {name} any more")
+    setattr(owner, name, new)
+
+
+def _no_pauses() -> None:
+    from cloudprovider.internal.backoff import Backoff
+
+    _replace(Backoff, "delay", lambda *_, **__: 0.05)
+
+
+def _no_proof_for_services() -> None:
+    from controllers.service.kube import ServiceAPI
+
+    _replace(ServiceAPI, "prove_gone", lambda *_: None)
+
+
+def _no_proof_for_routes() -> None:
+    from controllers.route.reconcile import RouteReconciler
+
+    _replace(RouteReconciler, "_is_free", lambda *_: True)
+
+
+def _no_proof_for_targets() -> None:
+    from controllers.service.kube import ServiceAPI
+
+    _replace(ServiceAPI, "confirmed", lambda _, present, **__: present)
+
+
+def _one_answer_is_enough() -> None:
+    from controllers.nodelifecycle import deletion_votes
+
+    counted = deletion_votes.counted
+
+    def twice(*args: Any) -> Any:
+        votes = counted(*args)
+        return evolve(votes, answers=votes.answers + 1) if votes.answers else votes
+
+    _replace(deletion_votes, "counted", twice)
+
+
+def _failures_are_final() -> None:
+    from cloudprovider import CloudProviderError
+    from controllers.runtime.queue.outcomes import Requeuer, TerminalError
+
+    settle = Requeuer.settle
+
+    def final(self: Any, key: Any, outcome: object, **how: Any) -> None:
+        if isinstance(outcome, CloudProviderError):
+            outcome = TerminalError(str(outcome))
+        settle(self, key, outcome, **how)
+
+    _replace(Requeuer, "settle", final)
+
+
+def _finalizer_stays_off() -> None:
+    from controllers.service import decide
+
+    _replace(decide, "_stripped", lambda *_: decide.OwnedField.NOTHING)
+
+
+def _token_is_read_once() -> None:
+    from controllers.runtime.api.credentials import TokenFile
+
+    read, known = TokenFile._read, dict[str, str]()
+
+    def once(self: TokenFile) -> str:
+        return known.setdefault(self._path, read(self) if self._path not in known else "")
+
+    _replace(TokenFile, "_read", once)
+
+
+MUTANTS: Final = {
+    "back-off": Mutant("F2", "every pause between two tries is 50 ms", _no_pauses),
+    "proof-service": Mutant("F9", "a Service that is not in the cache is gone", _no_proof_for_services),
+    "proof-route": Mutant("F9", "a node that is not in the cache is gone", _no_proof_for_routes),
+    "proof-targets": Mutant("F9", "no node in the cache means no targets", _no_proof_for_targets),
+    "retry": Mutant("F18", "a failure of the cloud is not tried again", _failures_are_final),
+    "second-answer": Mutant("F20", "one answer of the cloud deletes a node", _one_answer_is_enough),
+    "finalizer": Mutant("F31", "a finalizer that was taken off is not put back", _finalizer_stays_off),
+    "token": Mutant("F33", "the token file is read once", _token_is_read_once),
+}
+"""By the name after `--without`."""
