@@ -25,6 +25,7 @@ Matches = Callable[[Asked], bool]
 _REASONS: Final = {
     401: "Unauthorized",
     409: "Conflict",
+    410: "Expired",
     429: "TooManyRequests",
     500: "InternalError",
     503: "ServiceUnavailable",
@@ -64,16 +65,7 @@ class Refusing(Network):
             code = self._statuses[self.refused % len(self._statuses)]
             self.refused += 1
             self.paths[f"{asked.method} {asked.resource}"] += 1
-        body = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": "injected by the fault proxy",
-            "reason": _REASONS[code],
-            "code": code,
-        }
-        return Answer(code, json.dumps(body).encode(), {"Content-Type": "application/json", **self._headers})
+        return _refusal(code, self._headers)
 
 
 class LosingAnswers(Network):
@@ -201,19 +193,25 @@ class Holding(Network):
 
 
 class EmptyLists(Network):
-    """Lists from the server's watch cache, and watches that begin with one, find nothing: the
-    server is asked for a label that nothing has. Quorum reads, which name no version, are right."""
+    """Watches that go on are refused with 410 until the client has listed; lists from the server's
+    watch cache, and watches that begin with one, find nothing: the server is asked for a label that
+    nothing has. Quorum reads, which name no version, are right."""
 
     def __init__(self, *resources: str) -> None:
         self._ends = tuple(f"/{one}" for one in resources)
+        self._listed: set[tuple[str, str]] = set()
         self.emptied = 0
 
     @override
     def on_request(self, asked: Asked) -> Asked | Answer:
-        lists = "sendInitialEvents=true" in asked.path if asked.watching else "resourceVersion=" in asked.path
-        if asked.writing or not lists or not asked.resource.endswith(self._ends):
+        if asked.writing or not asked.resource.endswith(self._ends):
             return asked
+        lists = "sendInitialEvents=true" in asked.path if asked.watching else "resourceVersion=" in asked.path
+        if not lists:
+            first = asked.watching and (asked.token, asked.resource) not in self._listed
+            return _refusal(410) if first else asked
         self.emptied += 1
+        self._listed.add((asked.token, asked.resource))
         mark = "&" if "?" in asked.path else "?"
         return Asked(asked.method, f"{asked.path}{mark}labelSelector=nothing%3Dhas-this", asked.token)
 
@@ -257,6 +255,19 @@ def expired(*, protobuf: bool) -> bytes:
     unknown = _field(1, _field(1, b"v1") + _field(2, b"Status")) + _field(2, inner) + _field(3, b"") + _field(4, b"")
     event = _field(1, b"ERROR") + _field(2, _field(1, b"k8s\x00" + unknown))
     return len(event).to_bytes(4, "big") + event
+
+
+def _refusal(code: int, headers: Mapping[str, str] | None = None) -> Answer:
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "injected by the fault proxy",
+        "reason": _REASONS[code],
+        "code": code,
+    }
+    return Answer(code, json.dumps(body).encode(), {"Content-Type": "application/json", **(headers or {})})
 
 
 def _varint(value: int) -> bytes:
