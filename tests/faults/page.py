@@ -18,7 +18,7 @@ from tests.faults.catalogue import BY_ID, FAULTS, GROUPS
 from tests.faults.field import Fault
 from tests.faults.run import Outcome
 
-__all__ = ["PAGE", "Cells", "cells_of", "figure", "keep", "page", "when_of"]
+__all__ = ["PAGE", "Cells", "anew", "cells_of", "figure", "keep", "page", "when_of"]
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
 WIDTH: Final = 100
@@ -97,6 +97,11 @@ def when_of(text: str) -> str:
     """When they were measured, as the page says."""
     found = _WHEN.search(text)
     return " ".join(found[1].split()) if found else ""
+
+
+def anew(text: str) -> str:
+    """The page with the figures of an older one."""
+    return page(cells_of(text), when_of(text))
 
 
 def page(cells: Cells, when: str) -> str:

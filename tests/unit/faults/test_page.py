@@ -11,7 +11,7 @@ from tests.faults.catalogue import BY_ID, FAULTS, GROUPS
 from tests.faults.field import Fault
 from tests.faults.judge import Problem
 from tests.faults.mutants import MUTANTS
-from tests.faults.page import PAGE, cells_of, figure, keep, page, when_of
+from tests.faults.page import PAGE, anew, cells_of, figure, keep
 from tests.faults.run import Outcome
 
 ROOT = Path(__file__).parents[3]
@@ -55,7 +55,7 @@ def test_a_run_replaces_its_own_figures_alone(tmp_path: Path) -> None:
 def test_the_page_is_current_and_every_fault_was_run() -> None:
     text = PAGE.read_text()
     cells = cells_of(text)
-    assert text == page(cells, when_of(text)), "run `make generate`"
+    assert text == anew(text), "run `make generate`"
     assert not [name for name, row in cells.items() if "not run" in row]
     assert not [name for name, (ours, _) in cells.items() if "failed" in ours]
 
