@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     chosen = [one for one in FAULTS if not options.ids or one.id in options.ids]
     form = FAST if options.fast else LONG
+    for number in (signal.SIGINT, signal.SIGTERM):  # where this runs in a shell's background, the first is ignored
+        signal.signal(number, signal.default_int_handler)
     try:
         assets(build=True)
         if options.only != "ours" and not options.mutants:

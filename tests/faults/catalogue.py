@@ -90,8 +90,8 @@ FAULTS: Final = (
     Fault(
         "F9",
         "wrongly empty list",
-        "All connections are cut, and each list of nodes and Services comes back empty from the server's watch cache; "
-        "quorum reads are right. At the end all is cut again.",
+        "All connections are cut, watches of nodes and Services are refused with 410, and each list that follows comes "
+        "back empty from the server's watch cache; quorum reads are right. At the end all is cut again.",
         apiserver.empty_lists,
         tests=("tests/integration/test_informer_fuzz.py",),
     ),
@@ -291,7 +291,6 @@ FAULTS: Final = (
         "The server gets a certificate of a new CA, and all connections are cut. The file with the CA follows at the "
         "end.",
         objects.rotated_ca,
-        tls=True,
     ),
     Fault(
         "F35",

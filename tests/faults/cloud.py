@@ -78,7 +78,7 @@ def not_there_yet(field: Field) -> Iterator[None]:
         return truth and not new
 
     with ExitStack() as ends:
-        ends.enter_context(field.cloud_fault("get_load_balancer", unseen))
+        ends.enter_context(field.cloud_fault("get_load_balancer", unseen, needed=False))
         ends.enter_context(field.cloud_fault(("instance_exists", "instances_state"), unknown, key="made-*"))
         field.join(3, ready=False)
         yield

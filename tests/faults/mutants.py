@@ -1,7 +1,8 @@
 """Guards of the product taken out one by one, and the fault that must find each:
 `make faults FAULTS_ARGS=--mutants`.
 
-A mutant is put in before the program starts (`launch.py`). It names what it replaces, so that a
+Against some faults there are two guards, one behind the other: such a mutant takes out both. A
+mutant is put in before the program starts (`launch.py`). It names what it replaces, so that a
 renamed guard is an error and not a mutant that changes nothing.
 """
 
@@ -36,19 +37,28 @@ def _no_pauses() -> None:
     _replace(Backoff, "delay", lambda *_, **__: 0.05)
 
 
+def _lists_are_believed() -> None:
+    from controllers.runtime.cache import lists
+
+    _replace(lists, "_SUSPICIOUS", 0.0)
+
+
 def _no_proof_for_services() -> None:
+    _lists_are_believed()
     from controllers.service.kube import ServiceAPI
 
     _replace(ServiceAPI, "prove_gone", lambda *_: None)
 
 
 def _no_proof_for_routes() -> None:
+    _lists_are_believed()
     from controllers.route.reconcile import RouteReconciler
 
     _replace(RouteReconciler, "_is_free", lambda *_: True)
 
 
 def _no_proof_for_targets() -> None:
+    _lists_are_believed()
     from controllers.service.kube import ServiceAPI
 
     _replace(ServiceAPI, "confirmed", lambda _, present, **__: present)
@@ -99,9 +109,10 @@ def _token_is_read_once() -> None:
 
 MUTANTS: Final = {
     "back-off": Mutant("F2", "every pause between two tries is 50 ms", _no_pauses),
-    "proof-service": Mutant("F9", "a Service that is not in the cache is gone", _no_proof_for_services),
-    "proof-route": Mutant("F9", "a node that is not in the cache is gone", _no_proof_for_routes),
-    "proof-targets": Mutant("F9", "no node in the cache means no targets", _no_proof_for_targets),
+    "quorum-list": Mutant("F9", "an empty list is believed", _lists_are_believed),
+    "proof-service": Mutant("F9", "the same, and a Service that is not in the cache is gone", _no_proof_for_services),
+    "proof-route": Mutant("F9", "the same, and a node that is not in the cache is gone", _no_proof_for_routes),
+    "proof-targets": Mutant("F9", "the same, and no node in the cache means no targets", _no_proof_for_targets),
     "retry": Mutant("F18", "a failure of the cloud is not tried again", _failures_are_final),
     "second-answer": Mutant("F20", "one answer of the cloud deletes a node", _one_answer_is_enough),
     "finalizer": Mutant("F31", "a finalizer that was taken off is not put back", _finalizer_stays_off),

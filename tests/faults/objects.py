@@ -103,16 +103,14 @@ def _ready() -> dict[str, str]:
 # ---- what proves who we are
 
 
-def kubeconfig(proxy: ChaosProxy, where: Ground, name: str, folder: Path, authority: Authority | None) -> Path:
-    """A kubeconfig that leads through the proxy, with the token in a file, and the CA too where
-    there is one."""
+def kubeconfig(proxy: ChaosProxy, where: Ground, name: str, folder: Path, authority: Authority) -> Path:
+    """A kubeconfig that leads through the proxy, with the token and the CA in files."""
     (folder / TOKEN_FILE).write_text(where.tokens(name)[0])
     path = proxy.write_kubeconfig(folder / "kubeconfig", "")
     told = json.loads(path.read_text())
     told["users"][0]["user"] = {"tokenFile": str(folder / TOKEN_FILE)}
-    if authority is not None:
-        (folder / CA_FILE).write_bytes(authority.pem)
-        told["clusters"][0]["cluster"]["certificate-authority"] = str(folder / CA_FILE)
+    (folder / CA_FILE).write_bytes(authority.pem)
+    told["clusters"][0]["cluster"]["certificate-authority"] = str(folder / CA_FILE)
     path.write_text(json.dumps(told))
     path.chmod(0o600)
     return path

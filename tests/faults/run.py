@@ -89,9 +89,8 @@ def run(
 def _field(fault: Fault, kind: Kind, where: Ground, folder: Path, form: Form, without: str) -> Iterator[Field]:
     with ExitStack() as ends:
         ends.callback(where.api.clear)
-        authority = Authority("first-ca") if fault.tls else None
-        context = front(authority, folder) if authority else None
-        proxy = ends.enter_context(ChaosProxy(where.server.url, where.server.ca_file, front=context))
+        authority = Authority("first-ca")  # Go sends no token over plain HTTP
+        proxy = ends.enter_context(ChaosProxy(where.server.url, where.server.ca_file, front=front(authority, folder)))
 
         def written(ground: Ground, name: str, own: Path) -> Path:
             set_clock(own, 0.0)
