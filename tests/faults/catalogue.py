@@ -182,8 +182,8 @@ FAULTS: Final = (
     Fault(
         "F20",
         "create, then 404",
-        "For 3 s the cloud does not find a load balancer that it has just built. The first question whether a new "
-        "machine exists is answered with no, for three nodes that join and are not Ready.",
+        "For 3 s the cloud does not find a load balancer that it has just built. Three nodes join and are not Ready; "
+        "after each machine was described, the next question whether it exists is answered with no.",
         cloud.not_there_yet,
     ),
     Fault(
@@ -302,11 +302,13 @@ FAULTS: Final = (
     Fault(
         "F36",
         "5,000 nodes join",
-        "5,000 Nodes are made as fast as the server takes them.",
+        "5,000 Nodes are made as fast as the server takes them. The managers go past the proxy.",
         objects.crowd,
         seconds=3.0,
         within=600.0,
         many=5000,
+        churn=1.0,
+        direct=True,
     ),
 )
 BY_ID: Final = {one.id: one for one in FAULTS}

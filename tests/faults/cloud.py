@@ -55,8 +55,8 @@ def truncated_pages(field: Field) -> Iterator[None]:
 
 @contextmanager
 def not_there_yet(field: Field) -> Iterator[None]:
-    """What was made a moment ago is not found: load balancers, and machines when they
-    are first asked for."""
+    """What was made a moment ago is not found: load balancers, and
+    machines after they were described."""
 
     def age(method: str, name: str) -> float:
         found = [one.time for one in field.cloud.calls.log(method) if name in one.keys and one.ended]
@@ -67,12 +67,19 @@ def not_there_yet(field: Field) -> Iterator[None]:
         truth = strike.proceed()
         return None if age("ensure_load_balancer", name) < _SETTLING else truth
 
-    asked: set[str] = set()
+    described: set[str] = set()
+    denied: set[str] = set()
+
+    def describe(strike: Strike) -> Any:
+        truth = strike.proceed()
+        described.update(strike.names)
+        return truth
 
     def unknown(strike: Strike) -> Any:
+        """Once for each machine, after it was described: another replica of the cloud answers."""
         truth = strike.proceed()
-        new = {name for name in strike.names if name not in asked}
-        asked.update(new)
+        new = {name for name in strike.names if name in described and name not in denied}
+        denied.update(new)
         if strike.request.method.batch:
             return {name: InstanceState.GONE if name in new else one for name, one in truth.items()}
         return truth and not new
@@ -80,5 +87,6 @@ def not_there_yet(field: Field) -> Iterator[None]:
     with ExitStack() as ends:
         ends.enter_context(field.cloud_fault("get_load_balancer", unseen, needed=False))
         ends.enter_context(field.cloud_fault(("instance_exists", "instances_state"), unknown, key="made-*"))
+        ends.enter_context(field.cloud_fault(("instance_metadata", "instances_metadata"), describe, key="made-*"))
         field.join(3, ready=False)
         yield

@@ -184,6 +184,8 @@ class Fault:
     churn: float = 5.0
     """Changes of nodes and Services a second, meanwhile."""
     flags: tuple[str, ...] = ()
+    direct: bool = False
+    """Past the proxy, which would be what is measured."""
     shift: float = 0.0
     """Seconds by which clocks of ours can be wrong; see `launch.py`."""
     forbidden: bool = False

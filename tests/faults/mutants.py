@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -64,30 +64,18 @@ def _no_proof_for_targets() -> None:
     _replace(ServiceAPI, "confirmed", lambda _, present, **__: present)
 
 
-def _one_answer_is_enough() -> None:
-    from controllers.nodelifecycle import deletion_votes
-
-    counted = deletion_votes.counted
-
-    def twice(*args: Any) -> Any:
-        votes = counted(*args)
-        return evolve(votes, answers=votes.answers + 1) if votes.answers else votes
-
-    _replace(deletion_votes, "counted", twice)
-
-
-def _failures_are_final() -> None:
+def _final(kind: str) -> None:
+    """A reconcile that ends with such an exception is not tried again."""
     from cloudprovider import CloudProviderError
+    from controllers.runtime.api import Conflict
     from controllers.runtime.queue.outcomes import Requeuer, TerminalError
 
-    settle = Requeuer.settle
+    settle, final = Requeuer.settle, {"cloud": CloudProviderError, "conflict": Conflict}[kind]
 
-    def final(self: Any, key: Any, outcome: object, **how: Any) -> None:
-        if isinstance(outcome, CloudProviderError):
-            outcome = TerminalError(str(outcome))
-        settle(self, key, outcome, **how)
+    def settled(self: Any, key: Any, outcome: object, **how: Any) -> None:
+        settle(self, key, TerminalError(str(outcome)) if isinstance(outcome, final) else outcome, **how)
 
-    _replace(Requeuer, "settle", final)
+    _replace(Requeuer, "settle", settled)
 
 
 def _finalizer_stays_off() -> None:
@@ -113,8 +101,8 @@ MUTANTS: Final = {
     "proof-service": Mutant("F9", "the same, and a Service that is not in the cache is gone", _no_proof_for_services),
     "proof-route": Mutant("F9", "the same, and a node that is not in the cache is gone", _no_proof_for_routes),
     "proof-targets": Mutant("F9", "the same, and no node in the cache means no targets", _no_proof_for_targets),
-    "retry": Mutant("F18", "a failure of the cloud is not tried again", _failures_are_final),
-    "second-answer": Mutant("F20", "one answer of the cloud deletes a node", _one_answer_is_enough),
+    "conflict": Mutant("F10", "a write that met a conflict is not tried again", lambda: _final("conflict")),
+    "retry": Mutant("F18", "a failure of the cloud is not tried again", lambda: _final("cloud")),
     "finalizer": Mutant("F31", "a finalizer that was taken off is not put back", _finalizer_stays_off),
     "token": Mutant("F33", "the token file is read once", _token_is_read_once),
 }

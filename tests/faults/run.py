@@ -94,6 +94,8 @@ def _field(fault: Fault, kind: Kind, where: Ground, folder: Path, form: Form, wi
 
         def written(ground: Ground, name: str, own: Path) -> Path:
             set_clock(own, 0.0)
+            if fault.direct:
+                return ground.server.write_kubeconfig(own / "kubeconfig", token=ground.tokens(name)[0])
             return kubeconfig(proxy, ground, name, own, authority)
 
         def program(name: str) -> Sequence[str]:
