@@ -15,7 +15,7 @@ from attrs import frozen
 from cloudprovider.testing.fake import CallRecord
 from tests.support.failover.audit import Request
 
-__all__ = ["Problem", "emptied", "overlaps", "unproved"]
+__all__ = ["COUNTED", "Problem", "emptied", "overlaps", "unproved"]
 
 
 @frozen
@@ -23,7 +23,7 @@ class Problem:
     """What should not have happened."""
 
     kind: str
-    """In the plural, for a count of them."""
+    """What is counted, one of `COUNTED`, or said once; empty: `text`."""
     text: str
     """A sentence about this one."""
 
@@ -31,6 +31,14 @@ class Problem:
         return self.text
 
 
+COUNTED: Final = (
+    "Nodes deleted",
+    "load balancers deleted",
+    "routes deleted",
+    "load balancers without targets",
+    "operations at once",
+    "writes out of turn",
+)
 GaveUp = Mapping[str, float]
 """By "namespace/name" of a Service: when its user said that it wants no load balancer any more
 (Unix seconds). Deletions need not be here: the audit log has them."""
@@ -66,7 +74,10 @@ def _nodes(
 def _balancers(
     requests: Sequence[Request], journal: Sequence[CallRecord], managers: Collection[str], gave_up: GaveUp
 ) -> Iterable[Problem]:
+    built: dict[str, float] = {}
     for call in journal:
+        if call.method == "ensure_load_balancer":
+            built.setdefault(call.key, call.time)
         if call.method != "ensure_load_balancer_deleted" or call.effect != "deleted":
             continue
         service = next((key for key in call.keys if "/" in key), "")
@@ -82,7 +93,9 @@ def _balancers(
         ]
         if service in gave_up and gave_up[service] <= call.time + _CLOCKS:
             continue
-        if not acts or max(acts)[1] != "delete":
+        # Its name is made of the UID: it may be a former Service's, made again since.
+        former = any(verb == "delete" and at >= built.get(call.key, call.time) for at, verb in acts)
+        if not former and (not acts or max(acts)[1] != "delete"):
             yield Problem(
                 "load balancers deleted", f"the load balancer of {service} was deleted, although its Service was there"
             )

@@ -16,6 +16,7 @@ from typing import Final
 from tests.bench.report import machine
 from tests.faults.catalogue import BY_ID, FAULTS, GROUPS
 from tests.faults.field import Fault
+from tests.faults.judge import COUNTED
 from tests.faults.run import Outcome
 
 __all__ = ["PAGE", "Cells", "anew", "cells_of", "figure", "keep", "page", "when_of"]
@@ -69,10 +70,7 @@ _MINUTES: Final = 50
 def figure(outcome: Outcome) -> str:
     """One cell: the time, and what was wrong."""
     counted = Counter(one.kind or one.text for one in outcome.problems)
-    wrong = [
-        kind if (count == 1 and not kind.endswith("s")) or kind.startswith("not ") else f"{count} {kind}"
-        for kind, count in counted.items()
-    ]
+    wrong = [f"{kind}: {count}" if kind in COUNTED else kind for kind, count in counted.items()]
     took = [] if outcome.recovery is None else [f"{outcome.recovery:.1f} s"]
     failed = ["**failed**"] if outcome.problems and outcome.kind == "ours" else []
     return "; ".join([*failed, *took, *wrong]).replace("|", "/").replace("\n", " ") or _NOT_RUN

@@ -176,8 +176,11 @@ def _judge(on: Field, fault: Fault, outcome: Outcome) -> None:
     outcome.problems += emptied(on.targets, len(on.cloud.console.instances()))
     outcome.problems += overlaps(on.cloud.calls.overlaps(unfinished=False))
     late = len(verdict.late)
-    if verdict.intruders or late > fault.late or (verdict.forbidden and not fault.forbidden):
-        outcome.problems.append(Problem("writes out of turn", str(verdict)))
+    if verdict.intruders or late > fault.late:
+        wrong = [*verdict.intruders, *verdict.late]
+        outcome.problems += [Problem("writes out of turn", f"out of turn: {act}") for act in wrong]
+    if verdict.forbidden and not fault.forbidden:
+        outcome.problems.append(Problem("refused with 401 or 403", str(verdict)))
     if fault.managers == 1:
         ends = [one for one in on.stage.supervisor.candidates() if one.code is not None]
         if ends:

@@ -50,6 +50,10 @@ def test_a_load_balancer_is_deleted_only_after_its_service_was_given_up() -> Non
     assert texts(unproved([made, evolve(deletion, who="manager")], [removed], OURS, {})) == [problem]
     assert unproved([made], [removed], OURS, {"default/s": 2.0}) == []
     assert texts(unproved([made], [removed], OURS, {"default/s": 5.0})) == [problem]
+    again = [made, deletion, request("create", "services", "s", 3.5)]
+    former = call("ensure_load_balancer", "lb", "default/s", at=2.0, effect="created")
+    assert unproved(again, [former, removed], OURS, {}) == []
+    assert texts(unproved(again, [evolve(former, time=3.6), removed], OURS, {})) == [problem]
     assert unproved([made], [evolve(removed, effect="absent")], OURS, {}) == []
 
 

@@ -37,7 +37,7 @@ def test_a_figure_is_the_time_and_what_was_wrong() -> None:
     outcome = Outcome(BY_ID["F3"], "ours", 2.34)
     assert figure(outcome) == "2.3 s"
     outcome.problems += [Problem("Nodes deleted", "Node a"), Problem("Nodes deleted", "Node b")]
-    assert figure(outcome) == "**failed**; 2.3 s; 2 Nodes deleted"
+    assert figure(outcome) == "**failed**; 2.3 s; Nodes deleted: 2"
     late = Problem("not equal within 60 s", "not equal within 60 s: node a")
     assert figure(Outcome(BY_ID["F3"], "go", None, problems=[late])) == "not equal within 60 s"
 
