@@ -153,7 +153,6 @@ FAULTS: Final = (
         leadership.stopped,
         seconds=60.0,
         managers=2,
-        late=8,
         tests=("tests/integration/test_failover.py", "tests/integration/test_leader_election.py"),
     ),
     # ---- the cloud

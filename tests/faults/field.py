@@ -175,7 +175,7 @@ class Fault:
     """What is done, and where it clears: a sentence or two for the page."""
     stand: Stand
     seconds: float = 8.0
-    """How long it stands, while nodes and Services come and go. In the fast form a third."""
+    """How long it stands, while nodes and Services come and go. In the fast form less."""
     managers: int = 1
     without_go: str = ""
     """Why the Go manager is not run under it; empty: it is."""
@@ -190,8 +190,9 @@ class Fault:
     """Seconds by which clocks of ours can be wrong; see `launch.py`."""
     forbidden: bool = False
     """Whether 401 and 403 are the fault, and no news."""
-    late: int = 0
-    """How many writes may come late: on their way from a process that stood still."""
+    late: int = 8
+    """How many writes may come late: one of each thread that was about to send when its process
+    stood still, which is no wonder on a busy machine."""
     many: int = 0
     """How many nodes or Services the fault makes, in the long form."""
     tests: tuple[str, ...] = ()

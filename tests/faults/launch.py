@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CLOCK", "set_clock"]
+__all__ = ["CLOCK", "bend", "set_clock"]
 
 CLOCK: Final = "clock"
 """The name of the file in a candidate's folder."""
@@ -25,7 +25,8 @@ def set_clock(folder: Path, seconds: float) -> None:
     new.rename(folder / CLOCK)
 
 
-def _bend(file: Path) -> None:
+def bend(file: Path) -> None:
+    """From now on `time.time` of this process is wrong by what the file says."""
     right = time.time
 
     def wrong() -> float:
@@ -38,7 +39,7 @@ def _main(arguments: list[str]) -> int:
     while arguments[0] in ("--clock", "--without"):
         option, value, *arguments = arguments
         if option == "--clock":
-            _bend(Path(value))
+            bend(Path(value))
         else:
             from tests.faults.mutants import MUTANTS
 

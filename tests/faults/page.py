@@ -126,5 +126,7 @@ def _about(faults: Sequence[Fault]) -> list[str]:
         text = f"**{one.id}** {one.what}"
         if one.without_go:
             text += f" Not with Go: {one.without_go}."
+        if one.tests:
+            text += f" More tests: {', '.join(f'`{name}`' for name in one.tests)}."
         lines += [*textwrap.wrap(text, WIDTH - 2, initial_indent="- ", subsequent_indent="  ")]
     return [*lines, ""]

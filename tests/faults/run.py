@@ -44,7 +44,7 @@ class Form:
 
 
 LONG: Final = Form(Timing(), 1.0, 1.0)
-FAST: Final = Form(Timing(5, 4, 0.5), 1 / 3, 0.04)
+FAST: Final = Form(Timing(5, 4, 0.5), 0.6, 0.04)
 
 
 @define

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from tests.faults import __main__ as command
 from tests.faults.catalogue import BY_ID, FAULTS, GROUPS
 from tests.faults.field import Fault
 from tests.faults.judge import Problem
+from tests.faults.launch import CLOCK, bend, set_clock
 from tests.faults.mutants import MUTANTS
 from tests.faults.page import PAGE, anew, cells_of, figure, keep
 from tests.faults.run import Outcome
@@ -31,6 +35,21 @@ def test_the_tests_that_a_row_names_exist(fault: Fault) -> None:
 def test_mutants_name_faults_that_are_there_and_take_something_out() -> None:
     assert {one.fault for one in MUTANTS.values()} <= set(BY_ID)
     assert len({one.fault for one in MUTANTS.values()}) >= 5
+
+
+def test_each_mutant_finds_what_it_takes_out() -> None:
+    """In a process of its own, which they break."""
+    code = "from tests.faults.mutants import MUTANTS\nfor one in MUTANTS.values(): one.apply()"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_a_clock_is_wrong_by_what_its_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    set_clock(tmp_path, -3600.0)
+    bend(tmp_path / CLOCK)
+    assert time.time() == -2600.0
+    set_clock(tmp_path, 0.0)
+    assert time.time() == 1000.0
 
 
 def test_a_figure_is_the_time_and_what_was_wrong() -> None:
