@@ -103,14 +103,14 @@ def _ready() -> dict[str, str]:
 # ---- what proves who we are
 
 
-def kubeconfig(proxy: ChaosProxy, where: Ground, name: str, folder: Path, authority: Authority) -> Path:
-    """A kubeconfig that leads through the proxy, with the token and the CA in files."""
+def kubeconfig(proxy: ChaosProxy, where: Ground, name: str, folder: Path) -> Path:
+    """A kubeconfig that leads through the proxy, with the token and the CA in files. The CA's is
+    that of the run, so that who starts later trusts the CA of then."""
     (folder / TOKEN_FILE).write_text(where.tokens(name)[0])
     path = proxy.write_kubeconfig(folder / "kubeconfig", "")
     told = json.loads(path.read_text())
     told["users"][0]["user"] = {"tokenFile": str(folder / TOKEN_FILE)}
-    (folder / CA_FILE).write_bytes(authority.pem)
-    told["clusters"][0]["cluster"]["certificate-authority"] = str(folder / CA_FILE)
+    told["clusters"][0]["cluster"]["certificate-authority"] = str(folder.parent / CA_FILE)
     path.write_text(json.dumps(told))
     path.chmod(0o600)
     return path
@@ -171,8 +171,7 @@ def rotated_ca(field: Field) -> Iterator[None]:
     field.proxy.serve_with(front(new, folder))
     field.proxy.cut()
     yield
-    for one in field.stage.supervisor.candidates():
-        _put(one.log_file.parent / CA_FILE, new.pem)
+    _put(folder / CA_FILE, new.pem)
 
 
 # ---- many

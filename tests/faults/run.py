@@ -15,7 +15,7 @@ from cloudprovider.testing.waiting import eventually
 from tests.faults.field import STANDING, Fault, Field
 from tests.faults.judge import Problem, emptied, overlaps, unproved
 from tests.faults.launch import CLOCK, set_clock
-from tests.faults.objects import front, kubeconfig
+from tests.faults.objects import CA_FILE, front, kubeconfig
 from tests.support.api import Refused
 from tests.support.failover.agreement import disagreement
 from tests.support.failover.stage import Ground, Kind, Timing, Way, stage
@@ -90,13 +90,14 @@ def _field(fault: Fault, kind: Kind, where: Ground, folder: Path, form: Form, wi
     with ExitStack() as ends:
         ends.callback(where.api.clear)
         authority = Authority("first-ca")  # Go sends no token over plain HTTP
+        (folder / CA_FILE).write_bytes(authority.pem)
         proxy = ends.enter_context(ChaosProxy(where.server.url, where.server.ca_file, front=front(authority, folder)))
 
         def written(ground: Ground, name: str, own: Path) -> Path:
             set_clock(own, 0.0)
             if fault.direct:
                 return ground.server.write_kubeconfig(own / "kubeconfig", token=ground.tokens(name)[0])
-            return kubeconfig(proxy, ground, name, own, authority)
+            return kubeconfig(proxy, ground, name, own)
 
         def program(name: str) -> Sequence[str]:
             clock = ["--clock", str(folder / name / CLOCK)] if fault.shift else []
