@@ -24,6 +24,7 @@ from controllers.cli import rbac, reference
 from controllers.registration.entry import enabled
 from controllers.webhooks.rbac_rules import policy_for
 from tests.envtest.build import AssetsMissing, tool
+from tests.faults import page as faults
 from tests.support import gomanager, signatures
 from tests.unit.conformance import page as scenarios
 from tests.unit.nodelifecycle import simulation
@@ -108,6 +109,7 @@ def written_files() -> dict[Path, Callable[[], str]]:
         REFERENCE / "go-flags.md": lambda: gomanager.page(CATALOG),
         REFERENCE / "scenarios.md": scenarios.page,
         REFERENCE / "alerts.md": lambda: alerts_page(ALERTS.read_text()),
+        faults.PAGE: lambda: faults.anew(faults.PAGE.read_text()),
         DIFFERENCES: differences,
         SAMPLECLOUD / "README.md": samplecloud_readme,
         BASE / "rbac.yaml": lambda: rbac.manifest(enabled(("*",), CATALOG)),

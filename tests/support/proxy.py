@@ -3,7 +3,9 @@ and spoils.
 
 It forwards every request as it comes, watches included, and can on demand break all connections at
 once, refuse new ones, give no answer at all, and spoil what the server says of one object, which no
-real API server would do by itself.
+real API server would do by itself. What else may go wrong with requests, answers and the events of
+watches is a `Network`, which `proxy.network` takes: it sees each event of a watch as one piece of
+bytes, a line of JSON or a frame of Protobuf.
 """
 
 from __future__ import annotations
@@ -16,18 +18,102 @@ import socket
 import ssl
 import threading
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+__all__ = ["Answer", "Asked", "Broken", "ChaosProxy", "Network"]
+
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive", "host"}
+
+
+@frozen
+class Asked:
+    """A request as it came."""
+
+    method: str
+    path: str
+    """With its query."""
+    token: str
+    """The client's, without "Bearer"."""
+    protobuf: bool = False
+    """Of an answer: whether it is encoded so."""
+
+    @property
+    def watching(self) -> bool:
+        return "watch=" in self.path
+
+    @property
+    def writing(self) -> bool:
+        return self.method != "GET"
+
+    @property
+    def resource(self) -> str:
+        """The path without its query."""
+        return self.path.partition("?")[0]
+
+
+@frozen
+class Answer:
+    """What the proxy says in the server's place."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(factory=dict)
+
+
+class Broken(Exception):
+    """Raised by a `Network`: the connection breaks, after these bytes of the answer."""
+
+    def __init__(self, sent: bytes = b"") -> None:
+        super().__init__("broken")
+        self.sent = sent
+
+
+class Network:
+    """How the way to the server is; this one is good. Each method may wait, and may raise `Broken`.
+    They are called from many threads."""
+
+    def on_request(self, asked: Asked) -> Asked | Answer:
+        """What is sent on in its place, or the answer that it gets."""
+        return asked
+
+    def on_answer(self, asked: Asked, status: int, body: bytes) -> bytes:
+        """The body of an answer that is no watch."""
+        return body
+
+    def on_event(self, asked: Asked, event: bytes) -> Iterable[bytes]:
+        """What a client gets for one event of a watch."""
+        return (event,)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    context: ssl.SSLContext | None = None
+
+    @override
+    def get_request(self) -> tuple[Any, Any]:
+        connection, address = super().get_request()
+        if self.context is None:
+            return connection, address
+        # The handshake is the handler's: it must not hold up the others.
+        return self.context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
+
+    @override
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no news here."""
 
 
 class ChaosProxy:
     """A context manager; `url` is what a kubeconfig should name. Thread-safe."""
 
-    def __init__(self, upstream: str, ca_file: Path | None) -> None:
+    def __init__(self, upstream: str, ca_file: Path | None, *, front: ssl.SSLContext | None = None) -> None:
+        """With `front` it serves HTTPS; see `serve_with`."""
         parsed = urllib.parse.urlsplit(upstream)
         assert parsed.hostname is not None
         self._host, self._port, self._tls = parsed.hostname, parsed.port, parsed.scheme == "https"
@@ -39,6 +125,7 @@ class ChaosProxy:
         self._away = False
         self._swallowed: set[socket.socket] = set()
         self._ended = threading.Event()
+        self.network = Network()
         self.watches_cut = 0
         self.requests = 0
         proxy = self
@@ -58,13 +145,14 @@ class ChaosProxy:
             def log_message(self, format: str, *args: Any) -> None:
                 return
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._server.context = front
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        scheme = "https" if self._server.context else "http"
+        return f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> ChaosProxy:
         self._thread.start()
@@ -93,6 +181,10 @@ class ChaosProxy:
         )
         return path
 
+    def serve_with(self, front: ssl.SSLContext) -> None:
+        """From now on new connections get this certificate; those that are open stay."""
+        self._server.context = front
+
     def cut(self) -> int:
         """Break every connection that is open, in the middle of whatever it carries; returns how
         many."""
@@ -114,7 +206,8 @@ class ChaosProxy:
         self._refused = None if pattern is None else re.compile(pattern)
 
     def swallow(self) -> None:
-        """From now on the connections that are open lead nowhere, without a sign; new ones work.
+        """From now on the connections that are open lead nowhere, without a sign, watches included;
+        new ones work.
 
         So it is after a load balancer was replaced that sends no resets.
         """
@@ -150,14 +243,38 @@ class ChaosProxy:
             handler.close_connection = True
             return
         self.requests += 1
-        watching = "watch=" in handler.path
+        token = handler.headers.get("Authorization", "").removeprefix("Bearer ")
+        asked = Asked(handler.command, handler.path, token)
         length = int(handler.headers.get("Content-Length") or 0)
         body = handler.rfile.read(length) if length else None
-        if self._refused is not None and self._refused.search(f"{handler.command} {handler.path}"):
-            handler.send_response(500)
-            handler.send_header("Content-Length", "0")
-            handler.end_headers()
-            return
+        try:
+            changed = self._asked(asked)
+            if isinstance(changed, Answer):
+                self._say(handler, changed)
+            else:
+                self._pass_on(handler, changed, body)
+        except (OSError, http.client.HTTPException, Broken) as error:
+            self.watches_cut += asked.watching
+            handler.close_connection = True
+            with contextlib.suppress(OSError):
+                if isinstance(error, Broken) and error.sent:
+                    handler.wfile.write(error.sent)
+                handler.connection.shutdown(socket.SHUT_RDWR)
+
+    def _asked(self, asked: Asked) -> Asked | Answer:
+        if self._refused is not None and self._refused.search(f"{asked.method} {asked.path}"):
+            return Answer(500)
+        return self.network.on_request(asked)
+
+    def _say(self, handler: BaseHTTPRequestHandler, answer: Answer) -> None:
+        handler.send_response(answer.status)
+        for key, value in answer.headers.items():
+            handler.send_header(key, value)
+        handler.send_header("Content-Length", str(len(answer.body)))
+        handler.end_headers()
+        handler.wfile.write(answer.body)
+
+    def _pass_on(self, handler: BaseHTTPRequestHandler, asked: Asked, body: bytes | None) -> None:
         headers = {key: value for key, value in handler.headers.items() if key.lower() not in _HOP}
         headers["Accept-Encoding"] = "identity"
         upstream = http.client.HTTPConnection(self._host, self._port)
@@ -170,35 +287,39 @@ class ChaosProxy:
         try:
             connection.connect((self._host, self._port))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            upstream.request(handler.command, handler.path, body, headers)
+            upstream.request(asked.method, asked.path, body, headers)
             with self._tracked(connection), contextlib.closing(upstream.getresponse()) as answer:
+                asked = evolve(asked, protobuf="protobuf" in (answer.getheader("Content-Type") or ""))
+                data = None
+                if not (asked.watching and answer.status == 200):
+                    data = self.network.on_answer(asked, answer.status, self._spoil(answer.read()))
                 handler.send_response(answer.status)
                 for key, value in answer.getheaders():
                     if key.lower() not in _HOP:
                         handler.send_header(key, value)
-                if watching and answer.status == 200:
-                    self._stream(handler, answer)
+                if data is None:
+                    self._stream(handler, asked, answer)
                 else:
-                    data = self._spoil(answer.read())
                     handler.send_header("Content-Length", str(len(data)))
                     handler.end_headers()
                     handler.wfile.write(data)
-        except (OSError, http.client.HTTPException):
-            self.watches_cut += watching
-            handler.close_connection = True
-            with contextlib.suppress(OSError):
-                handler.connection.shutdown(socket.SHUT_RDWR)
         finally:
             upstream.close()
             connection.close()
 
-    def _stream(self, handler: BaseHTTPRequestHandler, answer: http.client.HTTPResponse) -> None:
+    def _stream(self, handler: BaseHTTPRequestHandler, asked: Asked, answer: http.client.HTTPResponse) -> None:
         handler.send_header("Transfer-Encoding", "chunked")
         handler.end_headers()
-        while line := answer.readline():
-            line = self._spoil(line)
-            handler.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
-            handler.wfile.flush()
+        while event := _event(answer, asked.protobuf):
+            try:
+                for part in self.network.on_event(asked, self._spoil(event)):
+                    if handler.connection in self._swallowed:
+                        self._ended.wait()
+                        raise Broken
+                    handler.wfile.write(_chunk(part))
+                    handler.wfile.flush()
+            except Broken as broken:
+                raise Broken(_chunk(broken.sent) if broken.sent else b"") from None
         handler.wfile.write(b"0\r\n\r\n")
 
     def _spoil(self, data: bytes) -> bytes:
@@ -211,3 +332,15 @@ class ChaosProxy:
             if meta.get("name") == name.decode() and obj.get("kind", "Node") == "Node":
                 meta["uid"] = 12345
         return json.dumps(parsed).encode() + b"\n"
+
+
+def _event(answer: http.client.HTTPResponse, protobuf: bool) -> bytes:
+    """The next event of a watch, in its frame; empty at the end."""
+    if not protobuf:
+        return answer.readline()
+    head = answer.read(4)
+    return head + answer.read(int.from_bytes(head, "big")) if len(head) == 4 else b""
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)

@@ -105,7 +105,14 @@ class Informer(Generic[T]):
         self._clock = clock
         self._cache = Cache(resource, metrics)
         self.lister = Lister(self._cache)
-        source = Source(rest, resource, self._cache.read, lambda: self._cache.version, options or WatchOptions())
+        source = Source(
+            rest,
+            resource,
+            self._cache.read,
+            lambda: self._cache.version,
+            options or WatchOptions(),
+            lambda: len(self._cache),
+        )
         self._source = ListWatch(source, metrics=metrics, clock=clock)
         self._lock = threading.Lock()  # taken before a Delivery's and the cache's, never after
         self._deliveries: list[Delivery[T]] = []

@@ -17,7 +17,7 @@ from attrs import field, frozen
 from cloudprovider.threads import start
 from controllers.runtime.api import ApiError, BadRequest, Gone
 from controllers.runtime.cache.encoding import Encoding, read_page
-from controllers.runtime.cache.listing import fetch_list, is_too_large
+from controllers.runtime.cache.listing import Listing, fetch_list, is_too_large
 from controllers.runtime.cache.resources import Resource, T, is_newer
 from controllers.runtime.cache.retries import Retries
 from controllers.runtime.cache.store import Item
@@ -30,6 +30,9 @@ __all__ = ["History", "ListBehind", "Lists", "Loop", "Source", "Stopped", "Verdi
 log = logging.getLogger(__name__)
 
 _TOO_LARGE_LIMIT: Final = 3
+_SUSPICIOUS: Final = 0.5
+"""A list that is not from etcd itself, and has a smaller share of what is cached, is asked for
+again."""
 
 
 class Stopped(Exception):
@@ -63,6 +66,8 @@ class Source(Generic[T]):
     read: Read[T]
     version: Callable[[], str]
     options: WatchOptions = field(factory=WatchOptions)
+    count: Callable[[], int] = lambda: 0
+    """How many objects the consumer has."""
 
 
 class Loop:
@@ -226,19 +231,28 @@ class Lists(Generic[T]):
         """Take a complete list, not older than what was seen. Raises ApiError, Garbled, ListBehind
         and Stopped."""
         seen, asked = self._source.version(), self._clock.monotonic()
-        listing = fetch_list(
-            self._fetch,
-            self._resource.kind,
-            self._read_unless_stopped,
-            page_size=self._source.options.page_size,
-            not_older_than="" if self._quorum else seen,
-        )
+        listing = self._list("" if self._quorum else seen)
         cause = self._judge(seen, listing.version, asked)
+        if seen and not self._quorum and len(listing.items) < self._source.count() * _SUSPICIOUS:
+            # A server's cache that is wrongly empty stays so for us: the watch goes on from its
+            # version, and shows only what changes later. etcd itself must confirm it.
+            self._quorum, asked = True, self._clock.monotonic()
+            listing = self._list("")
+            cause = self._judge(seen, listing.version, asked)
         self.cause = ""
         self._quorum = False
         self._too_large = 0
         self._relists.labels(self._resource.plural, cause).inc()
         return Listed(listing.items, listing.version, cause)
+
+    def _list(self, not_older_than: str) -> Listing[Item[T]]:
+        return fetch_list(
+            self._fetch,
+            self._resource.kind,
+            self._read_unless_stopped,
+            page_size=self._source.options.page_size,
+            not_older_than=not_older_than,
+        )
 
     def compare_version(self) -> None:
         """Ask whether the server's history has gone back. If so, a quorum list is to be taken."""

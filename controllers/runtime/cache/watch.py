@@ -15,6 +15,7 @@ informer sees updates only:
 | Protobuf that cannot be read, the third time    | the same, in JSON from now on; also after a 406               |
 | ERROR events, or streams that break at once     | watch again; after five in a row that brought nothing, list   |
 | 410 on that list                                | a quorum list                                                 |
+| that list has less than half of what is cached  | a quorum list, which is believed                              |
 | "Too large resource version" on that list       | a delay; the third time a quorum list                         |
 | a list that is older than what was seen         | a quorum list; if that is older, too, another one after 10 s  |
 | that one agrees: etcd was restored              | believed: it replaces everything                              |

@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.envtest.build import go_manager
 from tests.envtest.server import MANAGER_USER, Identity, RealAPIServer
 from tests.support.api import API, NODES
 from tests.support.failover.agreement import disagreement
-from tests.support.failover.audit import AuditLog
+from tests.support.failover.audit import AuditLog, Request
 from tests.support.failover.churn import POD_RANGE, Churn, node
 from tests.support.failover.cloudserver import CloudServer
 from tests.support.failover.fencing import Hold, Verdict, holds, judge
@@ -30,11 +30,12 @@ from tests.support.failover.supervisor import Candidate, Command, Supervisor
 from tests.support.proxy import ChaosProxy
 from tests.support.rights import apply_rbac, await_namespaces
 
-__all__ = ["LEASE", "Kind", "Stage", "Timing", "stage"]
+__all__ = ["GO_RIGHTS", "LEASE", "Ground", "Kind", "Stage", "Timing", "Way", "ground", "stage"]
 
 Kind = Literal["ours", "go"]
 LEASE: Final = "cloud-controller-manager"
 _CANDIDATES: Final = 128
+_STEP: Final = ":next"  # what the UID of a candidate's second token ends with
 _FILL_THREADS: Final = 8
 _SERVICE_ACCOUNT_GROUPS: Final = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
 
@@ -56,33 +57,67 @@ class Timing:
         ]
 
 
+@frozen
+class Ground:
+    """A running API server with the manager's rights, and who may talk to it: two tokens for each
+    candidate, so that the second can replace the first."""
+
+    server: RealAPIServer
+    api: API
+    identities: Sequence[Identity]
+
+    def tokens(self, candidate: str) -> tuple[str, str]:
+        """The two tokens of the candidate of this name."""
+        number = _number(candidate)
+        return self.identities[number].token, self.identities[_CANDIDATES + number].token
+
+    def names(self, candidates: Sequence[Candidate]) -> Mapping[str, str]:
+        """The candidates' names, by the UIDs of their tokens."""
+        uids = {self.identities[_number(one.name)].uid: one.name for one in candidates}
+        return uids | {f"{uid}{_STEP}": name for uid, name in uids.items()}
+
+
+@frozen
+class Way:
+    """How the managers are started."""
+
+    kubeconfig: Callable[[Ground, str, Path], Path] = lambda ground, name, folder: ground.server.write_kubeconfig(
+        folder / "kubeconfig", token=ground.tokens(name)[0]
+    )
+    """Writes the kubeconfig of a candidate of this name into its folder."""
+    program: Callable[[str], Sequence[str]] = lambda name: ("-m", "controllers.app")
+    """What Python is to run for a candidate of ours."""
+
+
 class Stage:
     """What a test of the take-over looks at and acts on. Made by `stage`."""
 
     def __init__(
         self,
-        server: RealAPIServer,
-        api: API,
+        ground: Ground,
         cloud: CloudServer,
         supervisor: Supervisor,
-        identities: Sequence[Identity],
         timing: Timing,
         nodes: int,
         proxy: ChaosProxy | None,
     ) -> None:
-        self.server = server
+        self.ground = ground
+        self.server = ground.server
         self.proxy = proxy
-        self.api = api
+        self.api = ground.api
         self.cloud = cloud
         self.supervisor = supervisor
         self.timing = timing
-        self._identities = identities
         self._nodes = nodes
-        self._audit = AuditLog(server.audit_log)
+        self._audit = AuditLog(ground.server.audit_log)
+
+    def requests(self) -> Sequence[Request]:
+        """All that was asked of the API server since this stage was made."""
+        return self._audit.read()
 
     def holds(self) -> list[Hold]:
         """Who led when, by the UIDs of their tokens."""
-        return holds(self._audit.read(), LEASE)
+        return holds(self.requests(), LEASE)
 
     def leader(self) -> Candidate | None:
         """The candidate that holds the Lease, if its process runs and its time is not over."""
@@ -106,8 +141,8 @@ class Stage:
     def standby(self, leader: Candidate) -> Candidate | None:
         """The other candidate, once it has asked for the Lease; ours has then listed what it
         caches."""
-        asked = {one.who for one in self._audit.read() if one.resource == "leases"}
-        listed = {one.who for one in self._audit.read() if one.resource == "nodes" and one.verb in ("list", "watch")}
+        asked = {one.who for one in self.requests() if one.resource == "leases"}
+        listed = {one.who for one in self.requests() if one.resource == "nodes" and one.verb in ("list", "watch")}
         for one in self.supervisor.running():
             uid = self._uid(one)
             if one.name != leader.name and uid in asked and (one.name.startswith("go") or uid in listed):
@@ -129,8 +164,8 @@ class Stage:
     def verdict(self, slack: float = 0.0) -> Verdict:
         """What the audit log and the cloud's journal say of all that was done so far."""
         time.sleep(0.5)  # the audit log is written in batches of 200 ms
-        managers = {self._uid(one): one.name for one in self.supervisor.candidates()}
-        return judge(self._audit.read(), self.cloud.calls, managers, LEASE, slack)
+        managers = self.ground.names(self.supervisor.candidates())
+        return judge(self.requests(), self.cloud.calls, managers, LEASE, slack)
 
     def churn(self, *, seed: int, rate: float = 5.0, most: float = math.inf) -> Churn:
         return Churn(self.api, self.cloud.cloud, self._nodes, seed=seed, rate=rate, most=most)
@@ -143,11 +178,32 @@ class Stage:
         )
 
     def _uid(self, candidate: Candidate) -> str:
-        return self._identities[_number(candidate.name)].uid
+        return self.ground.identities[_number(candidate.name)].uid
 
     def _of(self, uid: str) -> Candidate:
-        (found,) = [one for one in self.supervisor.candidates() if self._uid(one) == uid]
+        (found,) = [one for one in self.supervisor.candidates() if self._uid(one) == uid.removesuffix(_STEP)]
         return found
+
+
+@contextmanager
+def ground(*, go: bool = False) -> Iterator[Ground]:
+    """An API server with the rights of our manifest; with `go` those of the Go manager, too."""
+    identities = [
+        Identity(MANAGER_USER, f"candidate-{number}{step}", _SERVICE_ACCOUNT_GROUPS)
+        for step in ("", _STEP)
+        for number in range(_CANDIDATES)
+    ]
+    server = RealAPIServer(audit_level="Metadata", identities=identities)
+    try:
+        server.start()
+        api = API(server.url, server.token, server.ca_file)
+        await_namespaces(api)
+        apply_rbac(api)
+        if go:
+            api.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", GO_RIGHTS)
+        yield Ground(server, api, identities)
+    finally:
+        server.stop()
 
 
 @contextmanager
@@ -161,43 +217,34 @@ def stage(
     latency: float = 0.02,
     leases: Sequence[str] = (LEASE, LEASE),
     proxied: bool = False,
+    on: Ground | None = None,
+    way: Way | None = None,
 ) -> Iterator[Stage]:
     """A cluster of so many nodes, not initialised yet, and a manager of each kind; all ended with
     the with statement.
 
     `latency` is the cloud's, in seconds a call. `leases`: which Lease each manager is told to hold.
-    `proxied`: the managers reach the API server through one `ChaosProxy`.
+    `proxied`: the managers reach the API server through one `ChaosProxy`; `way` says it of any way.
+    `on`: an API server to use, which holds nothing of a former stage any more; else a new one.
     """
-    identities = [
-        Identity(MANAGER_USER, f"candidate-{number}", _SERVICE_ACCOUNT_GROUPS) for number in range(_CANDIDATES)
-    ]
     machines = {"count": nodes, "types": ["small"], "zones": ["zone-a"], "name": "node-{:05d}"}
     config = FakeConfig.model_validate({"log": "all", "generate": [machines], "latency": {"*": latency}})
     with ExitStack() as ends:
         cloud = ends.enter_context(CloudServer(ends.enter_context(FakeCloud(config))))
-        server = RealAPIServer(audit_level="Metadata", identities=identities)
-        ends.callback(server.stop)
-        server.start()
-        api = API(server.url, server.token, server.ca_file)
-        await_namespaces(api)
-        apply_rbac(api)
-        if "go" in kinds:
-            api.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", _GO_RIGHTS)
+        where = on or ends.enter_context(ground(go="go" in kinds))
         with ThreadPoolExecutor(_FILL_THREADS) as pool:
-            list(pool.map(lambda number: api.create(NODES, node(f"node-{number:05d}", number)), range(nodes)))
+            list(pool.map(lambda number: where.api.create(NODES, node(f"node-{number:05d}", number)), range(nodes)))
         if "go" in kinds:
             go_manager(build=True)
-        proxy = ends.enter_context(ChaosProxy(server.url, server.ca_file)) if proxied else None
+        proxy = ends.enter_context(ChaosProxy(where.server.url, where.server.ca_file)) if proxied else None
+        chosen = way or (_through(proxy) if proxy is not None else Way())
         common = [*timing.flags(), *_COMMON, *flags]
         places = [
-            (
-                kind,
-                _command(kind, proxy or server, identities, cloud, [*common, f"--leader-elect-resource-name={lease}"]),
-            )
-            for kind, lease in zip(kinds, leases, strict=True)
+            (kind, _command(kind, where, chosen, cloud, [*common, f"--leader-elect-resource-name={lease}"]))
+            for kind, lease in zip(kinds, leases, strict=False)
         ]
         supervisor = ends.enter_context(Supervisor(folder, places))
-        yield Stage(server, api, cloud, supervisor, identities, timing, nodes, proxy)
+        yield Stage(where, cloud, supervisor, timing, nodes, proxy)
 
 
 _COMMON: Final = (
@@ -207,7 +254,7 @@ _COMMON: Final = (
     "--configure-cloud-routes=true",
     f"--cluster-cidr={POD_RANGE}",
 )
-_GO_RIGHTS: Final = {
+GO_RIGHTS: Final = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
     "metadata": {"name": "go-cloud-controller-manager"},
@@ -217,23 +264,21 @@ _GO_RIGHTS: Final = {
 """The Go manager's manifest asks for other rights than ours; here the two share a user."""
 
 
-def _command(
-    kind: Kind,
-    server: RealAPIServer | ChaosProxy,
-    identities: Sequence[Identity],
-    cloud: CloudServer,
-    flags: Sequence[str],
-) -> Command:
+def _through(proxy: ChaosProxy) -> Way:
+    return Way(lambda where, name, folder: proxy.write_kubeconfig(folder / "kubeconfig", where.tokens(name)[0]))
+
+
+def _command(kind: Kind, where: Ground, way: Way, cloud: CloudServer, flags: Sequence[str]) -> Command:
     def command(name: str, folder: Path) -> Sequence[str]:
         config = folder / "cloud.json"
         if kind == "ours":
             cloud.cloud.share(config, caller=name)
         else:
             config.write_text(json.dumps({"server": cloud.url, "caller": name}))
-        kubeconfig = server.write_kubeconfig(folder / "kubeconfig", token=identities[_number(name)].token)
+        kubeconfig = way.kubeconfig(where, name, folder)
         own = [*flags, "--secure-port=0", f"--cloud-config={config}", f"--kubeconfig={kubeconfig}"]
         if kind == "ours":
-            return [sys.executable, "-m", "controllers.app", "--cloud-provider=fake", *own]
+            return [sys.executable, *way.program(name), "--cloud-provider=fake", *own]
         return [str(go_manager()), *UNCAPPED, "--cloud-provider=bench", *own]
 
     return command

@@ -62,7 +62,14 @@ class World:
         self.rest = ScriptedRest(*steps, protobuf=ENCODING.get())
         self.cache: Cache[V1Node] = Cache(NODES, self.metrics)
         self.updates: list[object] = []
-        source = Source(self.rest, NODES, self.cache.read, lambda: self.cache.version, WatchOptions(**options))
+        source = Source(
+            self.rest,
+            NODES,
+            self.cache.read,
+            lambda: self.cache.version,
+            WatchOptions(**options),
+            lambda: len(self.cache),
+        )
         self.source = ListWatch(source, metrics=self.metrics, clock=self.clock, rng=random.Random(7))
 
     def run(self) -> World:
@@ -165,6 +172,22 @@ class TestExpiry:
         assert world.queries[2:4] == [{"resourceVersion": "9", "resourceVersionMatch": "NotOlderThan"}, {}]
         assert world.names == ["b"]
         assert world.count("informer_list_failures_total", cause="expired") == 1
+
+    def test_a_list_that_lost_most_of_what_is_cached_is_confirmed_by_a_quorum_list(self) -> None:
+        not_older = {"resourceVersion": "9", "resourceVersionMatch": "NotOlderThan"}
+        world = World(page(9, A, B, C), refused(GONE), page(30, A), page(31, A, B, C), watch(End())).run()
+        assert world.queries[2:4] == [not_older, {}]
+        assert world.queries[4]["resourceVersion"] == "31"
+        assert world.names == ["a", "b", "c"]
+        world = World(page(9, A), refused(GONE), page(30), page(31), watch(End())).run()
+        assert world.names == [], "a quorum list is believed"
+        world = World(page(9, A, B), refused(GONE), page(30, A), watch(End())).run()
+        assert world.names == ["a"], "half is not suspicious"
+
+    def test_a_quorum_list_that_fails_is_asked_for_again(self) -> None:
+        world = World(page(9, A), refused(GONE), page(30), BROKEN, page(31, A), watch(End())).run()
+        assert world.queries[2:5] == [{"resourceVersion": "9", "resourceVersionMatch": "NotOlderThan"}, {}, {}]
+        assert world.names == ["a"]
 
     def test_a_quorum_list_is_asked_for_once_only(self) -> None:
         again: list[Any] = [refused(GONE), page(40, B), watch(End())]
@@ -456,7 +479,7 @@ class TestDamage:
 
     def test_a_list_without_a_single_item_is_believed(self) -> None:
         null_items = b'{"items":null,"metadata":{"resourceVersion":"31"}}'
-        world = World(page(9, A), refused(GONE), page(30), refused(GONE), null_items, watch(End())).run()
+        world = World(page(9, A), refused(GONE), page(30), page(30), refused(GONE), null_items, watch(End())).run()
         assert world.names == []
         assert world.queries[-1]["resourceVersion"] == "31"
 

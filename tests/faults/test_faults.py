@@ -1,0 +1,44 @@
+"""Some faults of the catalogue in their short form, and mutants that they must find. `make faults`
+runs all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.envtest.build import assets
+from tests.faults.catalogue import BY_ID
+from tests.faults.mutants import MUTANTS
+from tests.faults.run import FAST, run
+from tests.support.failover.stage import Ground, ground
+from tests.support.tiers import need
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("faults")]
+
+SHORT = ("F3", "F9", "F14", "F20", "F28", "F31")
+"""What no other test does over the real API server, judged so."""
+FOUND = {"back-off": " times in "}
+"""Mutants, and what the judge must say."""
+
+
+@pytest.fixture(scope="module")
+def where() -> Iterator[Ground]:
+    need("the real API server", assets)
+    with ground() as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_nothing_is_lost(where: Ground, tmp_path: Path, name: str) -> None:
+    outcome = run(BY_ID[name], "ours", where, tmp_path, FAST)
+    print(outcome)
+    assert not outcome.problems, outcome
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_guard_that_is_taken_out_is_noticed(where: Ground, tmp_path: Path, name: str) -> None:
+    outcome = run(BY_ID[MUTANTS[name].fault], "ours", where, tmp_path, FAST, without=name)
+    print(outcome)
+    assert any(FOUND[name] in one.text for one in outcome.problems), outcome
