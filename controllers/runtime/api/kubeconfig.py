@@ -40,7 +40,13 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from controllers.runtime.api.credentials import AuthProvider, Fixed, Source, TokenFile, impersonation_headers, origin_of
-from controllers.runtime.api.official import RefusedByLoader, ServerSettings, provider_token
+from controllers.runtime.api.official import (
+    RefusedByLoader,
+    ServerSettings,
+    document_for_loader,
+    provider_token,
+    settings_of,
+)
 from controllers.runtime.api.tls import SecretFile, TLSSettings
 from controllers.runtime.api.wire import Endpoint, Proxy, is_local, proxy_from_environment
 
@@ -222,11 +228,11 @@ class _KubeConfig:
         cluster = self._checked_cluster(master, certificate=any(key.startswith("client-certificate") for key in user))
         files: list[SecretFile] = []
         cluster_seen, user_seen = _in_files(cluster, files), _in_files(user, files)
-        configuration = _settings(cluster_seen, user_seen)
+        configuration = settings_of(cluster_seen, user_seen)
         makes_certificates = False
         source: Source
         if "auth-provider" in user:
-            document = _for_loader(cluster_seen, user_seen)
+            document = document_for_loader(cluster_seen, user_seen)
             self._provider_token(document)  # where it cannot give one, that is told at the start
             source = AuthProvider(lambda: self._provider_token(document))
         elif "tokenFile" in user:
@@ -374,34 +380,6 @@ class _KubeConfig:
 
     def _error(self, text: str) -> ClientConfigError:
         return ClientConfigError(f"kubeconfig {self._path}{'' if text.startswith(('is ', 'has ')) else ':'} {text}")
-
-
-def _settings(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ServerSettings:
-    """How to reach the cluster's server, from entries that are checked and name files."""
-    made = ServerSettings(
-        host=cluster["server"].rstrip("/"),
-        verify_ssl=not cluster.get("insecure-skip-tls-verify"),
-        tls_server_name=cluster.get("tls-server-name"),
-        proxy=cluster.get("proxy-url"),
-    )
-    if made.host.startswith("https"):
-        made.ssl_ca_cert = cluster.get("certificate-authority") or None
-        made.cert_file, made.key_file = user.get("client-certificate") or None, user.get("client-key") or None
-    return made
-
-
-def _for_loader(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
-    """The context as a kubeconfig for the official loader, without what it reads once, or fails at
-    without a word."""
-    hidden = ("exec", "tokenFile", "as", "as-uid", "as-groups", "as-user-extra")
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "current",
-        "contexts": [{"name": "current", "context": {"cluster": "current", "user": "current"}}],
-        "clusters": [{"name": "current", "cluster": cluster}],
-        "users": [{"name": "current", "user": {k: v for k, v in user.items() if k not in hidden}}],
-    }
 
 
 def _in_files(entry: Mapping[str, Any], files: list[SecretFile]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ when they are needed: most programs never do, and each start would take 0.1 s lo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
@@ -17,7 +18,14 @@ from attrs import define
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
 
-__all__ = ["RefusedByLoader", "ServerSettings", "configuration_of", "provider_token"]
+__all__ = [
+    "RefusedByLoader",
+    "ServerSettings",
+    "configuration_of",
+    "document_for_loader",
+    "provider_token",
+    "settings_of",
+]
 
 
 class RefusedByLoader(Exception):
@@ -37,6 +45,34 @@ class ServerSettings:
     assert_hostname: bool | None = None
     tls_server_name: str | None = None
     proxy: str | None = None
+
+
+def settings_of(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ServerSettings:
+    """How to reach the cluster's server, from entries that are checked and name files."""
+    made = ServerSettings(
+        host=cluster["server"].rstrip("/"),
+        verify_ssl=not cluster.get("insecure-skip-tls-verify"),
+        tls_server_name=cluster.get("tls-server-name"),
+        proxy=cluster.get("proxy-url"),
+    )
+    if made.host.startswith("https"):
+        made.ssl_ca_cert = cluster.get("certificate-authority") or None
+        made.cert_file, made.key_file = user.get("client-certificate") or None, user.get("client-key") or None
+    return made
+
+
+def document_for_loader(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:
+    """The context as a kubeconfig for the official loader, without what it reads once, or fails at
+    without a word."""
+    hidden = ("exec", "tokenFile", "as", "as-uid", "as-groups", "as-user-extra")
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "current",
+        "contexts": [{"name": "current", "context": {"cluster": "current", "user": "current"}}],
+        "clusters": [{"name": "current", "cluster": cluster}],
+        "users": [{"name": "current", "user": {k: v for k, v in user.items() if k not in hidden}}],
+    }
 
 
 def configuration_of(settings: ServerSettings) -> Configuration:
