@@ -16,7 +16,7 @@ from controllers.nodelifecycle import changes
 from controllers.nodelifecycle.changes import Attention
 from controllers.nodelifecycle.replaced import registration
 from controllers.runtime.api import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, ServerError, Unreachable
-from controllers.runtime.cache import NODES, key_of, uid_of, version_of
+from controllers.runtime.cache import NODES, is_newer, key_of, uid_of, version_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply
 
 if TYPE_CHECKING:
@@ -73,6 +73,16 @@ class _Writeback:
             self._written[name, reason] = _Written(uid, change, _BACKOFF.next(last.attempts, now), reversals)
 
 
+@frozen
+class _Unfinished:
+    """A Node that was deleted, perhaps, to be registered again."""
+
+    began: float
+    version: str
+    """The one that was deleted, and no other."""
+    new: dict[str, Any]
+
+
 class NodeWriter:
     """Thread-safe, as a node is one thread's at a time. `attention(node)`: what it needs now."""
 
@@ -84,7 +94,7 @@ class NodeWriter:
         self._attention = attention
         self._cloud = cloud
         self._writeback = _Writeback()
-        self._unfinished: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._unfinished: dict[str, _Unfinished] = {}
 
     def write(
         self, node: V1Node, reason: str, change: str, plan: Callable[[V1Node], Patch], *, at_once: bool = False
@@ -169,7 +179,8 @@ class NodeWriter:
                 if why:
                     return f"its machine was replaced by {successor}, but it cannot be created anew: {why}"
                 preconditions = {"uid": uid_of(fresh), "resourceVersion": version_of(fresh)}
-                self._unfinished[key] = (self._shared.now(), new)  # the answer to the deletion may get lost
+                # The answer to the deletion may get lost.
+                self._unfinished[key] = _Unfinished(self._shared.now(), version_of(fresh), new)
                 try:
                     self._rest.request("DELETE", NODES.key_path(key), body=_delete_options(preconditions))
                     break
@@ -209,11 +220,11 @@ class NodeWriter:
     def finish(self, key: str) -> None:
         """Create the node that was deleted to be registered again, if there is one. Raises
         ApiError."""
-        _, new = self._unfinished.get(key, (0.0, None))
-        if new is None:
+        unfinished = self._unfinished.get(key)
+        if unfinished is None:
             return
         try:
-            made = NODES.parse(self._rest.request("POST", NODES.path(), body=new).json())
+            made = NODES.parse(self._rest.request("POST", NODES.path(), body=unfinished.new).json())
         except AlreadyExists:  # its kubelet was faster, or the answer got lost
             del self._unfinished[key]
             return
@@ -235,11 +246,17 @@ class NodeWriter:
     def unfinished(self) -> list[str]:
         """The nodes that were deleted, perhaps, and are to be created anew."""
         now = self._shared.now()
-        for key, (began, _) in list(self._unfinished.items()):
-            if now - began <= _FINISHED_WITHIN:
+        for key, one in list(self._unfinished.items()):
+            cached = self._shared.lister.get(key)
+            if cached is not None and is_newer(version_of(cached), one.version):
+                # The deletion was of an earlier version, so it was not applied and cannot be any
+                # more: whoever deletes the node from now on means it.
+                self._unfinished.pop(key, None)
+                continue
+            if now - one.began <= _FINISHED_WITHIN:
                 continue
             self._unfinished.pop(key, None)
-            if self._shared.lister.get(key) is None:
+            if cached is None:
                 log.error("node %s was deleted and not created anew in time: restart its kubelet", key)
         return list(self._unfinished)
 

@@ -153,7 +153,7 @@ class ServiceView:
     scope: Scope | None = None
     """None until the cluster's identity is known."""
     gathering: bool = False
-    """Whether changes of nodes are being gathered, so that new targets wait."""
+    """Whether changes of nodes are being gathered: then the targets are not compared."""
     found: Found = ObservedLoadBalancer.NOT_LOOKED
     updates: bool = True
     """Whether the provider can update; False once it said no."""
@@ -164,8 +164,8 @@ class ServiceView:
 
 
 def decide(view: ServiceView, targets: Targets | None, schedule: Schedule, now: float) -> Step:
-    """The next step, by the table above. Never one that the run has tried. `targets` None: they
-    are not compared, as with `gathering`."""
+    """The next step, by the table above. Never one that the run has tried. `targets` None: changes
+    of nodes are being gathered, and new targets wait."""
     step = _decide(view, targets, schedule, now)
     return _rest(view, now) if step.action in view.tried else step
 
@@ -247,7 +247,7 @@ def _keep(view: ServiceView, service: V1Service, targets: Targets | None, schedu
     if ensure is not None and Action.ENSURE not in view.tried:
         return ensure
     missing = found is ObservedLoadBalancer.NONE or record.built is None
-    if not (missing or view.gathering or targets is None or targets.cover(record.nodes)):
+    if not (missing or targets is None or targets.cover(record.nodes)):
         action = Action.UPDATE if view.updates else Action.ENSURE
         if action not in view.tried:
             return Step(action=action, record=record, sweep=action is Action.ENSURE)

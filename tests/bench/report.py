@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.bench.scenario import Figure, Goal, Outcome, Scenario
 
-WIDTH = 140
+WIDTH = 100
 
 
 def block(scenario: Scenario, outcomes: Sequence[Outcome], load: float) -> str:
@@ -28,13 +28,17 @@ def block(scenario: Scenario, outcomes: Sequence[Outcome], load: float) -> str:
     lines = [
         f"### {scenario.title}",
         "",
-        f"{time.strftime('%Y-%m-%d')}, {machine()}, load {load:.1f} before; {runs}"
-        + (f" (once: {once})." if once and repetitions > 1 else "."),
+        *textwrap.wrap(
+            f"{time.strftime('%Y-%m-%d')}, {machine()}, load {load:.1f} before; {runs}"
+            + (f" (once: {once})." if once and repetitions > 1 else "."),
+            WIDTH,
+        ),
         "",
         table(scenario.figures, outcomes),
     ]
     if scenario.goals:
-        lines += ["", *(f"- {sentence(goal, scenario.figures, outcomes)}" for goal in scenario.goals)]
+        goals = [f"- {sentence(goal, scenario.figures, outcomes)}" for goal in scenario.goals]
+        lines += ["", *(line for goal in goals for line in textwrap.wrap(goal, WIDTH, subsequent_indent="  "))]
     return "\n".join([*lines, "", *textwrap.wrap(scenario.method, WIDTH)])
 
 

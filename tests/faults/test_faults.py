@@ -18,8 +18,8 @@ from tests.support.tiers import need
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("faults")]
 
 SHORT = ("F9", "F28")
-"""One that a mend was made for, and one in which users and the controller act at once. All take 20 s
-each: `make faults`."""
+"""One that a mend was made for, and one in which users and the controller act at once. Each takes
+20 s; all: `make faults`."""
 FOUND = {"back-off": " times in "}
 """Mutants, and what the judge must say."""
 

@@ -6,7 +6,7 @@ Like those it writes every field that is no pointer, empty or not.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from controllers.runtime.protobuf.envelope import seal
@@ -98,7 +98,7 @@ def _fill(message: Any, name: str, value: Any) -> None:
     if name in ("Time", "MicroTime"):
         if value is not None:
             moment = datetime.fromisoformat(value)
-            message.seconds = int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() // 1)
+            message.seconds = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
             message.nanos = moment.microsecond * 1000
     elif name == "Quantity":
         message.string = value

@@ -4,7 +4,7 @@
 server says in each answer what it sends: one that has no Protobuf for a kind, or a proxy that knows
 none, answers in JSON, and that is read.
 
-Protobuf costs the API server and this process less: docs/reference/benchmarks.md says how much.
+Protobuf costs the API server less: docs/reference/benchmarks.md says how much.
 Where it cannot be had, it is not insisted on: after a 406, or after three answers in a row that
 could not be read, this kind is asked for in JSON as long as the process lives.
 """

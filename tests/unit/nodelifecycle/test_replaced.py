@@ -155,6 +155,29 @@ def test_a_node_that_was_deleted_is_created_when_the_server_answers_again(lost: 
     assert ("NodeCreatedAnew" in bench.recorder.reasons()) is not lost
 
 
+def test_a_node_that_was_not_deleted_after_all_and_then_by_somebody_else_stays_deleted() -> None:
+    bench = _bench()
+    _asked(bench)
+    bench.server.before = _out_of_order_for_deletions
+    bench.clock.advance(PERIOD)
+    [result] = bench.run("n0").values()
+    assert isinstance(result, ServerError)
+    assert "n0" in bench.writer.unfinished(), "nobody knows yet whether it was deleted"
+    bench.server.before = nothing
+    bench.put("n0", provider_id=OLD, ready="True", machine="first", version="9")  # the deletion was of version 8
+    bench.sweep()
+    bench.lister.objects.pop("n0")
+    bench.server.nodes.pop("n0")
+    assert "n0" not in bench.sweep()
+    bench.run("n0")
+    assert "n0" not in bench.server.nodes
+
+
+def _out_of_order_for_deletions(name: str, body: dict[str, Any]) -> None:
+    if "preconditions" in body:
+        raise ServerError("out of order", status=500)
+
+
 def test_a_node_that_cannot_be_created_for_minutes_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     bench = _bench()
     _asked(bench)

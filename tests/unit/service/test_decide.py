@@ -92,7 +92,8 @@ FAILING = _record(State.UNSURE, built=AT_REST, nodes="old")
 
 
 def _decide(view: ServiceView, present: Targets = TARGETS, schedule: Schedule = SCHEDULE) -> Step:
-    return decide(evolve(view, scope=view.scope or SCOPE), present, schedule, NOW)
+    shown = None if view.gathering else present
+    return decide(evolve(view, scope=view.scope or SCOPE), shown, schedule, NOW)
 
 
 @frozen

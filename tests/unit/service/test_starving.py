@@ -122,7 +122,7 @@ def _run(view: ServiceView, fails: Action | None, later: bool, found: Any = Obse
     """The steps that succeeded in one run."""
     done: set[Action] = set()
     for _ in range(len(Action) + 1):
-        step = decide(view, TARGETS, SCHEDULE, NOW)
+        step = decide(view, None if view.gathering else TARGETS, SCHEDULE, NOW)
         if step.action is Action.REST:
             return done
         assert step.action not in view.tried, "no step twice"
