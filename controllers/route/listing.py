@@ -107,6 +107,10 @@ class RouteListing:
         self._ask(version)
         return False
 
+    def refresh(self) -> None:
+        """Have the routes listed again soon."""
+        self._ask(self._table.version)
+
     def _ask(self, version: int) -> None:
         """Have the routes listed again, unless that has happened since `version` or is
         happening."""

@@ -123,7 +123,7 @@ class Planner:
         self.table = table
         self._clock = clock
         self._period = options.route_reconciliation_period
-        self._known: set[str] = set()
+        self._known: dict[str, str] = {}  # UID by name
         self._own: set[tuple[IPNetwork, str]] = set()
         self._contested: dict[tuple[IPNetwork, str], float] = {}
         self._holders = Holders()
@@ -172,8 +172,9 @@ class Planner:
 
     def _forget(self, nodes: Mapping[str, V1Node]) -> None:
         """Keep nothing about nodes that are gone and have no route."""
-        gone = self._known - nodes.keys() - set(self.table.targets())
-        self._known.difference_update(gone)
+        gone = self._known.keys() - nodes.keys() - set(self.table.targets())
+        for name in gone:
+            self._known.pop(name, None)
         for pair in [pair for pair in list(self._own) if pair[1] in gone]:
             self._own.discard(pair)
         for net, name in self._holders.items():
@@ -197,10 +198,15 @@ class Planner:
 
     def note_node(self, name: str, node: V1Node) -> None:
         """Remember that there is such a node, with these pod CIDRs."""
-        self._known.add(name)
+        self._known.setdefault(name, uid_of(node))
         for net in valid_pod_cidrs(node):
             if net.prefixlen != self._scope.usual_sizes.get(net.version) and self._scope.inside(net):
                 self._own.add((net, name))
+
+    def is_another(self, name: str, node: V1Node) -> bool:
+        """Whether another Node had this name the last time, here or at a listing."""
+        before, self._known[name] = self._known.get(name), uid_of(node)
+        return before not in (None, uid_of(node))
 
     def created(self, net: IPNetwork, target: str) -> None:
         """We made this route."""

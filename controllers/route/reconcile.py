@@ -96,6 +96,10 @@ class RouteReconciler:
         if node is None:
             self._condition.forget(name)
         else:
+            if self._planner.is_another(name, node):
+                # Its machine may be another too, though name and pod CIDR are the same: only the
+                # cloud knows whether the route leads there, or nowhere.
+                self._listing.refresh()
             self._planner.note_node(name, node)
             try:
                 wanted = changes.pod_cidrs(node)

@@ -4,6 +4,7 @@ and machines join."""
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -109,16 +110,18 @@ def _take_turn(cluster: Cluster, both: Pair, turn: Turn, spare: Any, result: Res
     cluster.wait("another leader", lambda: "" if holder(cluster) not in ("", led) else "the Lease is the former one's")
     took = time.time() - begun
     turn.service(cluster, result)
-    joined = ""
+    joined, alone = "", math.inf
     if spare is not None:
-        created = time.monotonic()
+        created, alone = time.monotonic(), time.time()
         cluster.create_machine(spare)
         cluster.wait_for_nodes([spare.name])
         joined = f"; a machine joins, Ready and routed after {time.monotonic() - created:.0f} s"
     time.sleep(SETTLE)
     ours, beside = (lost_in(traffic.report, begun, time.time()) for traffic in (both.ours, both.beside))
-    lost = f"{len(ours)} of {both.ours.report.sent - sent} lost, {len(beside)} beside"
-    result.add(turn.name, f"{lost}; it leads after {took:.0f} s{joined}")
+    late = sum(one.at >= alone for one in ours)
+    lost = f"{len(ours)} of {both.ours.report.sent - sent} lost ({late} since the machine joins), {len(beside)} beside"
+    why = sorted({one.why for one in ours})
+    result.add(turn.name, f"{lost}; it leads after {took:.0f} s{joined}{'; ' if why else ''}{', '.join(why)}")
     result.check(not is_more(ours, beside), f"{turn.name}: {lost}")
 
 
@@ -160,7 +163,8 @@ def compare(before: State, after: State, made: Mapping[tuple[str, str], list[str
     again |= {name for name in after.nodes.keys() - before.nodes.keys() if after.initialised.get(name) != 1}
     result.add("nodes that joined, each initialised once", len(after.nodes) - len(before.nodes))
     result.add("nodes initialised again", len(again))
-    result.check(not again, f"initialised more than once, or not: {sorted(again)}")
+    times = {name: after.initialised.get(name, 0) for name in sorted(again)}
+    result.check(not again, f"initialised more than once, or not (how often): {times}")
     result.check(after.balancers == before.balancers, f"load balancers: {before.balancers}, then {after.balancers}")
     deleted = [name for name in made.get(("DELETE", "loadbalancers"), []) if name in before.balancers]
     result.add("load balancers that stayed, each with its address", len(before.balancers))

@@ -346,6 +346,25 @@ def test_a_blackhole_on_a_nodes_range_is_that_nodes_work() -> None:
     assert [call for call, _ in bench.cloud.calls] == ["list", "delete", "create"]
 
 
+def test_of_a_node_that_was_created_anew_the_routes_are_looked_at_soon() -> None:
+    bench = Bench(route("10.244.1.0/24", "n1"))
+    bench.add("n1", "10.244.1.0/24", condition=CREATED)
+    _start(bench)
+    bench.queue.add("n1")
+    assert bench.work() == ["n1"], "the same Node as when the routes were listed"
+    bench.cloud.routes = [route("10.244.1.0/24", blackhole=True)]  # its machine is gone
+    bench.add("n1", "10.244.1.0/24", uid="another")
+    bench.queue.add("n1")
+    bench.work()
+    bench.clock.advance(10)
+    assert bench.work() == [LIST, "n1"]
+    assert [found.target_node for found in bench.cloud.routes] == ["n1"]
+    bench.queue.add("n1")
+    bench.clock.advance(20)
+    bench.work()
+    assert bench.cloud.count("list") == 2, "once for each Node"
+
+
 def test_a_blackhole_under_work_is_left_for_a_moment() -> None:
     bench = Bench(route("10.244.7.0/24", blackhole=True))
     bench.add("n1", "10.244.1.0/24", condition=CREATED)
