@@ -8,6 +8,7 @@ same.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import yaml
 
 from cloudprovider.testing.fake import raises
 from cloudprovider.testing.waiting import eventually
+from cloudprovider.wellknown import TAINT_NODE_SHUTDOWN
 from tests.envtest.server import MANAGER_USER, RealAPIServer
 from tests.integration.conftest import REAL, Cluster, Share
 from tests.support.api import NODES
@@ -104,6 +106,10 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
     eventually(lambda: ingress(api.get(f"{SERVICES}/web")), 90, lambda: process.log)
     eventually(lambda: {route.target_node for route in cloud.console.routes()} >= {"node-0000"}, 90)
     eventually(lambda: "stale" not in {route.name for route in cloud.console.routes()}, 90, lambda: process.log)
+    # A patch for certain: a Node is initialised by a PUT, and by a patch only where the first PUT of
+    # the process is not answered yet.
+    cloud.console.set_shutdown("node-0001")
+    eventually(lambda: TAINT_NODE_SHUTDOWN in json.dumps(api.get(f"{NODES}/node-0001")), 90, lambda: process.log)
     cloud.console.remove_instance("node-0001")
     eventually(lambda: api.find(f"{NODES}/node-0001") is None, 90, lambda: process.log)
     cloud.console.recreate_instance("node-0000")  # which the cloud has called existing for that deletion
