@@ -106,8 +106,8 @@ def test_every_right_of_the_manifest_is_used_and_no_other_is_missed(
     eventually(lambda: ingress(api.get(f"{SERVICES}/web")), 90, lambda: process.log)
     eventually(lambda: {route.target_node for route in cloud.console.routes()} >= {"node-0000"}, 90)
     eventually(lambda: "stale" not in {route.name for route in cloud.console.routes()}, 90, lambda: process.log)
-    # A patch for certain: a Node is initialised by a PUT, and by a patch only where the first PUT of
-    # the process is not answered yet.
+    # A patch for certain: a Node is initialised by a PUT, and by a patch only while the first PUT
+    # of the process is not answered yet.
     cloud.console.set_shutdown("node-0001")
     eventually(lambda: TAINT_NODE_SHUTDOWN in json.dumps(api.get(f"{NODES}/node-0001")), 90, lambda: process.log)
     cloud.console.remove_instance("node-0001")
