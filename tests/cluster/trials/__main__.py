@@ -23,7 +23,7 @@ from localcloud.layout import BadLayout
 from tests.bench.report import keep
 from tests.cluster.cluster import Cluster, ClusterError, MachineSpec, Options
 from tests.cluster.needs import Missing
-from tests.cluster.trials import bootstrap, flow, kills, machines, memory, migration, rights, sandbox, tokens
+from tests.cluster.trials import bootstrap, flow, hour, kills, machines, memory, migration, rights, sandbox, tokens
 from tests.cluster.trials.manager import processes
 from tests.cluster.trials.result import Result, block
 from tests.envtest.build import AssetsMissing
@@ -41,6 +41,8 @@ class Trial:
     title: str
     method: str
     run: Callable[[Cluster, Sampler], Result]
+    alone: bool = False
+    """Only where it is named."""
 
 
 TRIALS: Sequence[Trial] = (
@@ -52,13 +54,14 @@ TRIALS: Sequence[Trial] = (
     Trial("kills", kills.TITLE, kills.METHOD, lambda cluster, _: kills.run(cluster)),
     Trial("tokens", tokens.TITLE, tokens.METHOD, lambda cluster, _: tokens.run(cluster)),
     Trial("rights", rights.TITLE, rights.METHOD, lambda cluster, _: rights.run(cluster)),
+    Trial("hour", hour.TITLE, hour.METHOD, hour.run, alone=True),
     Trial("memory", memory.TITLE, memory.METHOD, lambda _, sampler: memory.summary([*sampler.lives.values()])),
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    chosen = [one for one in TRIALS if not options.names or one.name in options.names]
+    chosen = [one for one in TRIALS if one.name in options.names or not (options.names or one.alone)]
     failed: list[str] = []
     for number in (signal.SIGINT, signal.SIGTERM):  # where this runs in a shell's background, the first is ignored
         signal.signal(number, signal.default_int_handler)

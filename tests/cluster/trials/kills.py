@@ -23,7 +23,7 @@ from tests.support.failover.churn import ServiceChurn
 from tests.support.failover.fencing import judge
 from tests.support.services import SERVICES
 
-__all__ = ["METHOD", "TITLE", "MachineChurn", "run"]
+__all__ = ["METHOD", "TITLE", "MachineChurn", "agree", "clean", "run"]
 
 KILLS = 20
 TITLE = f"The leader killed {KILLS} times"
@@ -118,15 +118,7 @@ def run(cluster: Cluster, count: int = KILLS, seed: int = 22) -> Result:
     result.add("acts on machines", churn.machine_acts)
     result.add("from a kill to the next leader, median", sorted(away)[len(away) // 2])
     result.add("from a kill to the next leader, longest", max(away))
-    churn.all_back()
-    settled, operator = time.monotonic(), Operator(cluster)
-    try:
-        cluster.wait("cluster and cloud", lambda: _differ(cluster, operator), AGREED_WITHIN)
-    except ClusterError as problem:
-        result.problems.append(str(problem))
-    result.add("until cluster and cloud are equal after the last act", time.monotonic() - settled)
-    result.add("Nodes deleted by an operator, as the Event ReadyNodeSaidToBeGone asks", operator.deleted)
-    result.add("kubelets started again, whose Node was deleted under them", operator.restarts)
+    agree(cluster, churn, result)
     ended = {process_at(one.pod, time.time(), kills) for one in replicas(cluster)}
     result.check({name.partition("#")[0] for name in ended} == set(pods.values()), "a pod was replaced by another")
     time.sleep(1)  # the audit log is written in batches
@@ -146,8 +138,21 @@ def run(cluster: Cluster, count: int = KILLS, seed: int = 22) -> Result:
     result.add("forbidden", len(verdict.forbidden))
     result.check(not verdict.intruders and not verdict.late and not verdict.forbidden, str(verdict))
     result.check(len(verdict.holds) > count // 2 and bool(made), f"the judge saw too little: {verdict}")
-    _clean(cluster.api)
+    clean(cluster.api)
     return result
+
+
+def agree(cluster: Cluster, churn: MachineChurn, result: Result) -> None:
+    """After the last act: bring all machines back, and wait until cluster and cloud are equal."""
+    churn.all_back()
+    begun, operator = time.monotonic(), Operator(cluster)
+    try:
+        cluster.wait("cluster and cloud", lambda: _differ(cluster, operator), AGREED_WITHIN)
+    except ClusterError as problem:
+        result.problems.append(str(problem))
+    result.add("until cluster and cloud are equal after the last act", time.monotonic() - begun)
+    result.add("Nodes deleted by an operator, as the Event ReadyNodeSaidToBeGone asks", operator.deleted)
+    result.add("kubelets started again, whose Node was deleted under them", operator.restarts)
 
 
 def _kill_one(cluster: Cluster, kills: list[Kill]) -> float:
@@ -187,7 +192,8 @@ def _differ(cluster: Cluster, operator: Operator) -> str:
     return disagreement(cluster.api, "localcloud", state)
 
 
-def _clean(api: API) -> None:
+def clean(api: API) -> None:
+    """Delete the Services of the churn."""
     for service in api.items(SERVICES):
         if service["metadata"]["name"].startswith("svc-"):
             api.delete(f"{SERVICES}/{service['metadata']['name']}")

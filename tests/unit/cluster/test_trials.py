@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.cluster.traffic import Lost, Report
 from tests.cluster.trials import __main__ as command
-from tests.cluster.trials import migration
+from tests.cluster.trials import hour, migration
 from tests.cluster.trials.bootstrap import order
 from tests.cluster.trials.flow import is_more, lost_in
 from tests.cluster.trials.machines import follow
@@ -407,3 +408,23 @@ def test_the_go_manager_of_the_trial_has_the_lease_of_ours_and_a_port_of_its_own
     assert "--leader-elect-resource-name=cloud-controller-manager" in command_line
     assert "--secure-port=10268" in command_line
     assert objects["Deployment"]["spec"]["replicas"] == 0
+
+
+def hour_long(memory: Callable[[float], float]) -> Life:
+    at = [float(second) for second in range(0, 3600, 5)]
+    return Life(at, [Usage(threads=20, files=30, memory=memory(one), cpu=one / 10) for one in at])
+
+
+def test_an_hour_of_churn_tells_a_cache_that_fills_from_a_leak() -> None:
+    fills, leaks = Result(), Result()
+    hour.judge(fills, "leader", hour_long(lambda at: 80 + min(at, 500) / 10), 0.0, 3600.0)
+    hour.judge(leaks, "leader", hour_long(lambda at: 80 + at / 100), 0.0, 3600.0)
+    assert ("leader: memory every ten minutes", "80, 130, 130, 130, 130, 130, 130 MB") in fills.figures
+    assert ("leader: CPU", "100 millicores on average") in fills.figures
+    assert not fills.problems
+    (problem,) = leaks.problems
+    assert problem.startswith("leader: memory, MB grew by +29.")
+
+
+def test_the_hour_runs_only_where_it_is_named() -> None:
+    assert [one.name for one in command.TRIALS if one.alone] == ["hour"]
