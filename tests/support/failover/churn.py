@@ -41,12 +41,13 @@ class ServiceChurn(Repeating):
     """
 
     def __init__(self, api: API, *, seed: int, rate: float = 5.0) -> None:
-        super().__init__(self._act, every=1 / rate, name="churn")
+        super().__init__(self.act, every=1 / rate, name="churn")
         self.api = api
         self.dice = random.Random(seed)
         self.acts = 0
 
-    def _act(self) -> None:
+    def act(self) -> None:
+        """Do one thing."""
         act = self.dice.choices((self.join, self.leave, self._serve, self._port, self._end), (3, 2, 3, 3, 2))[0]
         try:
             act()
