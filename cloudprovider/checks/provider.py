@@ -27,8 +27,6 @@ from cloudprovider.sshkeys import SSHKeys
 from cloudprovider.volumes import PVLabeler
 from cloudprovider.zones import Zones
 
-__all__ = ["ACCESSORS", "EXTENSIONS", "capabilities_of", "capability_problems", "interface_problems", "methods_of"]
-
 ACCESSORS: Final[Mapping[str, type]] = {
     "instances_v2": InstancesV2,
     "instances_batch": InstancesBatch,

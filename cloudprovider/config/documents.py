@@ -18,8 +18,6 @@ import yaml
 from attrs import field, frozen
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-__all__ = ["Document", "DocumentError", "Place", "parse"]
-
 Place = tuple[str | int, ...]
 """The way to a value: names of fields, and numbers of entries."""
 

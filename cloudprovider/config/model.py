@@ -25,8 +25,6 @@ from cloudprovider.errors import ConfigUnreadable, InvalidConfig
 from cloudprovider.internal.suggestions import nearest
 from cloudprovider.internal.values import parse_duration
 
-__all__ = ["ProviderConfig", "Seconds"]
-
 _LISTS = (list, tuple, set, frozenset)
 
 

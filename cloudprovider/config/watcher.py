@@ -18,8 +18,6 @@ from typing import Generic, TypeVar
 
 from cloudprovider.host import StopSignal
 
-__all__ = ["ConfigWatcher"]
-
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)

@@ -21,8 +21,6 @@ from typing import Final
 
 from attrs import evolve, field, frozen, validators
 
-__all__ = ["NO_ATTEMPTS", "Attempts", "Backoff"]
-
 _MOST_DOUBLINGS: Final = 64  # a year of failures must not overflow a float
 
 

@@ -16,8 +16,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-__all__ = ["LIFETIME", "Issued", "issue", "self_signed"]
-
 log = logging.getLogger(__name__)
 
 LIFETIME: Final = datetime.timedelta(days=365)

@@ -26,8 +26,6 @@ from typing import Final
 from cloudprovider.internal.masking import Mask, forms
 from cloudprovider.internal.redaction import redact
 
-__all__ = ["LONGEST", "LONGEST_ERROR", "LONGEST_STACK", "Cleaner"]
-
 LONGEST: Final = 4096
 """Characters of a log message."""
 LONGEST_ERROR: Final = 1000

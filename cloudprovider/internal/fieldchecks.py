@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from attrs import Attribute
     from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-__all__ = ["as_tuple", "flag", "flag_or_none", "labels", "node_addresses", "own_copy", "text"]
-
 _SHOWN = 80  # characters of a wrong value
 
 

@@ -14,8 +14,6 @@ import inspect
 import textwrap
 from typing import Any, TypeVar
 
-__all__ = ["FIELDS", "documented"]
-
 T = TypeVar("T")
 
 FIELDS = "Fields:"

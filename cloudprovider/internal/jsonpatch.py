@@ -7,8 +7,6 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["JSON", "PatchError", "json_patch"]
-
 JSON = dict[str, Any]
 
 

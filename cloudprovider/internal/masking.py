@@ -22,8 +22,6 @@ from urllib.parse import quote, quote_plus
 
 from cloudprovider.internal.redaction import redact
 
-__all__ = ["Mask", "MaskedCause", "config_values", "forms", "mask", "safe_cause", "secret_values"]
-
 MASK = "***"
 _SHORTEST = 4  # shorter values are not masked
 _WINDOW = 8  # a piece of this length gives a longer value away

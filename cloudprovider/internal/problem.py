@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-__all__ = ["Problem", "sentences"]
-
 
 @frozen
 class Problem:

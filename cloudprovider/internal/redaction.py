@@ -15,8 +15,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["REDACTED", "redact"]
-
 REDACTED: Final = "<redacted>"
 
 # A word that a name of a secret contains. "tokens" is a count: max_tokens=100.

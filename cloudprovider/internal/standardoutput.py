@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from typing import TextIO
 
-__all__ = ["results_only"]
-
 _OUT, _ERR = 1, 2
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["did_you_mean", "nearest"]
-
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """The known name that is most like this one; "" where none is like it. `likeness`: from 0, any

@@ -10,8 +10,6 @@ import math
 import re
 from typing import Final
 
-__all__ = ["parse_bool", "parse_duration", "show_bool", "show_duration"]
-
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _DURATION = re.compile(r"[+-]?(?:0|(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)")

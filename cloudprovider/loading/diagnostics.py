@@ -38,21 +38,6 @@ from cloudprovider.zones import Zones
 if TYPE_CHECKING:
     from cloudprovider.cloudconfig import CloudConfig
 
-__all__ = [
-    "CONTRACT",
-    "code_place",
-    "entry_point_problem",
-    "factory_problem",
-    "home_of",
-    "import_problem",
-    "not_callable_problem",
-    "object_problem",
-    "raised_at",
-    "signature_problem",
-    "told_of",
-    "was_not_entered",
-]
-
 CONTRACT: tuple[type, ...] = (
     Interface,
     InstancesV2,

@@ -13,8 +13,6 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["check"]
-
 ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds both packages of this distribution."""
 

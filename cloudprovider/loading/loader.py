@@ -19,8 +19,6 @@ from cloudprovider.internal.masking import safe_cause
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loading.plugins import Plugin
 
-__all__ = ["Factory", "described", "described_type", "load_factory", "start_provider"]
-
 Factory = Callable[[CloudConfig | None], Interface]
 """What a plugin offers: takes the cloud config and returns the provider. The config is None when no
 --cloud-config was given and the program has no flags of its own."""

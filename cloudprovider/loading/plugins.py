@@ -23,8 +23,6 @@ from cloudprovider.internal.problem import Problem
 if TYPE_CHECKING:
     from importlib_metadata import IDistribution
 
-__all__ = ["ENTRY_POINT_GROUP", "Found", "Plugin", "find_plugins", "intruders"]
-
 ENTRY_POINT_GROUP = "cloudprovider.providers"
 """The entry-point group that plugins declare their factory in: `acme =
 "acme_provider:new_provider"`."""

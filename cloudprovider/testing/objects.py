@@ -21,8 +21,6 @@ from cloudprovider.wellknown import (
     TAINT_EXTERNAL_CLOUD_PROVIDER,
 )
 
-__all__ = ["condition", "node", "ready_condition", "service"]
-
 JSON = dict[str, Any]
 
 

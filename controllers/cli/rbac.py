@@ -31,8 +31,6 @@ from controllers.registration.entry import ControllerEntry, Rule, enabled, probl
 from controllers.registration.options import LeaderElectionOptions
 from controllers.webhooks.rbac_rules import SECRET, WEBHOOK_RULES, policy_for
 
-__all__ = ["chart_permissions", "grants", "main", "manifest"]
-
 ACCOUNT = "cloud-controller-manager"
 NAMESPACE = "kube-system"
 ROLE = "system:cloud-controller-manager"

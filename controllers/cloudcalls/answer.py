@@ -28,8 +28,6 @@ from controllers.cloudcalls.snapshots import private_copy
 from controllers.runtime.cache import key_of, uid_of
 from controllers.runtime.queue import AskAgain
 
-__all__ = ["Answer", "BatchAnswer", "by_name", "judged"]
-
 A = TypeVar("A")
 
 

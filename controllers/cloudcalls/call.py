@@ -21,8 +21,6 @@ from controllers.cloudcalls.limits import PRIORITY_NORMAL
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.queue import bounded
 
-__all__ = ["CallState", "CloudCall", "Flow", "Inbox"]
-
 R = TypeVar("R")
 
 

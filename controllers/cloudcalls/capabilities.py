@@ -43,14 +43,6 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
     from kubernetes.client.models.v1_service import V1Service
 
-__all__ = [
-    "LoadBalancerCalls",
-    "PVLabelerCalls",
-    "ProviderCalls",
-    "RouteCalls",
-    "SSHKeyCalls",
-]
-
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")

@@ -40,24 +40,6 @@ from cloudprovider import (
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.queue import Parked, retry_after_of
 
-__all__ = [
-    "AnswerMissing",
-    "CallAborted",
-    "CallFailed",
-    "CallOverdue",
-    "CallsClosed",
-    "CloudCallError",
-    "InvalidAnswer",
-    "OUTCOMES",
-    "SUCCESS",
-    "SUPERSEDED",
-    "OVERDUE",
-    "PARTIAL",
-    "REFUSED",
-    "outcome_of",
-    "translate",
-]
-
 SUCCESS = "success"
 OVERDUE = "overdue"
 """No answer before the deadline."""

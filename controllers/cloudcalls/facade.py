@@ -42,8 +42,6 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Batching
 
-__all__ = ["CloudCalls"]
-
 A = TypeVar("A")
 R = TypeVar("R")
 

@@ -39,8 +39,6 @@ from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["DryRunBackend", "Gateway"]
-
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")

@@ -11,8 +11,6 @@ from controllers.cloudcalls.call import CloudCall
 from controllers.cloudcalls.outage import Outage
 from controllers.cloudcalls.pool import CallPool
 
-__all__ = ["CallHealth", "OverdueCall", "changing", "health_of", "parked"]
-
 _TROUBLE_AFTER = 5.0  # seconds of failures without one answer until health says so
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import math
 from collections import deque
 
-__all__ = ["PRIORITY_DELETE", "PRIORITY_NEW", "PRIORITY_NORMAL", "PRIORITY_SWEEP", "Limiter", "Limits"]
-
 PRIORITY_DELETE = 20
 """Somebody waits for something to be gone, and it costs money until then."""
 PRIORITY_NEW = 10

@@ -14,8 +14,6 @@ from controllers.cloudcalls.pool import CallPool
 from controllers.cloudcalls.turns import KINDS
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["CallMetrics"]
-
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _WEIGHT = 0.2
 

@@ -18,8 +18,6 @@ from controllers.options import (
     positive,
 )
 
-__all__ = ["CloudCallOptions"]
-
 _SECTION: Final = "cloud calls"
 _BUILDING: Final = frozenset(
     (

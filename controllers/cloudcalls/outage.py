@@ -26,8 +26,6 @@ from controllers.cloudcalls.errors import OVERDUE, CloudCallError, outcome_of
 from controllers.runtime.clock import Clock
 from controllers.runtime.queue import Parked
 
-__all__ = ["FAILED", "STRANGER", "Outage", "Trouble"]
-
 STRANGER: Final = "admission/"
 """Begins the key of a call about an object that a webhook was asked about. It is in no cluster, and
 a client of the webhook port may invent as many as it likes: such a call proves nothing, whatever

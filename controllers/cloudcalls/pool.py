@@ -32,8 +32,6 @@ from controllers.cloudcalls.turns import Turns
 from controllers.runtime.clock import Clock, wait_for
 from controllers.runtime.queue import retry_after_of
 
-__all__ = ["IDLE_SECONDS", "CallPool"]
-
 log = logging.getLogger(__name__)
 
 Called = CloudCall[Any]

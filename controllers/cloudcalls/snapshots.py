@@ -28,8 +28,6 @@ from typing import Any, NamedTuple
 import attrs
 from pydantic import BaseModel
 
-__all__ = ["Loan", "Snapshots", "private_copy", "same"]
-
 _PLAIN = frozenset({str, type(None), bool, int, float, datetime})  # immutable, and most of what models hold
 _CHECKED = 32
 

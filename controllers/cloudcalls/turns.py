@@ -29,8 +29,6 @@ from controllers.cloudcalls.call import CloudCall, Flow
 from controllers.cloudcalls.limits import PRIORITY_NORMAL
 from controllers.runtime.fairness import FAIR_SHARE, Lanes
 
-__all__ = ["KINDS", "Turns", "flow_of"]
-
 NODES: Final = "nodes"
 LOAD_BALANCERS: Final = "load-balancers"
 ROUTES: Final = "routes"

@@ -27,16 +27,6 @@ from controllers.runtime.api import ApiError
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
-__all__ = [
-    "ANONYMOUS",
-    "Authentication",
-    "TooManyTokens",
-    "Unauthenticated",
-    "User",
-    "bearer_token",
-    "user_of_certificate",
-]
-
 log = logging.getLogger(__name__)
 
 AUTHENTICATED: Final = "system:authenticated"

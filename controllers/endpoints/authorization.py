@@ -17,8 +17,6 @@ from controllers.runtime.api import ApiError
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
-__all__ = ["Authorization", "CannotTell"]
-
 log = logging.getLogger(__name__)
 
 MASTERS: Final = "system:masters"

@@ -17,8 +17,6 @@ import attrs
 from controllers.runtime.cleaning import one_line
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["ENDPOINTS", "SLI_SAMPLES", "Check", "Checks", "HealthMetrics", "report"]
-
 ENDPOINTS: Final = ("healthz", "livez", "readyz")
 SLI_SAMPLES: Final = ("kubernetes_healthcheck", "kubernetes_healthchecks_total", "process_start_time_seconds")
 _LONGEST_DETAIL: Final = 1024

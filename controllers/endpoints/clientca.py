@@ -15,8 +15,6 @@ from controllers.runtime.api import ApiError, Forbidden, NotFound, RestClient
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
-__all__ = ["ClusterCA"]
-
 log = logging.getLogger(__name__)
 
 CONFIG_MAP: Final = LOOKUP_RULE.names[0]

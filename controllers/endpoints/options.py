@@ -25,8 +25,6 @@ from controllers.options import (
     option,
 )
 
-__all__ = ["ServingOptions", "check_address", "pair_problem"]
-
 _SERVING = "secure serving"
 _AUTHENTICATION = "authentication"
 _AUTHORIZATION = "authorization"

@@ -27,8 +27,6 @@ from controllers.httpserver.messages import Request, Response
 from controllers.runtime.cleaning import one_line
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["Asked", "Endpoints", "Page", "json_page", "metrics_page", "sli_page", "statusz", "text_page", "threads"]
-
 log = logging.getLogger(__name__)
 
 _THREADS: Final = 1000

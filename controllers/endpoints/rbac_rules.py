@@ -10,8 +10,6 @@ from typing import Final
 
 from controllers.registration.entry import Rule
 
-__all__ = ["ACCESS_RULE", "LOOKUP_RULE", "SERVING_RULES", "TOKEN_RULE"]
-
 TOKEN_RULE: Final = Rule(
     resource="tokenreviews",
     verbs=("create",),

@@ -19,8 +19,6 @@ from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["AskFirst", "Remembered", "Reviewer"]
-
 log = logging.getLogger(__name__)
 
 K = TypeVar("K")

@@ -25,8 +25,6 @@ from controllers.httpserver.server import Server
 from controllers.httpserver.tls import ServerTLS
 from controllers.runtime.cleaning import one_line
 
-__all__ = ["HealthServer", "SecureServer", "from_this_machine"]
-
 log = logging.getLogger(__name__)
 
 _FORWARDED: Final = frozenset(("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"))

@@ -39,8 +39,6 @@ from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["Serving", "ServingError", "client_ca", "minimum_version"]
-
 log = logging.getLogger(__name__)
 
 PROGRAM: Final = "cloud-controller-manager"

@@ -18,18 +18,6 @@ import attrs
 from cloudprovider.internal.certificates import LIFETIME, self_signed
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
-__all__ = [
-    "AuthoritySource",
-    "FileCA",
-    "FilePair",
-    "MemoryPair",
-    "NoCA",
-    "Pair",
-    "PairSource",
-    "folder_pair",
-    "names_for",
-]
-
 PAIR_NAME: Final = "cloud-controller-manager"
 _RENEW: Final = LIFETIME.total_seconds() * 2 / 3
 

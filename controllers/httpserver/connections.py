@@ -29,8 +29,6 @@ from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK
 from controllers.runtime.queue import FailureLog
 
-__all__ = ["Connections"]
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")

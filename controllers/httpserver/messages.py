@@ -9,8 +9,6 @@ import attrs
 
 from controllers.httpserver.peers import group_of
 
-__all__ = ["Certificate", "Handler", "Later", "Limits", "Request", "Response"]
-
 Certificate = Mapping[str, Any]
 """The subject of a client certificate, in the form that `ssl.SSLSocket.getpeercert` gives it."""
 

@@ -6,8 +6,6 @@ import socket
 import threading
 from collections.abc import Callable
 
-__all__ = ["Shares", "group_of"]
-
 
 def group_of(peer: str) -> bytes:
     """What counts as one peer: an IPv4 address, or an IPv6 network of the size that one customer

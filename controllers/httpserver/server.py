@@ -14,8 +14,6 @@ from controllers.httpserver.messages import Handler, Limits
 if TYPE_CHECKING:
     from controllers.httpserver.connections import Connections
 
-__all__ = ["Server"]
-
 log = logging.getLogger(__name__)
 
 

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
-__all__ = ["CHUNK", "Stream"]
-
 T = TypeVar("T")
 
 CHUNK: Final = 65536

@@ -11,8 +11,6 @@ from typing import Final
 
 from controllers.httpserver.messages import Certificate
 
-__all__ = ["subject_of"]
-
 _NAMES: Final = {b"\x55\x04\x03": "commonName", b"\x55\x04\x0a": "organizationName"}
 _SEQUENCE: Final = 0x30
 _SET: Final = 0x31

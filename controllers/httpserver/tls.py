@@ -23,8 +23,6 @@ from controllers.httpserver.ciphers import restrict
 from controllers.runtime.api import SecretFile
 from controllers.runtime.cleaning import text_of
 
-__all__ = ["LOOK_SECONDS", "Inspected", "ServerTLS", "inspect", "trust"]
-
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 5.0

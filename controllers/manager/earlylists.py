@@ -21,8 +21,6 @@ from controllers.runtime.cache import InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["IDENTITY", "begin", "make"]
-
 log = logging.getLogger(__name__)
 
 IDENTITY: Final = "shared-informers"

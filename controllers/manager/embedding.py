@@ -26,8 +26,6 @@ from controllers.runtime.clock import ClockEvent
 from controllers.runtime.election import LeaseSettings
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["Host", "hosting"]
-
 
 @frozen
 class Host:

@@ -26,8 +26,6 @@ from controllers.runtime.election import Callbacks, Elector, Fence, LeaseSetting
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.write import EventRecorder, Reference
 
-__all__ = ["Leadership", "lease_lost"]
-
 COMPONENT: Final = "cloud-controller-manager"
 IDENTITY: Final = "leader-election"
 LISTEN: Final = 0.05

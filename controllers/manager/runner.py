@@ -20,8 +20,6 @@ from controllers.registration.entry import Controller, ControllerEntry, HoldsBac
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["Built", "ControllerRunner", "Ending"]
-
 log = logging.getLogger(__name__)
 
 PROGRAM = "cloud-controller-manager"

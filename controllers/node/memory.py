@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from controllers.node.changes import Known
 
-__all__ = ["UNTAINTING", "NodeMemory", "Remembered"]
-
 _LONGEST: Final = 3600.0
 UNTAINTING: Final = Backoff(base=10.0, cap=600.0, quiet_delays=2.0)
 """How soon a node that was initialised is initialised again, when its taint is set again."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from controllers.runtime.queue import WorkQueue
     from controllers.runtime.write import EventRecorder
 
-__all__ = ["Assigner", "Shared"]
-
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5

@@ -14,8 +14,6 @@ from controllers.runtime.cache import key_of, uid_of, version_of
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-__all__ = ["NodeFacts", "SEAL", "assignment", "facts_of", "facts_of_raw", "seal", "unsealed", "writers_of"]
-
 SEAL: Final = "kubernetes-cloud-provider/pod-cidr-pending"
 """Annotation of a node that waits for its first range since before this leader: see
 `startup_barrier.py`. Removed with the write of the range."""

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
 
-__all__ = ["CIDRSet", "Interval", "IntervalSet"]
-
 Interval = tuple[int, int]
 """(first, bits): the numbers from `first` on, 2 to the power of `bits` of them; `first` is a
 multiple of that."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from controllers.nodeipam.metrics import NodeIPAMMetrics
     from controllers.runtime.write import EventRecorder
 
-__all__ = ["KUBE_CONTROLLER_MANAGER", "ConflictDetector"]
-
 log = logging.getLogger(__name__)
 
 KUBE_CONTROLLER_MANAGER: Final = "kube-controller-manager"

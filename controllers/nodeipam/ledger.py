@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
     from controllers.nodeipam.cidr_set import CIDRSet
 
-__all__ = ["Holding", "Ledger"]
-
 K = TypeVar("K", bound=Hashable)
 Ranges = tuple["IPNetwork", ...]
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from controllers.nodeipam.assigner import Assigner, Shared
     from controllers.runtime.api import RestClient
 
-__all__ = ["Chosen", "CloudReconciler", "NoRangeLeft", "NotChosenYet", "RangeReconciler", "RangesOverlap"]
-
 Ranges = tuple[IPNetwork, ...]
 Chosen = Answer[Ranges] | None
 """None when nothing was asked."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from controllers.nodeipam.changes import NodeFacts
     from controllers.runtime.clock import Clock
 
-__all__ = ["StartupBarrier"]
-
 log = logging.getLogger(__name__)
 
 _OLDEST: Final = 180.0

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from controllers.runtime.queue import WorkQueue
 
-__all__ = ["NodeTriggers", "PendingNodes", "START", "WAITING"]
-
 START: Final = "*"
 WAITING: Final = 10
 """Priority of a node that lacks ranges, above those that only have to be known."""

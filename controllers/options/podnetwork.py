@@ -16,20 +16,6 @@ from controllers.options.kinds import BOOL, INT, NAME, Kind
 if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
 
-__all__ = [
-    "CIDRS",
-    "CLOUD_ALLOCATOR",
-    "DEFAULT_MASK_SIZES",
-    "RANGE_ALLOCATOR",
-    "allocate_node_cidrs_option",
-    "at_most_one_of_each_family",
-    "cidr_allocator_option",
-    "cluster_cidrs_option",
-    "given_mask_sizes",
-    "mask_size_option",
-    "parse_cluster_cidrs",
-]
-
 DEFAULT_MASK_SIZES: Final[Mapping[int, int]] = {4: 24, 6: 64}
 """Prefix length of a node's pod CIDR by IP version, where nothing else is said:
 kube-controller-manager's too."""

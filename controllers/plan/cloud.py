@@ -19,8 +19,6 @@ from cloudprovider import InstanceState
 from controllers.registration.plan import Plan, PlannedCalls, Row, Subject
 from controllers.runtime.clock import Clock
 
-__all__ = ["CloudStandIn"]
-
 R = TypeVar("R")
 
 

@@ -32,8 +32,6 @@ from controllers.runtime.cache import InformerFactory, MalformedObject
 from controllers.runtime.cleaning import one_line
 from controllers.runtime.write import to_json
 
-__all__ = ["ClusterStandIn"]
-
 log = logging.getLogger(__name__)
 
 JSON = dict[str, Any]

@@ -14,8 +14,6 @@ from typing import Any, Final
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.registration.plan import Change, Row, Subject, Value
 
-__all__ = ["written"]
-
 JSON = Mapping[str, Any]
 
 _IGNORED: Final = frozenset({"kind", "apiVersion"})

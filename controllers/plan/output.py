@@ -13,8 +13,6 @@ from controllers.plan.run import Outcome
 from controllers.registration.plan import ASSIGNED_LATER, Change, Kind, Row, Value
 from controllers.runtime.cleaning import one_line
 
-__all__ = ["as_json", "as_table", "shown"]
-
 _HEADS: Final = {
     Kind.CHANGE: "TO DO",
     Kind.HELD_BACK: "HELD BACK (would not be done now)",

@@ -29,8 +29,6 @@ from controllers.runtime.api import ClientBuilder, NotSent
 from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["Outcome", "PlanRun"]
-
 log = logging.getLogger(__name__)
 
 NOTHING: Final = 0

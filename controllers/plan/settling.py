@@ -23,8 +23,6 @@ from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.queue import Unfinished, WorkQueueCollector
 
-__all__ = ["Settling"]
-
 _TRIES: Final = 3
 _LONGEST_RETRY: Final = 10.0  # seconds that the next try of a failing key is waited for
 _MOMENT: Final = 3.0  # seconds until a controller that does not say when it works is taken to do so

@@ -17,8 +17,6 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any, Final
 
-__all__ = ["import_lightly"]
-
 PACKAGE: Final = "kubernetes"
 
 

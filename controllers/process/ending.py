@@ -26,19 +26,6 @@ from typing import Final
 
 from controllers.process import logs
 
-__all__ = [
-    "LAST_WORDS",
-    "RELEASE",
-    "SIGNALS",
-    "Exit",
-    "end_at_once",
-    "exit_at_once",
-    "exit_now",
-    "settled",
-    "starting",
-    "within",
-]
-
 log = logging.getLogger(__name__)
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)

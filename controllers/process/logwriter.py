@@ -15,8 +15,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, Final
 
-__all__ = ["LineWriter"]
-
 MOST_CHARACTERS: Final = 4_000_000
 """Kept while there is no reader: about 20,000 lines. Further ones are counted, and lost."""
 _AT_ONCE: Final = 64  # lines in one write

@@ -11,8 +11,6 @@ from __future__ import annotations
 import os
 from typing import Final
 
-__all__ = ["share_one_heap"]
-
 _ARENA_MAX: Final = -8  # M_ARENA_MAX of glibc's malloc.h
 _VARIABLES: Final = ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from controllers.registration.plan import PlannedCalls, Planning
     from controllers.runtime.cache import Resource
 
-__all__ = ["built", "event_rule", "informers", "planned"]
-
 
 def built(controller: str, options: type[Any]) -> Callable[[Context], Controller]:
     """For `ControllerEntry.construct`: this class, with what the flags say of its options."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from cloudprovider import Interface
     from controllers.runtime.cache import Resource
 
-__all__ = ["ASSIGNED_LATER", "Change", "Kind", "Plan", "PlannedCalls", "Planning", "Row", "Subject"]
-
 ASSIGNED_LATER: Final = "assigned-by-the-cloud.invalid"
 """The address of a load balancer that is not there yet."""
 

@@ -9,8 +9,6 @@ from typing import Final
 from cloudprovider import Route
 from controllers.registration.plan import Change, PlannedCalls, Planning, Row, Subject
 
-__all__ = ["planned_calls"]
-
 _CONTROLLER: Final = "node-route-controller"
 
 

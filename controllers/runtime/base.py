@@ -19,8 +19,6 @@ from controllers.runtime.queue import Batching, BatchWorker, FailureHandling, Wo
 from controllers.runtime.run import Periodic, run_until
 from controllers.runtime.write import EventRecorder
 
-__all__ = ["ControllerBase", "HasDrainTimeout"]
-
 
 class HasDrainTimeout(Protocol):
     """Options of a controller, as far as its life depends on them."""

@@ -18,8 +18,6 @@ from collections.abc import Iterable
 from cloudprovider.internal.cleaning import LONGEST, LONGEST_ERROR, LONGEST_STACK, Cleaner
 from cloudprovider.internal.masking import secret_values
 
-__all__ = ["conceal", "conceal_config", "one_line", "stack_of", "text_of"]
-
 _lock = threading.Lock()
 _cleaner = Cleaner()
 

@@ -17,8 +17,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock", "SYSTEM_CLOCK", "ClockEvent", "wait_for"]
-
 
 class Clock(Protocol):
     """Reads time and waits. Every method may be called from many threads at once."""

@@ -13,8 +13,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["FAIR_SHARE", "Lanes", "TurnLanes", "Waiting"]
-
 FAIR_SHARE = 8
 """While several priorities wait, every 8th that is handed out is the one that has waited
 longest."""

@@ -15,8 +15,6 @@ from prometheus_client.registry import Collector
 
 from controllers.runtime.clock import Clock
 
-__all__ = ["FINE_BUCKETS", "Metrics", "exponential_buckets", "watch_waiting"]
-
 FINE_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Seconds that people wait for a node or an address. For histograms beside Go's, whose buckets are
 too coarse."""

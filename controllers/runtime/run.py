@@ -19,8 +19,6 @@ from controllers.runtime.cache import Registration
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.write import EventRecorder
 
-__all__ = ["Attentive", "Periodic", "run_until"]
-
 log = logging.getLogger(__name__)
 
 _POLL = 0.01

@@ -24,8 +24,6 @@ from controllers.runtime.cache import SERVICES, key_of
 from controllers.service.changes import Note, note_of
 from controllers.service.targets import targets
 
-__all__ = ["planned_calls"]
-
 _CONTROLLER: Final = "service-lb-controller"
 _MAYBE: Final = "may change nothing: only the provider knows"
 _UNKNOWN: Final = object()

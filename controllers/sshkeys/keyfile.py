@@ -15,8 +15,6 @@ from typing import Final
 
 from cloudprovider.helpers.sshkeys import SSHPublicKey, parse_ssh_public_key
 
-__all__ = ["LARGEST", "KeyFile", "KeyFileProblems", "parse_keys"]
-
 LARGEST: Final = 64 * 1024
 """Bytes of a file."""
 _MOST: Final = 50  # keys of a file

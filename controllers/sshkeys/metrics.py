@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from controllers.runtime.clock import Clock
     from controllers.runtime.metrics import Metrics
 
-__all__ = ["SSHKeyMetrics"]
-
 WAITING: Final = "waiting"
 INSTALLED: Final = "installed"
 FAILING: Final = "failing"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from cloudprovider.helpers import parse_ssh_public_key
 from controllers.registration.plan import Change, PlannedCalls, Planning, Row, Subject
 
-__all__ = ["planned_calls"]
-
 
 def planned_calls(planning: Planning) -> PlannedCalls:
     """One row for each key, shown by its fingerprint: no key material is printed."""

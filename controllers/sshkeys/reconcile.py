@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from controllers.sshkeys.keyfile import KeyFile, KeyFileProblems
     from controllers.sshkeys.metrics import SSHKeyMetrics
 
-__all__ = ["SSHKeyReconciler"]
-
 log = logging.getLogger(__name__)
 
 KUBE_SYSTEM: Final = Reference("Namespace", "kube-system")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from controllers.runtime.queue import WorkQueue
 
-__all__ = ["SSHKeyTriggers", "has_joined"]
-
 
 def has_joined(old: V1Node | None, new: V1Node, prefixes: Sequence[str]) -> bool:
     """Whether a machine of this provider has joined with this version of a Node: it is new, or

@@ -22,8 +22,6 @@ from controllers.runtime.cache import EVENTS, NODES, SERVICES, InformerFactory, 
 from controllers.runtime.metrics import Metrics
 from controllers.testing.handles import Event, NodeHandle, ServiceHandle
 
-__all__ = ["CLUSTER_CIDR", "Cluster"]
-
 T = TypeVar("T")
 
 CLUSTER_CIDR: Final = "10.244.0.0/16"

@@ -20,8 +20,6 @@ from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER, TAINT_NODE_NO
 from controllers.runtime.api import MERGE_PATCH, STRATEGIC_PATCH, Conflict, NotFound, RestClient
 from controllers.runtime.cache import Resource, T
 
-__all__ = ["Event", "NodeHandle", "ServiceHandle"]
-
 JSON = dict[str, Any]
 _TRIES: Final = 10  # times that a write is made anew after another program's
 

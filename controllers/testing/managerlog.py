@@ -14,8 +14,6 @@ from typing import Final
 
 from controllers.process.logs import OURS, TextFormatter
 
-__all__ = ["MARK", "ManagerLog"]
-
 MARK: Final = "in_manager_log"
 """The attribute of a record that is in a ManagerLog."""
 

@@ -26,8 +26,6 @@ from controllers.runtime.metrics import Metrics
 from controllers.testing.cluster import CLUSTER_CIDR
 from controllers.testing.managerlog import ManagerLog
 
-__all__ = ["QUICK", "ROUTES", "ManagerRun", "Program"]
-
 log = logging.getLogger(__name__)
 
 QUICK: Final = (

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node_selector_term import V1NodeSelectorTerm
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
-__all__ = ["Labelling", "described", "labelling", "needs_labels", "stable_labels"]
-
 _TOPOLOGY: Final = (LABEL_TOPOLOGY_ZONE, LABEL_TOPOLOGY_REGION)
 _STABLE: Final = {beta: stable for stable, beta in LABEL_PAIRS if stable in _TOPOLOGY}
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from controllers.runtime.cache import Lister
     from controllers.runtime.write import EventRecorder
 
-__all__ = ["VolumeLabelReconciler"]
-
 log = logging.getLogger(__name__)
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from controllers.runtime.queue import WorkQueue
 
-__all__ = ["VolumeTriggers"]
-
 
 class VolumeTriggers:
     """The informer's handler. Called from the informer's thread."""

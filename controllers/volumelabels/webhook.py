@@ -28,8 +28,6 @@ from controllers.webhooks.router import WINDOW
 if TYPE_CHECKING:
     from controllers.cloudcalls.capabilities import PVLabelerCalls
 
-__all__ = ["VolumeLabelHandler"]
-
 log = logging.getLogger(__name__)
 
 _NAME = "persistentvolume-labeler"

@@ -22,8 +22,6 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.election import LeaseLost
 from controllers.webhooks.rbac_rules import KINDS, NAME, NAMESPACE
 
-__all__ = ["CABundle", "missing_trust"]
-
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 10.0

@@ -12,8 +12,6 @@ from controllers.endpoints.options import check_address, pair_problem
 from controllers.httpserver.ciphers import check_ciphers
 from controllers.options import INT, IP, LIST, PATH, STRING, between, one_of, option
 
-__all__ = ["WebhookOptions"]
-
 _WHICH = "webhook"
 _SERVING = "webhook serving"
 

@@ -13,8 +13,6 @@ from typing import Final
 
 from controllers.registration.entry import Rule
 
-__all__ = ["KINDS", "NAME", "NAMESPACE", "SECRET", "WEBHOOK_RULES", "policy_for"]
-
 NAME: Final = "cloud-controller-manager-webhook"
 """Of the Service, of the Secret with the certificate, and of the webhook configurations."""
 NAMESPACE: Final = "kube-system"

@@ -19,23 +19,6 @@ import attrs
 
 from controllers.runtime.cleaning import one_line
 
-__all__ = [
-    "AdmissionRequest",
-    "Answer",
-    "BadReview",
-    "Handler",
-    "Operation",
-    "allow",
-    "change",
-    "deny",
-    "encode",
-    "marks_in",
-    "memory_of",
-    "parse",
-    "patch_between",
-    "refusal",
-]
-
 Operation = dict[str, Any]
 """Of a JSON Patch."""
 

@@ -40,8 +40,6 @@ from controllers.webhooks.review import (
 )
 from controllers.webhooks.webhook import Webhook
 
-__all__ = ["LONGEST", "THREADS", "WINDOW", "WebhookRouter"]
-
 log = logging.getLogger(__name__)
 
 THREADS: Final = 64

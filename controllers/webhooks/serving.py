@@ -29,8 +29,6 @@ from controllers.webhooks.router import LONGEST, THREADS, WebhookRouter
 from controllers.webhooks.sharedpair import DNS_NAMES, RETRY_SECONDS, SharedPair
 from controllers.webhooks.webhook import Webhook
 
-__all__ = ["WebhookServing", "limits_of"]
-
 log = logging.getLogger(__name__)
 
 _WAITING: Final = 2 * THREADS  # reviews under way, each with a thread, so that none waits for another one's

@@ -30,8 +30,6 @@ from controllers.runtime.election import LeaseLost
 from controllers.webhooks.cabundle import decoded
 from controllers.webhooks.rbac_rules import NAME, NAMESPACE
 
-__all__ = ["DNS_NAMES", "SharedPair"]
-
 log = logging.getLogger(__name__)
 
 DNS_NAMES: Final = [f"{NAME}.{NAMESPACE}.svc", f"{NAME}.{NAMESPACE}.svc.cluster.local", f"{NAME}.{NAMESPACE}", NAME]

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from controllers.registration.entry import Context
     from controllers.webhooks.review import AdmissionRequest, Handler
 
-__all__ = ["MAX_BODY", "Match", "Webhook", "WebhookEntry"]
-
 MAX_BODY: Final = 7 * 2**20
 """Bytes that a review can have: the API server takes objects of 3 MiB, and a review may hold the
 old one and the new one."""

@@ -21,8 +21,6 @@ from cloudprovider.testing.conformance.lab import Lab
 from cloudprovider.testing.conformance.registry import missing, scenario_of
 from cloudprovider.testing.conformance.trial import Bench, Trial
 
-__all__ = ["BENCH", "UNMADE", "ConformanceBase"]
-
 BENCH: pytest.StashKey[Bench] = pytest.StashKey()
 """Where the bench of a test class is kept, on its pytest node."""
 UNMADE: pytest.StashKey[bool] = pytest.StashKey()

@@ -21,8 +21,6 @@ from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 
-__all__ = ["BatchScenarios"]
-
 _BATCH = Feature.INSTANCES_BATCH
 _MACHINES = ("create_machine",)
 

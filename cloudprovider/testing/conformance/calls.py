@@ -21,8 +21,6 @@ from cloudprovider.checks.answers import WrongAnswer
 from cloudprovider.errors import InstanceNotFound
 from cloudprovider.threads import Task
 
-__all__ = ["Outcome", "TextLog", "at_once", "attempt", "limited", "right", "told", "unwell"]
-
 R = TypeVar("R")
 
 

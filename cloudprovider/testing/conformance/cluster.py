@@ -10,8 +10,6 @@ from __future__ import annotations
 from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
 
-__all__ = ["CLUSTER_IDENTITY", "NoCluster"]
-
 CLUSTER_IDENTITY = "c0f0a1ce-0000-4000-8000-000000000001"
 """The UID of the namespace kube-system, as the suite tells it."""
 

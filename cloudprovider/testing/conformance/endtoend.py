@@ -32,15 +32,6 @@ from cloudprovider.wellknown import (
 
 _INSTANCES = Feature.INSTANCES_V2 | Feature.INSTANCES_BATCH | Feature.INSTANCES
 
-__all__ = [
-    "ClusterUnderTest",
-    "EndToEndConformance",
-    "EventUnderTest",
-    "ManagerUnderTest",
-    "NodeUnderTest",
-    "ServiceUnderTest",
-]
-
 R = TypeVar("R")
 _FINAL = frozenset({"InvalidInstanceMetadata", "InvalidPodCIDR"})
 _UNUSABLE = "gave an unusable answer"

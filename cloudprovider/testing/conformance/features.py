@@ -22,8 +22,6 @@ from cloudprovider.sshkeys import SSHKeys
 from cloudprovider.volumes import PVLabeler
 from cloudprovider.zones import Zones
 
-__all__ = ["CAPABILITIES", "EXTENDING", "Feature", "extension_of", "feature_names", "offered"]
-
 
 class Feature(enum.Flag):
     """What a provider can do. Join several with `|`. The capabilities of the contract, and

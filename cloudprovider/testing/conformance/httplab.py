@@ -17,8 +17,6 @@ from typing import Any
 
 from cloudprovider.testing.conformance.lab import Lab
 
-__all__ = ["HTTPLab"]
-
 Connection = http.client.HTTPConnection
 
 

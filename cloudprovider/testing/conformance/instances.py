@@ -18,8 +18,6 @@ from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 
-__all__ = ["InstanceScenarios"]
-
 _V2 = Feature.INSTANCES_V2
 _MACHINES = ("create_machine",)
 

@@ -22,8 +22,6 @@ from kubernetes.client.models.v1_service_spec import V1ServiceSpec
 
 from cloudprovider.cloudconfig import CloudConfig
 
-__all__ = ["BalancerFacts", "Lab", "can", "new_node", "new_service"]
-
 
 def _ports(value: Iterable[tuple[int, str, int]]) -> frozenset[tuple[int, str, int]]:
     return frozenset(value)

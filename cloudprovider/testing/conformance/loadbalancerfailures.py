@@ -22,8 +22,6 @@ from cloudprovider.testing.conformance.loadbalancers import balancer_of
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
 
-__all__ = ["LoadBalancerFailureScenarios", "interrupted"]
-
 _LB = Feature.LOAD_BALANCER
 _MOST_STEPS = 200  # requests of one call; more is an outage that never strikes
 

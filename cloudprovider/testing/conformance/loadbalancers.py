@@ -25,8 +25,6 @@ from cloudprovider.testing.conformance.lab import BalancerFacts, new_node, new_s
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
 
-__all__ = ["LoadBalancerScenarios", "balancer_of"]
-
 _LB = Feature.LOAD_BALANCER
 
 

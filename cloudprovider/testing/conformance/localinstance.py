@@ -14,8 +14,6 @@ from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 
-__all__ = ["LocalInstanceScenarios"]
-
 _LOCAL = Feature.LOCAL_INSTANCE
 _MACHINE = ("local_machine",)
 _COMPARED = ("provider_id", "instance_type", "zone", "region")

@@ -17,8 +17,6 @@ from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 from cloudprovider.zones import Zone, Zones
 
-__all__ = ["OlderInstanceScenarios", "ZoneScenarios"]
-
 _OLDER, _ZONES = Feature.INSTANCES, Feature.ZONES
 _MACHINES = ("create_machine",)
 

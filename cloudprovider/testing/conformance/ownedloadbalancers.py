@@ -16,8 +16,6 @@ from cloudprovider.testing.conformance.features import Feature, extension_of
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
 
-__all__ = ["OwnedLoadBalancerScenarios"]
-
 _OWNED = Feature.LOAD_BALANCER | Feature.OWNED_LOAD_BALANCERS
 
 

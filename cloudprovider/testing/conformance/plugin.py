@@ -19,8 +19,6 @@ import pytest
 if TYPE_CHECKING:
     from cloudprovider.testing.conformance.report import Outcome, ProviderFacts, Result
 
-__all__ = ["Collector"]
-
 _PROPERTY = "conformance"
 _NOT_RUN = "not run: "  # how the reason of a skipped scenario begins that another failure keeps from running
 _OPTION = "--conformance-report"

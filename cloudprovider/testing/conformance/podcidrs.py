@@ -23,8 +23,6 @@ from cloudprovider.testing.conformance.lab import new_node
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 
-__all__ = ["PodCIDRScenarios"]
-
 _CIDRS = Feature.POD_CIDRS
 _MACHINES = ("create_machine",)
 

@@ -16,8 +16,6 @@ from attrs import field, frozen
 from cloudprovider.testing.conformance.features import Feature, feature_names
 from cloudprovider.testing.conformance.lab import Lab, can
 
-__all__ = ["FAMILIES", "SCENARIOS", "Level", "Scenario", "missing", "scenario", "scenario_of"]
-
 Level = Literal["provider", "end to end"]
 F = TypeVar("F", bound=Callable[..., None])
 

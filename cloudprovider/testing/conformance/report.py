@@ -18,8 +18,6 @@ from attrs import asdict, frozen
 
 from cloudprovider.testing.conformance.registry import FAMILIES, SCENARIOS
 
-__all__ = ["Outcome", "ProviderFacts", "Result", "as_json", "as_markdown", "summary_line", "write"]
-
 Outcome = Literal["passed", "failed", "skipped", "not run"]
 _SCHEMA = 1
 

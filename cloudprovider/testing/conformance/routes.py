@@ -17,8 +17,6 @@ from cloudprovider.testing.conformance.loadbalancerfailures import interrupted
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, declared, name_of
 
-__all__ = ["RouteScenarios"]
-
 _ROUTES = Feature.ROUTES
 _SHOWN = 5  # of the routes that are listed
 

@@ -15,8 +15,6 @@ from cloudprovider.testing.conformance.features import Feature, extension_of
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial, name_of
 
-__all__ = ["SSHKeyScenarios"]
-
 _KEYS = Feature.SSH_KEYS
 _MACHINES = ("create_machine", "ssh_keys")
 _USER = "conformance"

@@ -15,8 +15,6 @@ from cloudprovider.testing.conformance.sshkeys import SSHKeyScenarios
 from cloudprovider.testing.conformance.volumes import ClusterScenarios, VolumeScenarios
 from cloudprovider.testing.conformance.whole import WholeScenarios
 
-__all__ = ["ProviderConformance"]
-
 
 class ProviderConformance(
     WholeScenarios,

@@ -37,8 +37,6 @@ from cloudprovider.testing.conformance.cluster import NoCluster
 from cloudprovider.testing.conformance.features import Feature
 from cloudprovider.testing.conformance.lab import Lab, can, new_node, new_service
 
-__all__ = ["Bench", "Trial", "declared", "name_of"]
-
 R = TypeVar("R")
 
 

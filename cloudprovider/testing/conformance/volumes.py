@@ -22,8 +22,6 @@ from cloudprovider.testing.conformance.trial import Trial, declared
 from cloudprovider.volumes import PVLabeler
 from cloudprovider.wellknown import LABEL_TOPOLOGY_ZONE
 
-__all__ = ["ClusterScenarios", "VolumeScenarios"]
-
 _LABELER, _CLUSTERS = Feature.PV_LABELER, Feature.CLUSTERS
 
 

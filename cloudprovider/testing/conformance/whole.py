@@ -19,8 +19,6 @@ from cloudprovider.testing.conformance.lab import Lab, can, new_node
 from cloudprovider.testing.conformance.registry import scenario
 from cloudprovider.testing.conformance.trial import Trial
 
-__all__ = ["WholeScenarios"]
-
 _CAPABILITIES = Feature.NONE
 for _feature in (*CAPABILITIES, *EXTENDING):
     _CAPABILITIES |= _feature

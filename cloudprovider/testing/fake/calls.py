@@ -18,8 +18,6 @@ from attrs import evolve, frozen
 
 from cloudprovider.testing.fake.methods import METHODS, matches
 
-__all__ = ["CallBook", "CallRecord", "Caller"]
-
 
 @frozen
 class Caller:

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from cloudprovider.cloudconfig import CloudConfig
     from cloudprovider.host import ClientBuilder, StopSignal
 
-__all__ = ["FakeCloud", "new_provider"]
-
 
 class FakeCloud(Interface):
     """A cloud for tests and demonstrations, with every capability that `config.capabilities` names.

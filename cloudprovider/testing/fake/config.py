@@ -28,21 +28,6 @@ from cloudprovider.testing.fake.errors import FakeConfigError
 from cloudprovider.testing.fake.methods import METHODS, Patterns, matches
 from cloudprovider.testing.fake.records import Address, Instance
 
-__all__ = [
-    "CAPABILITIES",
-    "Capability",
-    "ClusterConfig",
-    "FakeConfig",
-    "InstanceConfig",
-    "InstanceGenerator",
-    "LoadBalancerConfig",
-    "OnDemand",
-    "RouteConfig",
-    "RouteTableConfig",
-    "VolumeConfig",
-    "read_config",
-]
-
 Capability = Literal[
     "instances_v2", "instances_batch", "instances", "ssh_keys", "zones", "load_balancer", "owned_load_balancers",
     "routes", "pod_cidrs", "pv_labeler", "clusters", "local_instance",

@@ -22,8 +22,6 @@ from cloudprovider.testing.fake.records import (
     World,
 )
 
-__all__ = ["Console"]
-
 T = TypeVar("T")
 
 

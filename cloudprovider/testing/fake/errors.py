@@ -15,8 +15,6 @@ from collections.abc import Sequence
 
 from cloudprovider.errors import CloudProviderError, InvalidConfig
 
-__all__ = ["BadRequest", "FakeCloudClosed", "FakeConfigError", "QuotaExceeded"]
-
 
 class FakeConfigError(InvalidConfig):
     """The fake cloud's configuration is wrong. `problems` holds one ``path: what is wrong`` line

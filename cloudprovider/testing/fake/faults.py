@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from cloudprovider.testing.fake.calls import Caller
     from cloudprovider.testing.fake.console import Console
 
-__all__ = ["Action", "Fault", "Faults", "Key", "Request", "Strike", "answers", "half_builds", "hangs", "raises"]
-
 Key = tuple[str, ...]
 """What a call is about: the name first (in a batch: the node's), then what else it is known by."""
 _TICK = 0.02  # seconds between two looks whether the host cancelled the call

@@ -22,8 +22,6 @@ from cloudprovider.testing.fake.methods import METHODS, matches
 from cloudprovider.testing.fake.records import World
 from cloudprovider.testing.fake.sharing import CloudClient
 
-__all__ = ["Gate", "Part", "carried"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound="Part")

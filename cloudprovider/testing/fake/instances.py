@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_node_address import V1NodeAddress
 
-__all__ = [
-    "FakeInstances",
-    "FakeInstancesBatch",
-    "FakeInstancesV2",
-    "FakeKeyedInstancesBatch",
-    "FakeKeyedInstancesV2",
-    "FakePodCIDRs",
-]
-
 R = TypeVar("R")
 
 

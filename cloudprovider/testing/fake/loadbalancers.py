@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
 
-__all__ = ["FakeLoadBalancers", "FakeOwningLoadBalancers"]
-
 
 def _balancer(self: FakeLoadBalancers, cluster_name: str, service: V1Service, *_: Any) -> list[Key]:
     return [(self._name(cluster_name, service), key_of(service))]

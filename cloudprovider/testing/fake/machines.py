@@ -27,8 +27,6 @@ from cloudprovider.testing.fake.records import Address, Instance, World
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-__all__ = ["Machines", "node_addresses", "node_key"]
-
 
 def node_key(node: V1Node) -> tuple[str, str]:
     """The node's name and provider ID."""

@@ -12,8 +12,6 @@ from functools import lru_cache
 
 from attrs import frozen
 
-__all__ = ["METHODS", "Method", "Patterns", "matches"]
-
 Patterns = str | tuple[str, ...]
 """One or several shell-style patterns."""
 

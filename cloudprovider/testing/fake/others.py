@@ -25,8 +25,6 @@ from cloudprovider.zones import Zone, Zones
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_persistent_volume import V1PersistentVolume
 
-__all__ = ["FakeClusters", "FakeLocalInstance", "FakePVLabeler", "FakeZones"]
-
 
 class FakeZones(Part, Zones):
     """Where the machines stand, and, if the configuration says so, where this program does."""

@@ -9,19 +9,6 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-__all__ = [
-    "Address",
-    "Cluster",
-    "Instance",
-    "LoadBalancerRecord",
-    "LoadBalancerState",
-    "Port",
-    "RouteRecord",
-    "SSHKey",
-    "Volume",
-    "World",
-]
-
 Address = tuple[str, str]
 """(type, address), as in ("InternalIP", "10.0.0.1")."""
 

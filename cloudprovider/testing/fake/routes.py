@@ -16,8 +16,6 @@ from cloudprovider.testing.fake.gate import Part, carried
 from cloudprovider.testing.fake.machines import node_addresses
 from cloudprovider.testing.fake.records import RouteRecord
 
-__all__ = ["FakeRoutes"]
-
 
 def _created(_: Any, cluster_name: str, name_hint: str, route: Route) -> list[Key]:
     return [(route.destination_cidr, _name(cluster_name, name_hint, route.destination_cidr), route.target_node)]

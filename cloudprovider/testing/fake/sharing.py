@@ -23,8 +23,6 @@ from cloudprovider.call import Call, call_scope, current_call
 from cloudprovider.errors import CloudProviderError
 from cloudprovider.testing.fake.calls import Caller
 
-__all__ = ["CloudClient", "CloudServer"]
-
 _TICK = 0.02  # seconds between two looks whether the host cancelled the call
 Answer = Callable[[str, Sequence[Any], Caller], Any]
 

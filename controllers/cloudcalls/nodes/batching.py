@@ -27,8 +27,6 @@ from collections.abc import Iterable, Sequence
 from cloudprovider import CallCancelled, NotImplementedByProvider, RetryError, Throttled
 from controllers.cloudcalls.errors import CallsClosed
 
-__all__ = ["Batcher", "Group", "concerns_all"]
-
 _PARTS = 4
 _SUSPECTS = 256
 

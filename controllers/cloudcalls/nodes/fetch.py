@@ -29,8 +29,6 @@ from controllers.cloudcalls.nodes.instances import Program, Question
 from controllers.cloudcalls.nodes.memory import AnswerCache, identity
 from controllers.runtime.cache import key_of
 
-__all__ = ["Deliver", "Fetch", "Way"]
-
 log = logging.getLogger(__name__)
 
 A = TypeVar("A")

@@ -49,20 +49,6 @@ from controllers.cloudcalls.limits import PRIORITY_SWEEP
 from controllers.cloudcalls.nodes.memory import Facts
 from controllers.runtime.cache import key_of
 
-__all__ = [
-    "Program",
-    "Question",
-    "metadata_batch",
-    "metadata_legacy",
-    "metadata_v2",
-    "pod_cidrs_alone",
-    "pod_cidrs_batch",
-    "state_batch",
-    "state_legacy",
-    "state_v2",
-    "together",
-]
-
 A = TypeVar("A")
 Program = Generator[CloudCall[Any], Any, A]
 

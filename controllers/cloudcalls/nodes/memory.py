@@ -26,8 +26,6 @@ from cloudprovider import Zone
 from cloudprovider.helpers import provider_id_of
 from controllers.runtime.cache import key_of, uid_of, version_of
 
-__all__ = ["PACE", "AnswerCache", "Facts", "identity"]
-
 A = TypeVar("A")
 
 PACE: Final = 10

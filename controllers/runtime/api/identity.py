@@ -21,17 +21,6 @@ from controllers.runtime.api.credentials import Credentials
 from controllers.runtime.api.ratelimit import TokenBucket
 from controllers.runtime.metrics import Metrics
 
-__all__ = [
-    "DEFAULT_TIMEOUT",
-    "Guard",
-    "Identity",
-    "NotSent",
-    "Request",
-    "RequestMetrics",
-    "StandIn",
-    "stood_in_request",
-]
-
 DEFAULT_TIMEOUT: Final = 30.0
 
 Guard = Callable[[str, str], float | None]

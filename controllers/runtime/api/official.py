@@ -18,15 +18,6 @@ from attrs import define
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
 
-__all__ = [
-    "RefusedByLoader",
-    "ServerSettings",
-    "configuration_of",
-    "document_for_loader",
-    "provider_token",
-    "settings_of",
-]
-
 
 class RefusedByLoader(Exception):
     """The official client's loader does not accept the kubeconfig; the message is its own."""

@@ -12,8 +12,6 @@ from typing import Final, Protocol
 
 from controllers.runtime.api.wire import ProtocolError
 
-__all__ = ["MAX_PIECE", "Frames", "Lines", "Pieces"]
-
 MAX_PIECE: Final = 64 * 1024 * 1024
 """Bytes; etcd stores objects of 1.5 MB, so a longer piece means that the peer sends no such pieces
 at all."""

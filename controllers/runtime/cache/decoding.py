@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from attrs import frozen
 
-__all__ = ["Garbled", "ListMeta", "Unreadable", "list_meta", "read_list", "read_watch_line"]
-
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _EXCERPT: Final = 60

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-__all__ = ["Derived"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

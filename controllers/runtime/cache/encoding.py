@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from controllers.runtime.cache.resources import Resource
     from controllers.runtime.cache.watchtypes import Body, Rest
 
-__all__ = ["Encoding", "read_page"]
-
 log = logging.getLogger(__name__)
 
 _NOT_ACCEPTABLE: Final = 406

@@ -19,8 +19,6 @@ from controllers.runtime.cache.watchtypes import Rest, WatchOptions
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["InformerFactory"]
-
 log = logging.getLogger(__name__)
 
 _SYNC_POLL: Final = 0.02

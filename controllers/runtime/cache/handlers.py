@@ -24,8 +24,6 @@ from controllers.runtime.cache.resources import T
 from controllers.runtime.cache.store import Change, ChangeKind
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["Delivery", "Handlers", "MERGE_ABOVE"]
-
 log = logging.getLogger(__name__)
 
 MERGE_ABOVE: Final = 10_000

@@ -31,8 +31,6 @@ from controllers.runtime.cache.watchtypes import Bookmark, Listed, Rest, Update,
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["Informer", "InformerHealth", "Registration"]
-
 log = logging.getLogger(__name__)
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["KeptBytes", "RawInBytes"]
-
 T = TypeVar("T")
 
 LIMIT: Final = 32 * 1024 * 1024

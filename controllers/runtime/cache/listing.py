@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from controllers.runtime.cache.resources import Raw, Resource
     from controllers.runtime.cache.watchtypes import Body
 
-__all__ = ["Fetch", "Listing", "fetch_list", "is_too_large", "quorum_list"]
-
 R = TypeVar("R")
 
 Fetch = Callable[[Mapping[str, str]], "Body"]

@@ -25,8 +25,6 @@ from controllers.runtime.cache.watchtypes import Body, Listed, Rest, WatchOption
 from controllers.runtime.clock import Clock, ClockEvent
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["History", "ListBehind", "Lists", "Loop", "Source", "Stopped", "Verdict"]
-
 log = logging.getLogger(__name__)
 
 _TOO_LARGE_LIMIT: Final = 3

@@ -17,8 +17,6 @@ from controllers.runtime.protobuf.envelope import unwrap
 from controllers.runtime.protobuf.reading import object_in, read_object
 from controllers.runtime.protobuf.schema import DecodeError, message_class
 
-__all__ = ["read_protobuf_list", "read_watch_frame"]
-
 _STATUS: Final = "Status"
 
 

@@ -21,8 +21,6 @@ from controllers.runtime.cache.listing import is_too_large
 from controllers.runtime.cache.watchtypes import WatchOptions
 from controllers.runtime.clock import Clock, ClockEvent, wait_for
 
-__all__ = ["Retries"]
-
 log = logging.getLogger(__name__)
 
 _MOMENT: Final = 0.8

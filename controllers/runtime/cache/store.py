@@ -32,19 +32,6 @@ from controllers.runtime.cache.resources import ApiObject, MalformedObject, Reso
 from controllers.runtime.cache.trimming import Compactor
 from controllers.runtime.metrics import Metrics
 
-__all__ = [
-    "ADDED",
-    "DELETED",
-    "EVENT_TYPES",
-    "MODIFIED",
-    "Cache",
-    "Change",
-    "ChangeKind",
-    "Item",
-    "Lister",
-    "Quarantine",
-]
-
 log = logging.getLogger(__name__)
 
 ADDED: Final = "ADDED"

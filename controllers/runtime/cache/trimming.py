@@ -24,8 +24,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-__all__ = ["LAST_APPLIED", "Compactor", "trim_metadata", "trim_node"]
-
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 _NODE_LEFT_OUT: Final = {

@@ -65,8 +65,6 @@ from controllers.runtime.cache.watchtypes import Bookmark, Update, Watched
 from controllers.runtime.clock import Clock
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["ListWatch"]
-
 log = logging.getLogger(__name__)
 
 _GARBLED_LIMIT: Final = 2

@@ -11,8 +11,6 @@ from attrs import field, frozen, validators
 from controllers.runtime.cache.resources import T
 from controllers.runtime.cache.store import Item
 
-__all__ = ["Body", "Bookmark", "Lines", "Listed", "Rest", "Update", "Watched", "WatchOptions"]
-
 
 class Lines(Protocol):
     """What is needed of a LineStream (`api/linestream.py`); `close` may be called from any

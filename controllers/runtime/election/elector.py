@@ -32,8 +32,6 @@ from controllers.runtime.election.settings import JITTER, Callbacks, LeaseSettin
 from controllers.runtime.election.watching import LeaseWatch
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["Elector"]
-
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS: Final = 20.0

@@ -14,8 +14,6 @@ import threading
 from controllers.runtime.api import ApiError
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
-__all__ = ["Fence", "LeaseLost"]
-
 
 class LeaseLost(ApiError):
     """A write was refused, and not sent, because this process does not hold the lease, or may have

@@ -14,8 +14,6 @@ from controllers.runtime.api import Conflict, NotFound, Response, ServerError
 from controllers.runtime.election.record import Lease, read, released
 from controllers.runtime.election.settings import LeaseSettings
 
-__all__ = ["LeaseAPI", "Lines", "Rest"]
-
 _PREFIX = "/apis/coordination.k8s.io/v1/namespaces"
 
 

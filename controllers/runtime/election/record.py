@@ -21,8 +21,6 @@ import attrs
 
 from controllers.runtime.election.settings import LeaseSettings
 
-__all__ = ["Lease", "Observation", "Record", "acquired", "read", "released", "renewed"]
-
 Lease = Mapping[str, Any]
 """A Lease as the API server sends it, parsed from JSON."""
 

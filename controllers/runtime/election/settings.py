@@ -14,8 +14,6 @@ from typing import Final
 
 import attrs
 
-__all__ = ["JITTER", "Callbacks", "LeaseSettings", "wrong_durations"]
-
 JITTER: Final = 1.2
 """A wait between two looks at a Lease is stretched by up to this share of itself, so that
 candidates spread out."""

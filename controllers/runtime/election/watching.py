@@ -21,8 +21,6 @@ from controllers.runtime.election.leases import LeaseAPI, Lines
 from controllers.runtime.election.record import Lease
 from controllers.runtime.election.settings import LeaseSettings
 
-__all__ = ["LeaseWatch"]
-
 log = logging.getLogger(__name__)
 
 FORBIDDEN_SECONDS: Final = 60.0

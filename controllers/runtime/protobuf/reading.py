@@ -22,11 +22,6 @@ from pydantic_core import TzInfo
 from controllers.runtime.protobuf.envelope import open_envelope
 from controllers.runtime.protobuf.schema import DecodeError, message_class
 
-__all__ = [
-    "ALWAYS_SHOWN", "INLINE", "POINTERS", "SHOWN_UNLESS_ZERO",
-    "object_in", "read_enveloped", "read_object", "reader_of",
-]  # fmt: skip
-
 Reader = Callable[[Any], Any]
 
 ALWAYS_SHOWN: Final[Mapping[str, str]] = {

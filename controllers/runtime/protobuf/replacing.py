@@ -23,8 +23,6 @@ from typing import Any, Final
 from controllers.runtime.protobuf.envelope import seal
 from controllers.runtime.protobuf.schema import DecodeError, message_class
 
-__all__ = ["kept", "replacement"]
-
 _API_VERSION: Final = "v1"
 _KIND: Final = "Node"
 _WHOLE: Final = "WholeNode"

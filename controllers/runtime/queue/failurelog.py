@@ -24,8 +24,6 @@ from typing import Any, Final, Generic, TypeVar
 
 from controllers.runtime.clock import Clock
 
-__all__ = ["FailureLog", "seconds_text"]
-
 K = TypeVar("K", bound=Hashable)
 
 WINDOW: Final = 3.0

@@ -12,8 +12,6 @@ from controllers.runtime.fairness import Lanes
 from controllers.runtime.queue.lanes import Item, Timers, Waiters
 from controllers.runtime.queue.metrics import QueueStats
 
-__all__ = ["Keys"]
-
 K = TypeVar("K", bound=Hashable)
 
 

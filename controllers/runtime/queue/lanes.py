@@ -13,8 +13,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from controllers.runtime.clock import Clock
 
-__all__ = ["Item", "Running", "Timers", "Unfinished", "Waiters"]
-
 K = TypeVar("K", bound=Hashable)
 
 _LONGEST_WAIT = 3600.0  # seconds; the keeper looks again after that

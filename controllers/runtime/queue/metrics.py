@@ -18,8 +18,6 @@ from prometheus_client.utils import floatToGoString
 from controllers.runtime.metrics import Metrics, exponential_buckets
 from controllers.runtime.queue.lanes import Unfinished
 
-__all__ = ["Durations", "QueueGauges", "QueueStats", "MeasuredQueue", "WorkQueueCollector"]
-
 BOUNDS = exponential_buckets(10e-9, 10, 10)
 _LE = [*map(floatToGoString, BOUNDS), "+Inf"]
 

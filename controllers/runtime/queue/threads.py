@@ -19,8 +19,6 @@ from cloudprovider.threads import NoThreadLeft, start
 from controllers.runtime.clock import Clock, ClockEvent, wait_for
 from controllers.runtime.queue.workqueue import ShutDown
 
-__all__ = ["IDLE_SECONDS", "LoopThreads", "Progress", "bounded"]
-
 logger = logging.getLogger(__name__)
 
 W = TypeVar("W")

@@ -23,8 +23,6 @@ from controllers.runtime.queue.results import Result, aborted
 from controllers.runtime.queue.threads import LoopThreads, Progress
 from controllers.runtime.queue.workqueue import ShutDown, WorkQueue
 
-__all__ = ["BatchWorker", "Batching", "NotAnswered", "Worker"]
-
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)

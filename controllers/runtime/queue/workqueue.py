@@ -39,8 +39,6 @@ from controllers.runtime.queue.keys import Keys
 from controllers.runtime.queue.lanes import Item, Running, Unfinished, Waiters
 from controllers.runtime.queue.metrics import QueueGauges, QueueStats, WorkQueueCollector
 
-__all__ = ["ShutDown", "WorkQueue"]
-
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)

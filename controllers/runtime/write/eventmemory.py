@@ -18,8 +18,6 @@ from prometheus_client.registry import Collector
 
 from controllers.runtime.metrics import Metrics
 
-__all__ = ["CACHE_SIZE", "EventMemory", "Share"]
-
 CACHE_SIZE: Final = 4096
 """What all the recorders of a process remember together, of each kind of thing; as one of
 client-go's."""

@@ -39,8 +39,6 @@ from controllers.runtime.clock import Clock, wait_for
 from controllers.runtime.metrics import Metrics
 from controllers.runtime.write.correlation import Correlator, Entry, Happening
 
-__all__ = ["FORBIDDEN_TRIES", "IDLE_SECONDS", "MAX_TRIES", "Counts", "EventSource", "Lane"]
-
 log = logging.getLogger(__name__)
 
 MAX_TRIES: Final = 12

@@ -18,8 +18,6 @@ from controllers.runtime.api import METADATA_ONLY, ApiError, Conflict, Forbidden
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.protobuf import CONTENT_TYPE
 
-__all__ = ["Puts"]
-
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 600.0
