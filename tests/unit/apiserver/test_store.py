@@ -104,16 +104,6 @@ def test_a_subscriber_gets_later_changes_in_order_until_it_leaves() -> None:
     assert store.subscriptions() == []
 
 
-def test_a_deletion_shows_the_last_state_at_its_own_version() -> None:
-    store = Store()
-    put(store, "a", 1)
-    removed = store.remove("nodes", "a")
-    assert removed.object["value"] == 1
-    assert removed.object["metadata"]["resourceVersion"] == str(removed.version) == str(store.version)
-    with pytest.raises(KeyError):
-        store.remove("nodes", "a")
-
-
 def test_bytes_are_made_once_and_not_kept_in_the_history() -> None:
     store = Store()
     old = store.put("nodes", "a", {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a"}})

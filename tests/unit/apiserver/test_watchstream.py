@@ -1,49 +1,16 @@
-"""Watches without sockets: what a watcher sees, resuming, selectors, bookmarks, expiry."""
+"""Watches without sockets: bookmarks, waiting, expiry. What a watcher sees: the parity table."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from cloudprovider.testing.apiserver.errors import StatusError
-from cloudprovider.testing.apiserver.rest.watchstream import STOP, WatchStream
 from tests.unit.apiserver.conftest import Client, node
 
 NODES = "/api/v1/nodes?watch=1"
-
-
-def events(stream: WatchStream) -> list[tuple[str, dict[str, Any]]]:
-    """Everything that the stream has to say up to now."""
-    stream.signal(STOP)
-    found: list[tuple[str, dict[str, Any]]] = []
-    for batch in stream.batches():
-        assert isinstance(batch, list)
-        for line in batch:
-            event = json.loads(line)
-            found.append((event["type"], event["object"]))
-    stream.close()
-    return found
-
-
-def test_a_watch_resumes_where_it_left_off(client: Client, server: EmbeddedAPIServer) -> None:
-    server.create(node("a"))
-    version = server.version
-    server.patch("nodes", "a", {"spec": {"unschedulable": True}})
-    server.patch("nodes", "a", {"spec": {"unschedulable": True}})
-    server.create(node("b"))
-    server.delete("nodes", "a")
-    seen = events(client.watch(f"{NODES}&resourceVersion={version}"))
-    assert [(kind, obj["metadata"]["name"]) for kind, obj in seen] == [
-        ("MODIFIED", "a"),
-        ("ADDED", "b"),
-        ("DELETED", "a"),
-    ]
-    versions = [int(obj["metadata"]["resourceVersion"]) for _, obj in seen]
-    assert versions == [version + 1, version + 2, version + 3]
-    assert seen[0][1]["kind"] == "Node"
 
 
 def test_changes_during_the_watch_arrive(client: Client, server: EmbeddedAPIServer) -> None:
@@ -58,13 +25,6 @@ def test_changes_during_the_watch_arrive(client: Client, server: EmbeddedAPIServ
     assert [json.loads(line)["type"] for line in first + second] == ["ADDED", "DELETED"]
     stream.close()
     assert server.store.subscriptions() == []
-
-
-def test_a_namespaced_watch_sees_its_namespace_only(client: Client, server: EmbeddedAPIServer) -> None:
-    for namespace in ("default", "kube-system"):
-        server.create({"kind": "Lease", "metadata": {"name": "l", "namespace": namespace}})
-    seen = events(client.watch("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases?watch=true"))
-    assert [obj["metadata"]["namespace"] for _, obj in seen] == ["kube-system"]
 
 
 def test_bookmarks_say_how_far_the_watcher_is() -> None:

@@ -1,5 +1,4 @@
-"""Writes over the API: what the reference's list of semantics says, line by line, without a real
-server beside."""
+"""Writes over the API that the parity table (tests/integration/parity) does not send."""
 
 from __future__ import annotations
 
@@ -12,9 +11,7 @@ from cloudprovider.testing.apiserver import EmbeddedAPIServer
 from tests.unit.apiserver.conftest import JSON, Client, node
 
 NODES = "/api/v1/nodes"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
-NIL = "00000000-0000-0000-0000-000000000000"
 READY = {"type": "Ready", "status": "True"}
 
 
@@ -24,64 +21,6 @@ def made(client: Client) -> JSON:
     assert reply.code == 201
     body: JSON = reply.body
     return body
-
-
-@pytest.mark.parametrize(
-    ("method", "target", "body", "code", "reason"),
-    [
-        ("PATCH", f"{NODES}/a", {"metadata": {"resourceVersion": "1"}}, 409, "Conflict"),
-        ("PATCH", f"{NODES}/a/status", {"metadata": {"resourceVersion": "1"}}, 409, "Conflict"),
-        ("PATCH", f"{NODES}/a", {"metadata": {"uid": NIL}}, 422, "Invalid"),
-        ("PATCH", f"{NODES}/a", {"metadata": {"name": "b"}}, 400, "BadRequest"),
-        ("PATCH", f"{NODES}/a", {"spec": {"unschedulable": "x"}}, 422, "Invalid"),
-        ("PATCH", f"{NODES}/a?fieldValidation=Strict", {"spec": {"foo": 1}}, 422, "Invalid"),
-        ("PATCH", f"{NODES}/none", {}, 404, "NotFound"),
-        ("PUT", f"{NODES}/a", node("a", metadata={"resourceVersion": "1"}), 409, "Conflict"),
-        ("PUT", f"{NODES}/a", node("a", metadata={"uid": NIL}), 409, "Conflict"),
-        ("PUT", f"{NODES}/a", node("b"), 400, "BadRequest"),
-        ("PUT", f"{NODES}/none", node("none"), 404, "NotFound"),
-        ("PUT", f"{LEASES}/l", {"metadata": {"name": "l"}}, 422, "Invalid"),
-        ("POST", NODES, node("a"), 409, "AlreadyExists"),
-        ("POST", NODES, {**node("b"), "kind": "Service"}, 400, "BadRequest"),
-        ("POST", f"{NODES}?fieldValidation=Strict", node("b", spec={"foo": 1}), 400, "BadRequest"),
-        ("POST", "/api/v1/namespaces/none/services", {"metadata": {"name": "x"}}, 404, "NotFound"),
-        ("DELETE", f"{NODES}/a", {"preconditions": {"uid": NIL}}, 409, "Conflict"),
-        ("DELETE", f"{NODES}/a", {"preconditions": {"resourceVersion": "1"}}, 409, "Conflict"),
-        ("POST", f"{ACCOUNTS}/none/token", {}, 404, "NotFound"),
-    ],
-)
-def test_refused_writes_leave_no_trace(
-    client: Client, made: JSON, method: str, target: str, body: object, code: int, reason: str
-) -> None:
-    client.ask("PUT", f"{LEASES}/l", {"metadata": {"name": "l"}})
-    version = client.server.version
-    content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
-    reply = client.ask(method, target, body, content_type)
-    assert (reply.code, reply.reason) == (code, reason)
-    assert client.server.version == version
-
-
-def test_finalizers_hold_a_deletion_until_the_last_is_gone(client: Client) -> None:
-    client.post(NODES, node("held", metadata={"finalizers": ["a.b/c", "d.e/f"]}))
-    stamp = client.ask("DELETE", f"{NODES}/held").body["metadata"]["deletionTimestamp"]
-    kept = client.merge(f"{NODES}/held", {"metadata": {"deletionTimestamp": None}})
-    assert kept.body["metadata"]["deletionTimestamp"] == stamp
-    refused = client.strategic(f"{NODES}/held", {"metadata": {"finalizers": ["new.io/x"]}})
-    assert "no new finalizers" in refused.body["message"]
-    for finalizer in ("a.b/c", "d.e/f"):
-        assert client.get(f"{NODES}/held").code == 200
-        client.strategic(f"{NODES}/held", {"metadata": {"$deleteFromPrimitiveList/finalizers": [finalizer]}})
-    assert client.get(f"{NODES}/held").code == 404
-    assert client.post(NODES, node("held")).code == 201
-    assert client.ask("DELETE", f"{NODES}?labelSelector=x").code == 200
-    assert [one["metadata"]["name"] for one in client.ask("DELETE", NODES).body["items"]] == ["held"]
-
-
-def test_unknown_fields_are_dropped_with_a_warning(client: Client) -> None:
-    warned = client.post(NODES, node("v", spec={"foo": 1}))
-    assert warned.headers["Warning"] == '299 - "unknown field \\"spec.foo\\""'
-    assert "foo" not in warned.body["spec"]
-    assert "Warning" not in client.post(f"{NODES}?fieldValidation=Ignore", node("w", spec={"foo": 1})).headers
 
 
 def test_a_service_accounts_token_is_good_until_the_account_is_gone(client: Client, server: EmbeddedAPIServer) -> None:
@@ -94,13 +33,6 @@ def test_a_service_accounts_token_is_good_until_the_account_is_gone(client: Clie
     assert client.get(NODES, token=other).code == 401
     server.delete("serviceaccounts", "x")
     assert client.get(NODES, token=token).code == 401
-
-
-def test_generated_names_are_unique(client: Client) -> None:
-    body = {"kind": "Event", "metadata": {"generateName": "e-"}, "involvedObject": {}}
-    names = {client.post("/api/v1/namespaces/default/events", body).body["metadata"]["name"] for _ in range(20)}
-    assert len(names) == 20
-    assert all(name.startswith("e-") and len(name) == 7 for name in names)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The pure parts of the trials on a real cluster: each verdict is seen to fail."""
+"""The verdicts of the trials on a real cluster: each is seen to fail."""
 
 from __future__ import annotations
 
@@ -8,54 +8,22 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.traffic import Lost, Report
-from tests.cluster.trials import __main__ as command
+from tests.cluster.traffic import Lost
 from tests.cluster.trials import hour, migration
 from tests.cluster.trials.bootstrap import order
-from tests.cluster.trials.flow import is_more, lost_in
-from tests.cluster.trials.machines import follow
-from tests.cluster.trials.memory import summary
-from tests.cluster.trials.migration import changes
+from tests.cluster.trials.flow import is_more
 from tests.cluster.trials.operator import asked_to_delete
-from tests.cluster.trials.result import Result, block
-from tests.cluster.trials.rights import Right, granted, unused, used, verdict
-from tests.cluster.trials.sandbox import WANTED, differences, status_of
-from tests.cluster.trials.tokens import credentials
-from tests.cluster.trials.witness import ACCOUNT, CloudState, Kill, calls, pod_of, process_at
+from tests.cluster.trials.result import Result
+from tests.cluster.trials.rights import verdict
+from tests.cluster.trials.witness import ACCOUNT, Kill, calls, pod_of, process_at
 from tests.support.failover.audit import parse
 from tests.support.failover.fencing import judge
-from tests.support.sampling import Life
-from tests.support.usage import Usage
 
 JSON = dict[str, Any]
 
 
 def at(second: int) -> str:
     return f"2026-11-23T06:00:{second:02d}Z"
-
-
-# ---- results
-
-
-def test_a_block_has_verdict_problems_and_figures() -> None:
-    result = Result()
-    result.add("until Ready", 1.26)
-    result.check(True, "not this one")
-    assert "Passed on" in block("Title", "How.", result, seconds=12.4, load=1.0)
-    result.check(False, "a|b went wrong")
-    result.add("a|b", "<c>")
-    text = block("Title", "How.", result, seconds=12.4, load=1.0)
-    assert text.startswith("## Title\n\nHow.\n\nFailed on ")
-    assert " in 12 s. " in text
-    assert "\n- a|b went wrong\n" in text
-    assert text.endswith("| what | figure |\n|---|---|\n| until Ready | 1.3 s |\n| a\\|b | &lt;c> |")
-    assert str(result).startswith("FAILED\n")
-
-
-def test_a_name_that_is_no_trial_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        command.main(["nothing"])
-    assert "'nothing' is none of bootstrap, " in capsys.readouterr().err
 
 
 # ---- bootstrapping
@@ -105,30 +73,7 @@ def test_another_order_is_a_problem(times: dict[str, int], problem: str) -> None
     assert problem in order(*cluster_of(**times)).problems
 
 
-def test_what_is_missing_is_a_problem() -> None:
-    nodes, pods, _ = cluster_of()
-    assert order(nodes, pods, []).problems
-
-
-# ---- sandbox
-
-
-def test_the_sandbox_is_read_from_the_kernels_table() -> None:
-    text = "".join(f"{name}:\t{value.replace(' ', chr(9))}\n" for name, value in WANTED.items())
-    assert differences(status_of(text)) == []
-    root = text.replace("65532\t65532\t65532\t65532", "0\t0\t0\t0", 1).replace("Seccomp:\t2\n", "")
-    assert differences(status_of(root)) == [
-        "Uid is 0 0 0 0, not 65532 65532 65532 65532",
-        "Seccomp is missing, not 2",
-    ]
-
-
 # ---- traffic
-
-
-def test_only_what_was_lost_in_the_step_counts() -> None:
-    lost = [Lost(1.0, 0, "a"), Lost(2.0, 0, "b"), Lost(3.0, 0, "c")]
-    assert lost_in(Report(lost=lost), 1.5, 2.5) == [lost[1]]
 
 
 @pytest.mark.parametrize(("ours", "beside", "more"), [(0, 0, False), (1, 0, True), (4, 2, False), (5, 2, True)])
@@ -138,26 +83,6 @@ def test_who_lost_more(ours: int, beside: int, more: bool) -> None:
 
 
 # ---- machines
-
-
-def test_conditions_are_asked_until_each_was_true() -> None:
-    answers = iter([False, True])
-    refused = iter([OSError("away"), None])
-
-    def sometimes() -> bool:
-        problem = next(refused)
-        if problem:
-            raise problem
-        return True
-
-    clock = iter(float(number) for number in range(100))
-    seen = follow(
-        {"later": lambda: next(answers), "away at first": sometimes, "never": lambda: False},
-        0.0, 20.0, clock=lambda: next(clock), sleep=lambda seconds: None,
-    )  # fmt: skip
-    assert seen["later"] is not None
-    assert seen["away at first"] is not None
-    assert seen["never"] is None
 
 
 def test_only_a_node_whose_machine_is_gone_and_that_an_event_names_is_deleted() -> None:
@@ -170,31 +95,6 @@ def test_only_a_node_whose_machine_is_gone_and_that_an_event_names_is_deleted() 
     ]
     events.append({"reason": "Synced", "involvedObject": {"uid": "not-told"}})
     assert asked_to_delete(nodes, events, {"localcloud://m2"}) == ["told"]
-
-
-# ---- memory
-
-
-def life(*samples: tuple[float, float, float]) -> Life:
-    """Each sample is a time, MB and seconds of CPU."""
-    used = [Usage(threads=1, files=1, memory=memory, cpu=cpu) for _, memory, cpu in samples]
-    return Life(at=[at for at, _, _ in samples], used=used)
-
-
-def test_memory_of_the_longest_and_the_peak_of_all() -> None:
-    long = life((0.0, 20.0, 1.0), (30.0, 50.0, 2.0), (100.0, 55.0, 6.0))
-    short = life((0.0, 20.0, 0.0), (5.0, 60.0, 1.0))
-    result = summary([short, long])
-    assert not result.problems
-    figures = dict(result.figures)
-    assert figures["its memory 30 s after its start"] == "50 MB"
-    assert figures["its CPU"] == "5 s, 50 millicores on average"
-    assert figures["peak of all"] == "60 MB of the limit of 512 MB"
-
-
-def test_too_much_memory_and_none_at_all_are_problems() -> None:
-    assert summary([life((0.0, 600.0, 0.0))]).problems
-    assert summary([]).problems
 
 
 # ---- who did what
@@ -267,29 +167,6 @@ def json_line(value: JSON) -> bytes:
     return json.dumps(value).encode()
 
 
-def test_the_local_cloud_is_shown_as_the_judge_asks_for_it() -> None:
-    balancer = {
-        "name": "x",
-        "owner": "tr",
-        "labels": {"kubernetes.io/service": "default/s", "kubernetes.io/service-uid": "u"},
-        "address": "203.0.113.1",
-        "ports": [{"port": 80, "protocol": "TCP", "targetPort": 30000}],
-        "targets": ["m2", "m1"],
-    }
-    rule = {"name": "r", "owner": "tr", "destination": "10.0.0.0/24", "machine": "m1"}
-    state = CloudState(
-        machines=[{"name": "w", "id": "m1"}],
-        balancers=[balancer, {**balancer, "owner": "another"}],
-        rules=[rule, {**rule, "machine": "m9"}, {**rule, "owner": "another"}],
-        owner="tr",
-    )
-    assert [(one.name, one.id) for one in state.instances()] == [("w", "m1")]
-    [shown] = state.load_balancers()
-    assert shown.backends == ("localcloud://m1", "localcloud://m2")
-    assert (shown.service_uid, shown.ingress, shown.ports[0].port) == ("u", ("203.0.113.1",), 80)
-    assert [one.target_node for one in state.routes()] == ["w", ""]
-
-
 # ---- rights and tokens
 
 ROLES: list[JSON] = [
@@ -305,24 +182,6 @@ ROLES: list[JSON] = [
         "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}],
     },
 ]
-
-
-def test_rights_that_no_request_needed() -> None:
-    made = [
-        event(resource="nodes", name="n", verb="get"),
-        event(resource="nodes", name="n", verb="delete", code=403),
-        event(resource="namespaces", name="default", verb="get"),
-        event(resource="leases", apiGroup="coordination.k8s.io", namespace="kube-system", verb="create"),
-        event(),
-    ]
-    left = unused(granted(ROLES), used(made))
-    assert [str(right) for right in left] == ["namespaces get", "nodes delete"]
-    assert left[0] == Right("", "", "namespaces", "get", ("kube-system",))
-
-
-def test_a_right_of_one_namespace_is_not_used_in_another() -> None:
-    made = [event(resource="leases", apiGroup="coordination.k8s.io", namespace="default", verb="create")]
-    assert "leases create in kube-system" in [str(right) for right in unused(granted(ROLES), used(made))]
 
 
 def test_what_is_forbidden_is_a_problem_unless_the_server_just_starts() -> None:
@@ -345,23 +204,7 @@ def test_what_is_forbidden_is_a_problem_unless_the_server_just_starts() -> None:
     ]
 
 
-def test_tokens_by_pod_in_the_order_of_their_use() -> None:
-    events = [event("a", token="1"), event("b", token="2"), event("a", token="3"), event("a", token="1")]
-    assert credentials([*events, event("c", user="admin")]) == {"a": ["JTI=1", "JTI=3"], "b": ["JTI=2"]}
-
-
 # ---- migration
-
-
-def test_what_was_changed_in_the_cloud_is_read_from_its_log() -> None:
-    lines = [
-        '2026-11-23 06:00:00,123 DEBUG 10.90.0.2 "PUT /v1/loadbalancers/a1 HTTP/1.1" 200 0.010 s',
-        '2026-11-23 06:00:01,123 DEBUG 10.90.0.2 "DELETE /v1/routes/lc-10?owner=lc HTTP/1.1" 204 0.010 s',
-        '2026-11-23 06:00:02,123 DEBUG 10.90.0.2 "DELETE /v1/loadbalancers/a2?owner=lc HTTP/1.1" 404 0.010 s',
-        '2026-11-23 06:00:03,123 DEBUG 10.90.0.2 "GET /v1/machines HTTP/1.1" 200 0.010 s',
-        "another line",
-    ]
-    assert changes(lines) == {("PUT", "loadbalancers"): ["a1"], ("DELETE", "routes"): ["lc-10"]}
 
 
 def state(**fields: Any) -> migration.State:
@@ -424,7 +267,3 @@ def test_an_hour_of_churn_tells_a_cache_that_fills_from_a_leak() -> None:
     assert not fills.problems
     (problem,) = leaks.problems
     assert problem.startswith("leader: memory, MB grew by +29.")
-
-
-def test_the_hour_runs_only_where_it_is_named() -> None:
-    assert [one.name for one in command.TRIALS if one.alone] == ["hour"]

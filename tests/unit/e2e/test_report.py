@@ -1,4 +1,4 @@
-"""The suite's JUnit file becomes a table."""
+"""What the suite's JUnit file says."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.images import image_names
-from tests.e2e.report import block, read, unexpected
-from tests.e2e.specs import SETS, SpecSet
+from tests.e2e.report import read, unexpected
 
 PASSED = "[It] [sig-network] LoadBalancers should be reachable [Feature:LoadBalancer] [Slow]"
 FAILED = "[It] [sig-network] LoadBalancers should keep | the client [Feature:LoadBalancer]"
@@ -82,30 +80,3 @@ def test_what_has_no_known_reason_is_unexpected(tmp_path: Path) -> None:
 def test_what_cannot_pass_and_passes_is_unexpected(tmp_path: Path) -> None:
     problems = unexpected(read(junit(tmp_path)), {"should": "whatever"})
     assert problems == ["passed, but is listed as one that cannot pass: LoadBalancers should be reachable"]
-
-
-def test_a_set_becomes_a_table(tmp_path: Path) -> None:
-    chosen = SpecSet("lb", "Load balancers", "x")
-    text = block(chosen, read(junit(tmp_path)), {"SCTP": "not in this kernel"}, "v1.36.3").splitlines()
-    assert text[0] == "## Load balancers"
-    assert text[2].startswith("1 of 3 passed on ")
-    assert "Kubernetes v1.36.3" in text[2]
-    assert text[-5:] == [
-        "| test | result | seconds | reason |",
-        "|---|---|---|---|",
-        "| LoadBalancers should be reachable | passed | 62 |  |",
-        "| LoadBalancers should keep \\| the client | failed | 30 | [FAILED] Source IP was NOT preserved &lt;nil> |",
-        "| LoadBalancers should use SCTP | skipped | 0 | not in this kernel |",
-    ]
-
-
-def test_the_names_of_the_images_are_those_that_the_suite_lists() -> None:
-    listed = ["r.example/e2e/agnhost:2.55", "r.example/e2e/agnhost:2.63.0", "r.example/e2e/glibc-dns-testing:2.0.0 "]
-    assert image_names(listed, "2.63.0") == ("r.example/e2e/agnhost:2.63.0", "r.example/e2e/glibc-dns-testing:2.0.0")
-    with pytest.raises(ValueError, match=r"one agnhost:2\.64"):
-        image_names(listed, "2.64")
-
-
-def test_sets_have_names_of_their_own_and_what_breaks_the_cluster_comes_last() -> None:
-    assert len({chosen.name for chosen in SETS}) == len(SETS)
-    assert [chosen.last for chosen in SETS] == sorted(chosen.last for chosen in SETS)

@@ -1,4 +1,4 @@
-"""The suite's command line, and what becomes of its end."""
+"""What becomes of the suite's end."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.__main__ import narrowed
 from tests.e2e.specs import SpecSet
-from tests.e2e.suite import Target, arguments, run
+from tests.e2e.suite import Target, run
 from tests.envtest.build import SUITE, kubernetes_version
 
 JUNIT = '<testsuites><testcase name="[It] works" status="passed" time="1" /></testsuites>'
@@ -27,15 +26,6 @@ def target(folder: Path, script: str = "") -> Target:
     )
 
 
-def test_a_set_is_chosen_by_its_labels_and_expressions(tmp_path: Path) -> None:
-    chosen = SpecSet("nodes", "Nodes", "Disruptive", skip="Slow", focus="deleted", pass_as="aws")
-    command = set(arguments(target(tmp_path), chosen, tmp_path))
-    assert {"-ginkgo.label-filter=Disruptive", "-ginkgo.focus=deleted", "-ginkgo.skip=Slow"} <= command
-    assert {"-pass-as=aws", "-provider=localcloud"} <= command
-    plain = arguments(target(tmp_path), SpecSet("nodes", "Nodes", "deleted"), tmp_path)
-    assert not [argument for argument in plain if argument.startswith(("-ginkgo.skip", "-ginkgo.focus", "-pass-as"))]
-
-
 def test_the_report_is_read_also_where_the_suite_failed(tmp_path: Path) -> None:
     chosen = SpecSet("nodes", "Nodes", "deleted")
     folder = tmp_path / "nodes"
@@ -48,15 +38,6 @@ def test_an_old_report_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
     (tmp_path / "junit_01.xml").write_text(JUNIT)
     with pytest.raises(RuntimeError, match=r"ended with code 3 and no report; its last words are in .*suite\.log"):
         run(target(tmp_path, "exit 3"), SpecSet("nodes", "Nodes", "deleted"), tmp_path)
-
-
-def test_a_set_is_narrowed_by_names() -> None:
-    chosen = SpecSet("nodes", "Nodes", "Disruptive", skip="Slow")
-    narrow = narrowed(chosen, "deleted", "UDP|SCTP")
-    assert (narrow.labels, narrow.focus, narrow.skip) == ("Disruptive", "deleted", "Slow|UDP|SCTP")
-    assert narrowed(chosen, None, None) == chosen
-    own = SpecSet("nodes", "Nodes", "Disruptive", focus="deleted")
-    assert [narrowed(own, focus, "UDP").focus for focus in (None, "added")] == ["deleted", "added"]
 
 
 def test_the_tests_are_of_the_clusters_version() -> None:

@@ -9,12 +9,11 @@ from cloudprovider import LoadBalancer
 from cloudprovider.testing.fake import (
     BadRequest,
     FakeCloud,
-    LoadBalancerState,
     Port,
     QuotaExceeded,
 )
 from tests.unit.fake.conftest import MakeCloud
-from tests.unit.fake.objects import node, nodes, service
+from tests.unit.fake.objects import nodes, service
 
 MACHINES = [{"name": "a"}, {"name": "b"}]
 
@@ -30,32 +29,8 @@ def cloud(make_cloud: MakeCloud) -> FakeCloud:
     return make_cloud(instances=MACHINES)
 
 
-def effects(cloud: FakeCloud) -> list[str]:
-    return [call.effect for call in cloud.calls.log() if not call.method.startswith("console.")]
-
-
 def addresses(status: object) -> list[str]:
     return [entry.ip for entry in getattr(status, "ingress", ())]
-
-
-def test_from_creation_to_deletion(cloud: FakeCloud) -> None:
-    web = service()
-    assert balancer(cloud).get_load_balancer("c", web) is None
-    status = balancer(cloud).ensure_load_balancer("c", web, [node("a"), node("x", "fake://i-b"), node("unknown")])
-    assert balancer(cloud).get_load_balancer("c", web) == status
-    name = balancer(cloud).get_load_balancer_name("c", web)
-    record = cloud.console.load_balancer(name)
-    assert (record.cluster, record.service, record.service_uid) == ("c", "default/web", "uid-web")
-    assert record.backends == ("fake://i-a", "fake://i-b", "unknown")
-    assert record.ports == (Port(80, 30080, "TCP", ""),)
-    assert record.state is LoadBalancerState.ACTIVE
-    assert addresses(status) == list(record.ingress)
-    balancer(cloud).update_load_balancer("c", web, nodes("b"))
-    assert cloud.console.load_balancer(name).backends == ("fake://i-b",)
-    balancer(cloud).ensure_load_balancer_deleted("c", web)
-    assert cloud.console.load_balancers() == []
-    assert balancer(cloud).get_load_balancer("c", web) is None
-    assert effects(cloud) == ["created", "updated", "deleted"]
 
 
 def test_an_ensure_follows_the_service_and_repairs_what_hands_changed(cloud: FakeCloud) -> None:

@@ -1,13 +1,11 @@
-"""Whether a value grows, and what goes on beside a test."""
+"""Whether a value grows."""
 
 from __future__ import annotations
 
 import random
-import threading
 
 import pytest
 
-from tests.support.repeating import Repeating
 from tests.support.sampling import slope
 
 TIMES = [5.0 * number for number in range(240)]
@@ -32,30 +30,3 @@ def test_a_wave_that_ends_high_is_no_proof_of_growth() -> None:
 def test_a_few_samples_are_no_proof() -> None:
     with pytest.raises(ValueError, match="23 samples are too few, 24 are needed"):
         slope(TIMES[:23], [1.0] * 23)
-
-
-def test_the_error_of_what_goes_on_beside_is_raised_at_the_end() -> None:
-    acts = threading.Event()
-
-    def act() -> None:
-        acts.set()
-        raise RuntimeError("broken")
-
-    with pytest.raises(RuntimeError, match="broken"), Repeating(act, every=60.0, name="acts", at_once=True):
-        assert acts.wait(10)
-
-
-def test_the_body_s_own_error_comes_first() -> None:
-    acts = threading.Event()
-
-    def act() -> None:
-        acts.set()
-        raise RuntimeError("broken")
-
-    def body() -> None:
-        with Repeating(act, every=60.0, name="acts", at_once=True):
-            assert acts.wait(10)
-            raise KeyError("body")
-
-    with pytest.raises(KeyError):
-        body()

@@ -5,9 +5,8 @@ import itertools
 import pytest
 
 from cloudprovider.internal.backoff import Backoff
-from controllers.runtime.fairness import FAIR_SHARE
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.queue import ShutDown, WorkQueue
+from controllers.runtime.queue import WorkQueue
 from tests.support.clock import FakeClock
 from tests.support.controllers import take_all
 
@@ -29,15 +28,6 @@ def floored(clock: FakeClock, floor: float) -> WorkQueue[str]:
 
 
 class TestOneKey:
-    def test_added_during_its_run_is_closed_to_others_and_runs_once_more(self, queue: WorkQueue[str]) -> None:
-        queue.add("a")
-        assert queue.get(0) == "a"
-        queue.add("a")
-        queue.add("a")
-        assert queue.get(0) is None
-        queue.done("a")
-        assert take_all(queue) == ["a"]
-
     def test_done_without_a_run_is_refused(self, queue: WorkQueue[str]) -> None:
         queue.add("a")
         with pytest.raises(ValueError, match=r"nodes.*'a'"):
@@ -84,21 +74,6 @@ class TestDelay:
 
 
 class TestBackoff:
-    def test_doubles_until_the_cap_and_starts_again_when_forgotten(
-        self, queue: WorkQueue[str], clock: FakeClock
-    ) -> None:
-        delays = []
-        for _ in range(9):
-            delays.append(queue.add_rate_limited("a"))
-            clock.advance(delays[-1])
-            assert take_all(queue) == ["a"]
-        assert delays == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-        assert queue.num_requeues("a") == 9
-        assert queue.add_rate_limited("b") == 1, "each key has its own"
-        queue.forget("a")
-        assert queue.num_requeues("a") == 0
-        assert queue.add_rate_limited("a") == 1
-
     @pytest.mark.row("N15")
     def test_a_day_of_failures_is_tried_every_minute(self, clock: FakeClock) -> None:
         queue: WorkQueue[str] = WorkQueue("nodes", clock=clock, metrics=Metrics(), chance=lambda: 0.0)
@@ -140,87 +115,12 @@ class TestFloor:
         with pytest.raises(ValueError, match="floor"):
             floored(clock, floor)
 
-    def test_floors_and_delays_end_in_the_order_of_their_times(self, clock: FakeClock) -> None:
-        queue = floored(clock, 10.0)
-        queue.add("floor")
-        assert take_all(queue) == ["floor"]
-        queue.add("floor")
-        queue.add_after("later", 11.0)
-        queue.add_after("earlier", 9.0)
-        clock.advance(20)
-        assert take_all(queue) == ["earlier", "floor", "later"]
-
-    def test_counts_from_the_end_of_the_run(self, clock: FakeClock) -> None:
-        queue = floored(clock, 10.0)
-        queue.add("a")
-        queue.get(0)
-        queue.add("a")
-        clock.advance(7)
-        queue.done("a")
-        clock.advance(9)
-        assert queue.get(0) is None
-        clock.advance(1)
-        assert queue.get(0) == "a"
-
-
-class TestPriorities:
-    def test_a_retry_keeps_the_priority_of_its_run(self, queue: WorkQueue[str], clock: FakeClock) -> None:
-        queue.add("deleted", 9)
-        queue.add("refresh", -9)
-        for _ in range(2):
-            key = queue.get(0)
-            assert key is not None
-            queue.add_rate_limited(key)
-            queue.done(key)
-        clock.advance(1)
-        queue.add("new", 0)
-        assert take_all(queue) == ["deleted", "new", "refresh"]
-
-    def test_low_priorities_get_their_share_under_a_flood(self, queue: WorkQueue[str], clock: FakeClock) -> None:
-        low = [f"low-{i}" for i in range(3)]
-        for key in low:
-            queue.add(key, -1)
-        clock.advance(1)
-        order = []
-        for i in range(FAIR_SHARE * 3):
-            queue.add(f"high-{2 * i}", 1)
-            queue.add(f"high-{2 * i + 1}", 1)
-            order.append(queue.get_many(1, 0)[0])
-            queue.done(order[-1])
-        assert [order.index(key) for key in low] == [FAIR_SHARE - 1, 2 * FAIR_SHARE - 1, 3 * FAIR_SHARE - 1]
-
-    def test_the_fair_share_goes_to_the_longest_waiting_of_all(self, queue: WorkQueue[str], clock: FakeClock) -> None:
-        queue.add("middle", 0)
-        clock.advance(1)
-        queue.add("low", -5)
-        clock.advance(1)
-        for i in range(FAIR_SHARE * 2):
-            queue.add(f"high-{i}", 5)
-        order = take_all(queue)
-        assert order.index("middle") == FAIR_SHARE - 1
-        assert order.index("low") == 2 * FAIR_SHARE - 1
-
 
 class TestParking:
     def test_only_keys_in_work_are_parked(self, queue: WorkQueue[str]) -> None:
         queue.add("a")
         with pytest.raises(ValueError, match="'a'"):
             queue.park("a")
-
-    @pytest.mark.row("N5")
-    def test_it_holds_back_neither_drain_nor_health(self, queue: WorkQueue[str], clock: FakeClock) -> None:
-        queue.add("hung")
-        queue.get(0)
-        clock.advance(100)
-        assert queue.oldest_running() == (100.0, "hung")
-        assert not queue.wait_drained(0)
-        queue.park("hung")
-        assert queue.oldest_running() == (0.0, None)
-        assert queue.wait_drained(0)
-        queue.shut_down()
-        with pytest.raises(ShutDown):
-            queue.get()
-        queue.done("hung")
 
 
 class TestMany:
@@ -236,61 +136,6 @@ class TestMany:
 
 
 class TestShutDown:
-    def test_draining_hands_out_what_waits_and_takes_nothing_in(self, queue: WorkQueue[str], clock: FakeClock) -> None:
-        queue.add("a")
-        queue.add("b")
-        queue.add_after("delayed", 1.0)
-        queue.add_after("due", 0.5)
-        clock.advance(0.5)
-        queue.shut_down(drain=True)
-        assert queue.shutting_down
-        queue.add("late")
-        queue.add_after("late", 0)
-        assert queue.add_rate_limited("late") == 1.0
-        clock.advance(5)
-        taken = [queue.get(), queue.get(), queue.get()]
-        assert taken == ["a", "b", "due"]
-        with pytest.raises(ShutDown):
-            queue.get()
-        assert not queue.wait_drained(0)
-        for key in ("a", "b", "due"):
-            queue.done(key)
-        assert queue.wait_drained(0)
-
-    def test_a_key_added_during_its_run_still_runs_again(self, queue: WorkQueue[str]) -> None:
-        queue.add("a")
-        queue.get(0)
-        queue.add("a")
-        queue.shut_down(drain=True)
-        assert queue.get(timeout=0) is None, "not the end: a runs again"
-        queue.done("a")
-        assert queue.get() == "a"
-        queue.done("a")
-        with pytest.raises(ShutDown):
-            queue.get_many(9, 1.0)
-
-    def test_there_are_no_floors_any_more(self, clock: FakeClock) -> None:
-        queue = floored(clock, 2.0)
-        queue.add("a")
-        queue.get(0)
-        queue.add("a")
-        queue.shut_down(drain=True)
-        queue.done("a")
-        assert queue.get() == "a", "at once"
-        queue.done("a")
-        clock.advance(2.0)
-        with pytest.raises(ShutDown):
-            queue.get()
-
-    def test_a_key_under_its_floor_is_handed_out_at_once(self, clock: FakeClock) -> None:
-        queue = floored(clock, 2.0)
-        queue.add("a")
-        take_all(queue)
-        queue.add("a")
-        assert queue.get(timeout=0) is None
-        queue.shut_down(drain=True)
-        assert queue.get() == "a"
-
     def test_what_is_dropped_is_told_once(
         self, queue: WorkQueue[str], clock: FakeClock, caplog: pytest.LogCaptureFixture
     ) -> None:
