@@ -8,10 +8,8 @@ error.
 from __future__ import annotations
 
 import argparse
-import os
 import socket
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +21,7 @@ from cloudprovider.commands.kubelet import FORMATS, is_here, node_ips, rendered
 from cloudprovider.helpers.kubelet import kubelet_hostname, kubelet_may_set
 from cloudprovider.internal.problem import Problem
 from cloudprovider.internal.standardoutput import results_only
+from cloudprovider.internal.wholefile import write_whole
 from cloudprovider.wellknown import NODE_ADDRESS_INTERNAL_IP
 
 if TYPE_CHECKING:
@@ -154,20 +153,8 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new file and put it in the place of the old one, so that a reader finds one of them,
-    whole."""
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_bytes(text))
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).chmod(_MODE)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(path, _bytes(text), _MODE)
     except OSError as error:
         problem = Problem(f"{path} cannot be written: {error.strerror}", "give a file in a folder that is there")
         raise Failure(problem, PROBLEMS) from error

@@ -19,6 +19,7 @@ from typing import Any
 from cloudprovider.commands.asking import Started
 from cloudprovider.commands.boot import add_node_info
 from cloudprovider.commands.check import Report, Step, check
+from cloudprovider.commands.cluster import add_cluster
 from cloudprovider.commands.clusters import ClusterRow, list_clusters
 from cloudprovider.commands.failure import FINE, PROBLEMS, WRONG_USAGE, Failure
 from cloudprovider.commands.new import Names, naming_problem, write
@@ -116,6 +117,7 @@ def parser() -> argparse.ArgumentParser:
     new.add_argument("--directory", default="", metavar="D", help="the folder to create (default: NAME-provider)")
     new.set_defaults(run=_new)
 
+    add_cluster(commands)
     add_node_info(commands)
 
     clusters = commands.add_parser(

@@ -7,6 +7,7 @@ do a parity test compares with the real kube-apiserver.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cloudprovider.internal.patching import MERGE_PATCH
+from cloudprovider.internal.wholefile import write_whole
 from cloudprovider.testing.apiserver.access import Access
 from cloudprovider.testing.apiserver.errors import JSON, StatusError, not_implemented
 from cloudprovider.testing.apiserver.faults import Faults
@@ -32,6 +34,8 @@ from cloudprovider.testing.apiserver.rest.routing import Router
 from cloudprovider.testing.apiserver.storage.store import Backup, Store
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+KUBECONFIG_NAME: Final = "embedded"
+"""Of cluster, user and context in a kubeconfig: what marks it as ours."""
 
 
 class EmbeddedAPIServer:
@@ -154,22 +158,22 @@ class EmbeddedAPIServer:
     def write_kubeconfig(self, path: str | os.PathLike[str], *, token: str | None = None) -> Path:
         """Write a kubeconfig for `token` (by default the administrator's), readable by its owner
         only; returns its path.
+
+        It needs no other file, and a file that is there already is replaced. Raises OSError.
         """
         cluster: JSON = {"server": self.url}
         if self.ca_file is not None:
-            cluster["certificate-authority"] = str(self.ca_file)
+            cluster["certificate-authority-data"] = base64.b64encode(self.ca_file.read_bytes()).decode()
         content = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "embedded", "cluster": cluster}],
-            "users": [{"name": "embedded", "user": {"token": token or self.token}}],
-            "contexts": [{"name": "embedded", "context": {"cluster": "embedded", "user": "embedded"}}],
-            "current-context": "embedded",
+            "clusters": [{"name": KUBECONFIG_NAME, "cluster": cluster}],
+            "users": [{"name": KUBECONFIG_NAME, "user": {"token": token or self.token}}],
+            "contexts": [{"name": KUBECONFIG_NAME, "context": {"cluster": KUBECONFIG_NAME, "user": KUBECONFIG_NAME}}],
+            "current-context": KUBECONFIG_NAME,
         }
         target = Path(path)
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(content, file, indent=2)  # JSON is YAML too
+        write_whole(target, json.dumps(content, indent=2).encode(), 0o600)  # JSON is YAML too
         return target
 
     def connections(self) -> int:
