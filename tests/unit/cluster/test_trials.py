@@ -18,6 +18,8 @@ from tests.cluster.trials.rights import verdict
 from tests.cluster.trials.witness import ACCOUNT, Kill, calls, pod_of, process_at
 from tests.support.failover.audit import parse
 from tests.support.failover.fencing import judge
+from tests.support.sampling import Life
+from tests.support.usage import Usage
 
 JSON = dict[str, Any]
 
