@@ -46,7 +46,7 @@ METHOD = (
     "The whole manager in one process over the real API server, with a fake cloud that answers at once, and its "
     "default flags but for two that make most of the steps: the Lease is renewed every 30 s, and nodes that are not "
     "ready are looked at each minute. Its clock jumps to the next moment "
-    "for which one of its threads waits as soon as no request is under way and nothing computes. Every ten minutes of "
+    "for which one of its threads waits, by 15 s at least, as soon as no request is under way and nothing computes. Every ten minutes of "
     "it a node joins or leaves with its machine, or a Service is made, changed or deleted; on the last day nothing "
     "is done. The process is sampled every hour of it. A value grows if a straight line through the means of twelve "
     "parts, from the end of the first day on, rises by more than is allowed, and by more than its error (95 %). The "
@@ -55,6 +55,8 @@ METHOD = (
 DAY = 86400.0
 HOUR = 3600.0
 ACT_EVERY = 600.0
+AT_LEAST = 15.0
+"""Seconds of the clock in one jump: some threads look at something each second."""
 INSTANCES, MOST_JOINED = 50, 20
 ALLOWED = {"memory, MB": 6.0, "threads": 3.0, "open files": 4.0, "series of metrics": 10.0}
 _FLAGS = (
@@ -102,7 +104,7 @@ class Mover:
         """Up to this moment of the clock, from one deadline to the next."""
         while (left := moment - self._clock.monotonic()) > 0:
             self.settle()
-            self._clock.advance(min(self._clock.next_deadline() or left, left))
+            self._clock.advance(min(max(self._clock.next_deadline() or left, AT_LEAST), left))
             self.steps += 1
 
     def settle(self) -> None:
