@@ -46,11 +46,11 @@ METHOD = (
     "The whole manager in one process over the real API server, with a fake cloud that answers at once, and its "
     "default flags but for two that make most of the steps: the Lease is renewed every 30 s, and nodes that are not "
     "ready are looked at each minute. Its clock jumps to the next moment "
-    "for which one of its threads waits, by 15 s at least, as soon as no request is under way and nothing computes. Every ten minutes of "
-    "it a node joins or leaves with its machine, or a Service is made, changed or deleted; on the last day nothing "
-    "is done. The process is sampled every hour of it. A value grows if a straight line through the means of twelve "
-    "parts, from the end of the first day on, rises by more than is allowed, and by more than its error (95 %). The "
-    "API server's own times, those of its watches and Events, are real ones."
+    "for which one of its threads waits, by 15 s at least, as soon as no request is under way and nothing computes. "
+    "Every ten minutes of it a node joins or leaves with its machine, or a Service is made, changed or deleted; on "
+    "the last day nothing is done. The process is sampled every hour of it. A value grows if a straight line through "
+    "the means of twelve parts, from the end of the first day on, rises by more than is allowed, and by more than its"
+    " error (95 %). The API server's own times, those of its watches and Events, are real ones."
 )
 DAY = 86400.0
 HOUR = 3600.0
