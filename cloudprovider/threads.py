@@ -2,12 +2,8 @@
 
 The one place that starts them, so that there is one message where the system has no thread left
 (`NoThreadLeft`), one way to wait until a deadline (`within`, `Task`), and one bounded crew of
-threads that take work in turn (`Crew`). All threads are daemons: what never returns must not keep
-the process alive.
-
-Nothing in here waits for a thread to end. A caller that has waited long enough goes on, and the
-thread stays with its call until that returns.
-"""
+threads (`Crew`). All are daemons, and nothing in here waits for a thread to end: a caller that has
+waited long enough goes on, and the thread stays with its call until that returns."""
 
 from __future__ import annotations
 

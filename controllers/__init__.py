@@ -1,11 +1,9 @@
 """What runs the contract of `cloudprovider`: runtime, gateway to vendor code, controllers, and the
 manager's program.
 
-Both import names are generic. This package makes sure that `cloudprovider` is the one that was
-installed with it, and `cloudprovider` makes sure of this one
-(`cloudprovider/loading/importnames.py`). So a folder of the same name elsewhere on the import path
-ends in an error with both paths, before anything of it is imported.
-"""
+Both import names are generic: a folder of the same name elsewhere on the import path ends in an
+error with both paths, before anything of it is imported
+(`cloudprovider/loading/importnames.py`)."""
 
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,14 +1,10 @@
-"""What a right answer of a provider is: the one place that decides it. Pure.
+"""What a right answer of a provider is: the one place that decides it, for the manager's gateway,
+the commands and the conformance suite. Pure.
 
-Asked by the manager's gateway before anything is written, by `check` and `node-info`, and by the
-conformance suite, where a vendor sees it first. Each function takes the raw answer of a method and
-returns it with the type of the contract, or raises `WrongAnswer` with every fault at once;
-`problems_of` gives the faults alone. What a returned value holds is still the vendor's: a host that
-keeps it makes a copy.
-
-Refused is what the API server would refuse later without naming the culprit, and what could be
-mistaken ("gone").
-"""
+Each function takes the raw answer of a method and returns it with the type of the contract, or
+raises `WrongAnswer` with every fault at once; `problems_of` gives the faults alone. Refused is what
+the API server would refuse later without naming the culprit, and what could be mistaken
+("gone")."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""What a provider must be before it is used: its name, its methods and its accessors. The one place
-for these checks.
+"""What a provider must be before it is used: its name, its methods and its accessors. Asked at the
+start by the manager and by `hosting`, and by `python -m cloudprovider check`; all `Problem`s at
+once.
 
-Asked at the start by the manager and by `hosting`, and by `python -m cloudprovider check`. A
-provider comes in; out come `Problem`s, all of them at once. Of the vendor's code only accessors,
-`provider_name` and `provider_id_prefixes` are called, which by contract do no work. What a cloud
-answers is checked later, answer by answer, in `controllers`.
-"""
+Of the vendor's code only accessors, `provider_name` and `provider_id_prefixes` are called, which by
+contract do no work."""
 
 from __future__ import annotations
 

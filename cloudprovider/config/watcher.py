@@ -1,12 +1,10 @@
 """Loads a configuration again when one of its files changes: rotated credentials, a new ConfigMap
 or Secret.
 
-A thread of its own looks at the files' contents, so it sees a file that is replaced, a link that is
-turned to another folder (as the kubelet does with a volume), and one that is written in place. A
-change counts when two looks in a row show the same: a file that is half written is never read. What
-then cannot be used is named in the log, and the old value stays. The thread ends with the stop
-signal that `Interface.initialize` gets.
-"""
+A thread looks at the files' contents, so it sees a file that is replaced, a link that is turned to
+another folder (as the kubelet does with a volume), and one that is written in place. A change
+counts when two looks in a row show the same. What cannot be used is named in the log, and the old
+value stays. The thread ends with the stop signal of `Interface.initialize`."""
 
 from __future__ import annotations
 

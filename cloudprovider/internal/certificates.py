@@ -1,10 +1,6 @@
 """Makes certificates: self-signed ones for servers that were given none, and those of a small
-authority for tests. Also a script, see `self_signed`.
-
-`cryptography`, the only package that makes certificates, costs 10 MB and a fifth of a second of CPU
-just to import; a manager would keep that for its whole life. So nothing here imports it before the
-first call.
-"""
+authority for tests. Also a script, see `self_signed`. `cryptography` is not imported before the
+first call: it costs 10 MB and a fifth of a second of CPU."""
 
 from __future__ import annotations
 

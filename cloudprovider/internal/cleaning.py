@@ -1,19 +1,10 @@
 """The cleaning of every text that leaves the process: nothing of ours shows a secret, or forges a
-line.
+line. Pure.
 
-In comes the text of anything (a cloud's error, a user's object); what goes out is
-
-1. cut to what will be looked at, so that a text of megabytes costs no more than a short one;
-2. masked: the values of the cloud config, in every form in which they may be written
-   (`masking.py`);
-3. redacted: what looks like a credential (`redaction.py`);
-4. escaped: line breaks and control characters, so that no text can forge a second line or colour a
-   terminal;
-5. cut to the boundary's bound.
-
-The manager's boundaries share one `Cleaner` (`controllers.runtime.cleaning`); the commands make one
-for the config that they were given. Pure.
-"""
+A text is cut to what will be looked at, so that megabytes cost no more than a line; the values of
+the cloud config are masked (`masking.py`), what looks like a credential is redacted
+(`redaction.py`), line breaks and control characters are escaped, and the rest is cut to the
+boundary's bound."""
 
 from __future__ import annotations
 

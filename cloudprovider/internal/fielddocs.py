@@ -1,11 +1,9 @@
 """What is written below a field becomes part of `help()`: of its class's docstring, and the field's
 own.
 
-Python keeps no text below a field at run time, and attrs adds methods to a class that hide its
-fields in `help()`. The texts are read from the module's source when they are asked for, and
-never before: importing costs nothing. Where there is no source (a program in one file), the class's
-own docstring is all there is.
-"""
+Python keeps no text below a field at run time, and attrs adds methods that hide the fields in
+`help()`. The texts are read from the module's source when they are asked for: importing costs
+nothing."""
 
 from __future__ import annotations
 

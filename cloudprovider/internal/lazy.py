@@ -1,10 +1,6 @@
-"""Public faces whose names are loaded when they are first used.
-
-`from controllers.app import main` must not import what only a running manager needs, so that --help
-and bad flags are answered at once. The imports of such a face stand in its `if TYPE_CHECKING:`
-block, for type checkers and editors as for `lazy`, which reads them there: each name is written
-once where it comes from, and once in `__all__`.
-"""
+"""Public faces whose names are loaded when they are first used, so that --help and bad flags are
+answered at once. The imports of such a face stand in its `if TYPE_CHECKING:` block, for type
+checkers and editors as for `lazy`, which reads them there."""
 
 from __future__ import annotations
 

@@ -1,14 +1,11 @@
 """Keeps values of the cloud config out of what the process shows.
 
-Two selections of values, for two purposes. `config_values` takes every word that is not the name of
-a setting: for what a plugin's factory raises, because parsers like to quote the line that they
-stumbled over. `secret_values` takes those that a setting's name calls secret, or that look like it:
-for everything that leaves the process later, where regions, names and URLs must stay readable.
-
-The config's syntax is the vendor's own affair, so both work on words and quoted strings. A `Mask`
-hides each value, and every longer piece of one, in a time that grows with the text alone. Values of
-fewer than four characters are left, since masking those would garble any sentence.
-"""
+`config_values` takes every word that is not the name of a setting: for what a plugin's factory
+raises, because parsers like to quote the line that they stumbled over. `secret_values` takes those
+that a setting's name calls secret, or that look like it: for everything later, where regions, names
+and URLs must stay readable. The config's syntax is the vendor's own affair, so both work on words
+and quoted strings. Values of fewer than four characters are left, since masking those would garble
+any sentence."""
 
 from __future__ import annotations
 

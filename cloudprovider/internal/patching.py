@@ -1,11 +1,10 @@
 """The three kinds of patch, applied to an object: JSON merge (RFC 7386) and strategic merge here,
-JSON Patch (RFC 6902) by `jsonpatch.py`.
+JSON Patch (RFC 6902) by `jsonpatch.py`. Pure: what a patch leaves alone is shared between the old
+and the new object.
 
-Pure: neither the object nor the patch is changed, and what a patch leaves alone is shared between
-the old and the new object. Strategic merge follows k8s.io/apimachinery
-pkg/util/strategicpatch/patch.go; how it treats a field depends on the type, which `Merging`
-describes. The embedded API server has the types of the API, `BUILT_IN` knows fields by their names.
-"""
+Strategic merge follows k8s.io/apimachinery pkg/util/strategicpatch/patch.go; how it treats a field
+depends on the type, which `Merging` describes. The embedded API server has the types of the API,
+`BUILT_IN` knows fields by their names."""
 
 from __future__ import annotations
 

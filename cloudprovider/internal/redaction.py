@@ -1,14 +1,9 @@
 """The forms in which credentials are written, and `redact`, which hides them. Pure.
 
-Stage: beside all of them; `cleaning.py` applies it to everything that leaves the process. A second
-line of defence: nothing of ours shows a credential on purpose, but a cloud's library may quote a
-request or a line of its configuration in an exception. Names of nodes, UIDs, provider IDs, versions
-and prose must stay readable.
-
-Every pattern looks at a bounded number of characters from each place where it may begin, or
-consumes what it looked at, so that the time grows with the text alone: repeats are possessive
-(`++`) or bounded.
-"""
+A second line of defence: a cloud's library may quote a request or a line of its configuration in an
+exception. Names of nodes, UIDs, provider IDs, versions and prose must stay readable. Every pattern
+looks at a bounded number of characters from each place where it may begin, or consumes what it
+looked at, so that the time grows with the text alone: repeats are possessive (`++`) or bounded."""
 
 from __future__ import annotations
 

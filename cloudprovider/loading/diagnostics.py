@@ -1,12 +1,8 @@
-"""Why a provider could not be imported or started: what happened, where, and what to do about it.
+"""Why a provider could not be imported or started: what happened, where, and what to do about it,
+for the provider's author and for the operator.
 
-The registry hands over what a plugin's module or factory raised; out come `Problem`s, which become
-its errors and the lines of `python -m cloudprovider check`. Nothing is imported or called here. Two
-readers learn what each of them can do: the provider's author, who has the code, and the
-operator, who has the configuration.
-
-What a provider is asked to be once it exists: `providerchecks.py`.
-"""
+What a plugin's module or factory raised comes in; `Problem`s go out, for the registry's errors and
+the lines of `python -m cloudprovider check`. Nothing is imported or called here."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
 """Do `cloudprovider` and `controllers` mean this distribution's packages? Asked when either of them
 is imported.
 
-Stage: before the first one. Both import names are generic: a folder of the same name beside a
-vendor's main.py, or another installed package, hides ours or is hidden by it. Data comes from the
-import system, which is asked without importing anything; what goes out is an ImportError with both
-paths. `controllers/__init__.py` looks for this package in the same way before it imports it.
-"""
+Both import names are generic: a folder of the same name beside a vendor's main.py, or another
+installed package, hides ours or is hidden by it. The import system is asked without importing
+anything; an ImportError names both paths."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
 """From an entry point to a provider: import its module, take its factory, call it with the cloud
 config.
 
-The registry decides what is loaded, and hands over the entry point or the registered factory; the
-provider goes back. Vendor code runs here for the first time: whatever it raises becomes one of the
-errors of `errors`, with file and line, and with what to do from `diagnostics` (imported only then).
-A secret of the config is in none of them.
-"""
+Vendor code runs here for the first time: whatever it raises becomes one of the errors of `errors`,
+with file and line, and with what to do from `diagnostics` (imported only then). A secret of the
+config is in none of them."""
 
 from __future__ import annotations
 

@@ -1,14 +1,10 @@
 """The command line: argv in, exit code out. What `cloud-controller-manager` runs, and what a
 vendor's main.py calls.
 
-Stage: before the first one. Data comes from argv; checked options go to the registry, which makes
-the provider, and to the manager. Exit codes: 0 after a signal and for --help and --version, 2 for
-bad flags (all of them listed, nothing touched), 1 for everything else; with --dry-run 0, 3 or 1, as
-the plan says. What cannot be started is logged as a sentence, not as a traceback.
-
-Nothing heavy is imported before the flags are known to be good, so that --help answers at once.
-Then the API server is asked for the first lists, and the rest is imported while it answers.
-"""
+Exit codes: 0 after a signal and for --help and --version, 2 for bad flags (all of them listed,
+nothing touched), 1 for everything else; with --dry-run 0, 3 or 1, as the plan says. Nothing heavy
+is imported before the flags are known to be good, so that --help answers at once; the API server is
+asked for the first lists while the rest is imported."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""The process around a manager: signals in, exit code out.
+"""The process around a manager: signals in (SIGTERM, SIGINT, SIGUSR1), exit code out.
 
-Stage: around all of them. Data comes from the operating system (SIGTERM, SIGINT, SIGUSR1) and from
-the manager's end; it goes to the stop signal, to what holds deletions back and to the exit code.
 The manager runs in a thread of its own, so that the main thread is always free to take signals: the
-handler only puts a word into a queue that is safe to use there.
-"""
+handler only puts a word into a queue that is safe to use there."""
 
 from __future__ import annotations
 

@@ -1,18 +1,13 @@
 """The RBAC manifest: exactly what the enabled controllers do, generated from the rules in their
-entries.
-
-Stage: before the first one, no I/O. Data comes from the catalog's rules, which the check at the
-start asks about too (`controllers/manager/accesscheck.py`); it goes to `kubectl apply`, and to the
-Helm chart. `examples/deploy/kustomize/base/rbac.yaml` is what this prints for all controllers; with
---chart it prints who needs what, from which the chart makes the roles:
+entries. `examples/deploy/kustomize/base/rbac.yaml` is what this prints for all controllers; with
+--chart it prints who needs what, from which the Helm chart makes the roles:
 
     python -m controllers.cli.rbac --controllers='*,-node-route-controller' | kubectl apply -f -
     python -m controllers.cli.rbac --chart > examples/deploy/chart/files/permissions.yaml
 
 Rules for one namespace become a Role there, unless a rule for all namespaces covers them. Objects
 known by their name are granted by name; `create` stands apart, as RBAC cannot limit it by name.
-Follows https://kubernetes.io/docs/reference/access-authn-authz/rbac/.
-"""
+Follows https://kubernetes.io/docs/reference/access-authn-authz/rbac/."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""The reference page, docs/reference/flags.md: every flag and every permission, written from their
-declarations.
-
-Stage: before the first one, no I/O. Data comes from the table of flags
-(`controllers/flags/parse.py`), the flags that are not supported and the rules of the
-controllers' entries; a test compares what leaves with the page in the repository:
+"""The reference page of every flag and every permission, written from their declarations; a test
+compares it with the page in the repository:
 
     python -m controllers.cli.reference > docs/reference/flags.md
 """

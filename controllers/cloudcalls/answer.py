@@ -1,16 +1,13 @@
 """What providers answer: judged before anyone uses it, and bound to the node that it is about
 (stage 5, cloud call). Pure.
 
-What a right answer is, `cloudprovider.checks.answers` decides. Here its verdict becomes the
-gateway's: the value as the host's own copy (vendors may keep and change what they returned), or
-:class:`InvalidAnswer`. The gateway judges in the vendor thread: an answer may be an object whose
-own code raises or hangs. An invalid answer costs its key, nothing else.
+`cloudprovider.checks.answers` decides what a right answer is. Here its verdict becomes a copy of
+the value, or :class:`InvalidAnswer`, which costs its key and nothing else. It is judged in the
+vendor thread, as an answer may be an object whose own code raises or hangs.
 
-A cloud call takes seconds to a minute, and meanwhile a Node can be deleted and made again under its
-name. What a node gets from the cloud (provider ID, pod CIDRs) can never be changed, so an answer
-about the former one must not reach the new one: a reconciler opens an :class:`Answer` with the node
-that it is about to write.
-"""
+A Node can be deleted and made again while a call is under way, and what it gets from the cloud can
+never be changed. So a reconciler opens an :class:`Answer` with the node that it is about to
+write."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
 """The vendor's capabilities as controllers call them (stage 5, cloud call): typed, and each call
 through the gate.
 
-One small class per capability; nothing is decided here. Every method blocks until the answer or the
-deadline, may be called from many threads, and raises what the method of the contract raises, and
-besides: CallOverdue, InvalidAnswer, CallFailed (see `controllers.cloudcalls.errors`), and for
+Every method blocks until the answer or the deadline, may be called from many threads, and raises
+what the method of the contract raises, and besides: CallOverdue, InvalidAnswer, CallFailed, and for
 methods that change the cloud, what the guard raises. A Service, a route destination, a volume is a
-key: while an overdue call for it runs, no other one is made, of no method.
-"""
+key: while an overdue call for it runs, no other one is made, of no method."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """The gate (stage 5, cloud call): the one way through which every call of vendor code passes.
 
-Controllers come here through `CloudCalls`. A call waits for its turn in the pool, passes the guard
-if it changes the cloud, runs on copies of its arguments with `current_call()` set, has its answer
-validated and its exception translated, and is counted; its caller gets the answer, or the error, or
-CallOverdue at the deadline. Whatever vendor code does, SystemExit included, costs that call and
-nothing else.
-"""
+A call waits for its turn in the pool, passes the guard if it changes the cloud, runs on copies of
+its arguments, has its answer validated and its exception translated, and is counted. Whatever
+vendor code does, SystemExit included, costs that call and nothing else."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """How fast the cloud may be asked (stage 5, cloud call): token bucket and adaptive slow-down.
 
-The vendor pool asks :meth:`Limits.delay` before each call, and reports every `Throttled` answer to
-:meth:`Limits.throttled`. A kind of call that the cloud throttles is slowed down alone, unless the provider says that it
-is the whole account (`Throttled.whole_account`). Arithmetic only: time comes in as an argument,
-nothing waits, and the pool holds its lock around every method. Which call goes first is decided by
-`turns.py`, and by the priorities below.
-"""
+A kind of call that the cloud throttles is slowed down alone, unless the provider says that it is
+the whole account (`Throttled.whole_account`). Arithmetic only: time comes in as an argument,
+nothing waits, and the pool holds its lock around every method."""
 
 from __future__ import annotations
 

@@ -1,15 +1,10 @@
 """Whether the cloud answers at all (stage 5, cloud call), and which keys come back when it does.
 
-An outage is a run of failed calls without one answer between. The gateway reports how its calls
-ended, the requeuers (stage 4) report the keys that wait because a call failed. While the outage
-lasts, one key at a time comes back soon as a scout, although its back-off has grown, and of the
-others only a few try again each second. The first answer brings the waiting keys back, a few at
-first and two more for every further answer: as fast as the cloud answers, within the gateway's own
-limits. Without this, keys would wait for up to a minute after the cloud's return.
-
-What the cloud does answer is no outage: throttling, "not found". Nor is one Service that it
-refuses.
-"""
+An outage is a run of failed calls without one answer between; throttling, "not found" and one
+Service that the cloud refuses are none. While it lasts, one key at a time comes back soon as a
+scout, and of the others only a few try again each second. The first answer brings the waiting keys
+back, a few at first and two more for every further answer. Without this, keys would wait for up to
+a minute after the cloud's return."""
 
 from __future__ import annotations
 

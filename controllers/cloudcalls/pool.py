@@ -1,15 +1,10 @@
 """Which calls run, and when (stage 5, cloud call).
 
-Calls come from the gateway, wait here for their turn (`turns.py`; a free slot; the limits'
-consent), and run in a crew of daemon threads. Their ends go to the inbox of the thread that waits
-for them. That thread also watches the clock: a call past its deadline is given up with
-:meth:`CallPool.expire`, which frees its slot for the next call while its thread stays with the
-vendor's code until that returns. So a hung call costs one thread and nothing else, and the number
-of threads never exceeds `concurrency + max_abandoned`. Threads start when there is work for them,
-and all but one end when they were not needed for `IDLE_SECONDS`.
-
-Nothing in here knows what a call does: `execute` runs it and never raises.
-"""
+Calls wait here for their turn (`turns.py`; a free slot; the limits' consent), and run in a crew of
+daemon threads. The thread that waits for a call watches the clock: one past its deadline is given
+up with :meth:`CallPool.expire`, which frees its slot while its thread stays with the vendor's code
+until that returns. So a hung call costs one thread and nothing else, and the number of threads
+never exceeds `concurrency + max_abandoned`."""
 
 from __future__ import annotations
 

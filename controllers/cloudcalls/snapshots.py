@@ -1,19 +1,15 @@
 """What vendors get to hold instead of the controllers' objects (stage 5, cloud call).
 
-Objects come from the caches (stage 2), shared by everyone and never to be changed. The gateway
-lends the provider copies, one per cached object, shared between its calls, and compares copy and
-original after each call. A provider that changed its copy is reported, and the copy replaced; the
-cache never notices.
-
+The gateway lends the provider copies, one per cached object, shared between its calls, and compares
+copy and original after each call. A changed copy is reported and replaced; the cache never notices.
 A copy is found by the identity of its original and by nothing that the object says: what a client
-of the webhook port sends has whatever UID, resourceVersion and class the client likes.
+of the webhook port sends has whatever UID the client likes.
 
-Every call is checked, so copying and comparing go field by field: `model_copy(deep=True)` and `==`
-would make a sweep over nodes two to three times as dear. Of the thousands of nodes that a load
-balancer's call may carry a part is compared each time, and all of them once the method has been
-caught. The same tuple of nodes goes with the calls of all load balancers: its copies are found
-as a whole until another one comes, and only the list around them is new for each call.
-"""
+Copying and comparing go field by field: `model_copy(deep=True)` and `==` would make a sweep over
+nodes two to three times as dear. Of a load balancer's thousands of nodes a part is compared each
+time, and all of them once the method has been caught. The same tuple of nodes goes with the calls
+of all load balancers: its copies are found as a whole, and only the list around them is new for
+each call."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
 """Who asks: a client certificate, a bearer token, or anonymous.
 
 Certificate before token, no credentials is anonymous, and wrong ones are refused, on open paths
-too: as k8s.io/apiserver does (authenticatorfactory, request/bearertoken, request/x509). A token is
-checked by a TokenReview. Tokens are neither kept nor logged: answers are remembered under a keyed
-hash. The API server is asked about tokens that were never good only so often: anybody may invent
-them.
-"""
+too, as in k8s.io/apiserver. A TokenReview checks a token; answers are remembered under a keyed
+hash, and tokens are neither kept nor logged. About tokens that were never good the API server is
+asked only so often: anybody may invent them."""
 
 from __future__ import annotations
 

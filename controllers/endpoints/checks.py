@@ -1,11 +1,8 @@
 """One check of one part, how the health endpoints write checks, and how metrics count them.
 
-The text follows the Kubernetes API health endpoints
-(https://kubernetes.io/docs/reference/using-api/health-checks/): 200 `ok`, or 500 with one line per
-check. As there, the details of a check, which name objects and permissions, are not for strangers:
-for them the reason is withheld. Names, labels and words of the metrics are those of
-k8s.io/component-base metrics/prometheus/slis.
-"""
+The text follows https://kubernetes.io/docs/reference/using-api/health-checks/: 200 `ok`, or 500
+with one line per check, whose reason is withheld from strangers. Names, labels and words of the
+metrics are those of k8s.io/component-base metrics/prometheus/slis."""
 
 from __future__ import annotations
 

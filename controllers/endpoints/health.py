@@ -2,10 +2,8 @@
 
 /readyz fails until everything runs, again while stopping, and while a cache is not synced. /livez
 fails only for what a restart mends: a controller that died or is wedged, threads lost to hung
-calls. /healthz asks everything, overdue cloud calls included, as the one of the Go
-cloud-controller-manager is what alerts watch. Each failed check says why and since when; the log
-says when one fails and when it is well again.
-"""
+calls. /healthz asks everything, overdue cloud calls included, as the Go manager's is what alerts
+watch."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
 """The manager's own two ports: plain HTTP for probes and metrics, HTTPS with authentication and
 authorization.
 
-`pages.py` says what is answered. Over HTTPS, `authentication.py` identifies the caller and
-`authorization.py` checks access; the refusals are those of k8s.io/apiserver: 401 for wrong
-credentials, 403 for missing permissions, 500 when the API server does not answer. What is known
-here is answered at once; where the API server must be asked, another crew of threads waits for it,
-so that probes never do.
-"""
+Refusals are those of k8s.io/apiserver: 401 for wrong credentials, 403 for missing permissions, 500
+when the API server does not answer. What is known here is answered at once; where the API server
+must be asked, another crew of threads waits for it, so that probes never do."""
 
 from __future__ import annotations
 

@@ -1,15 +1,11 @@
 """The effective configuration of a run: the contents of /configz and /flagz, and the line about it
-at the start.
+at the start. No I/O.
 
-Stage: beside all of them, no I/O. Data comes from the options that the manager runs with, whether
-flags or a program gave them; it goes to the endpoints and the log. No secret leaves here: options
-that are declared secret, users and passwords in URLs and values of the cloud config are hidden, and
-of files only the path is shown.
-
-/configz has the shape of Go's (CloudControllerManagerConfiguration v1alpha1 in
-k8s.io/cloud-provider). Every value is the one in force: an option's, or for a flag without effect
-what is done anyway, at the place that its declaration names. Options that Go lacks stand beside it,
-under this project's name. /flagz has the text form of apiserver's flagz package."""
+No secret leaves here: options that are declared secret, users and passwords in URLs and values of
+the cloud config are hidden, and of files only the path is shown. /configz has the shape of Go's
+(CloudControllerManagerConfiguration v1alpha1): every value is the one in force, at the place that
+its declaration names, and options that Go lacks stand beside it. /flagz has the text form of
+apiserver's flagz package."""
 
 from __future__ import annotations
 

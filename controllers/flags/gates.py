@@ -1,12 +1,9 @@
 """The feature gates of the Go cloud-controller-manager: which names --feature-gates takes, and what
-each means here.
+each means here. Pure data.
 
-Stage: before the first one, pure data. `ignored.py` makes the flag of it, and the reference page
-lists it. Nothing here is switched by a gate: what a gate would turn on is either always done or not
-there, and the warning at the start says which. Names and fixed values are those of Kubernetes 1.37
-(the feature files of apiserver, controller-manager and component-base); another name is an error,
-as in Go.
-"""
+Nothing is switched by a gate: what it would turn on is either always done or not there, and a
+warning at the start says which. Names and fixed values are those of Kubernetes 1.37; another name
+is an error, as in Go."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
 """Flags of the Go cloud-controller-manager that have no meaning here: taken, checked, and without
-effect.
+effect. Pure data.
 
-Stage: before the first one, pure data. `parse.py` adds these rows to the table of flags, so that a
-manifest written for the Go program starts this one. Each given flag that asks for something else
-than what is done anyway gets one warning at the start, with the reason that
-docs/reference/flags.md lists. A setting that could matter for what is deleted, written or allowed
-never belongs here.
-"""
+So a manifest written for the Go program starts this one. A flag that asks for something else than
+what is done anyway gets one warning, with the reason that docs/reference/flags.md lists. A setting
+that could matter for what is deleted, written or allowed never belongs here."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """From argv to checked options: the table of flags of one run, and everything that is wrong with
-what was given.
-
-Stage: before the first one, no I/O. Data comes from argv and from the classes of options of the
-manager and of the catalog; it goes to `controllers/cli/main.py`, which prints the problems and ends
-with 2, or hands the options to the manager.
-"""
+what was given. No I/O; `controllers/cli/main.py` prints the problems and ends with 2."""
 
 from __future__ import annotations
 

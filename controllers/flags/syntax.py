@@ -1,16 +1,12 @@
-"""Go's command-line syntax: from argv to raw values, with every problem collected.
+"""Go's command-line syntax: from argv to raw values, with every problem collected. No I/O. argparse
+stops at the first problem and reads `--controllers -route` as two flags, so it only writes the
+help.
 
-Stage: before the first one, no I/O. Data comes from `sys.argv` by way of `parse.py`, which makes
-the table of flags; it goes back there as one `Parsed`. argparse is not used for parsing because it
-stops at the first problem and reads `--controllers -route` as two flags; `controllers/cli/main.py`
-uses it for the help text.
-
-The syntax is that of spf13/pflag, which every Kubernetes component uses: `--flag=value` and `--flag
-value`; booleans `--flag` and `--flag=false`; one-letter shorthands `-v2`, `-v=2`, `-v 2`;
-underscores equal dashes in names; the last value of a repeated flag wins, except for lists, which
-grow; `--` ends the flags. One deviation: a value that begins with `--` must be joined with `=`, so
-that a forgotten value cannot swallow the next flag.
-"""
+The syntax is that of spf13/pflag: `--flag=value` and `--flag value`; booleans `--flag` and
+`--flag=false`; shorthands `-v2`, `-v=2`, `-v 2`; underscores equal dashes in names; the last value
+of a repeated flag wins, except for lists, which grow; `--` ends the flags. One deviation: a value
+that begins with `--` must be joined with `=`, so that a forgotten value cannot swallow the next
+flag."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """The bytes of one connection, through TLS where it is spoken.
 
-TLS is done here, by the TLS library's memory buffers, and not by asyncio's own transport. That one
-keeps 256 KiB for each connection, has one context for all of them (ours changes with the files),
-sends no alert when it refuses a certificate, and refuses client certificates whose alternative
-names are no UTF-8.
-"""
+TLS is done by the TLS library's memory buffers: asyncio's own transport keeps 256 KiB for each
+connection, has one context for all of them (ours changes with the files), sends no alert when it
+refuses a certificate, and refuses client certificates whose alternative names are no UTF-8."""
 
 from __future__ import annotations
 

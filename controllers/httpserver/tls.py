@@ -1,10 +1,5 @@
 """The TLS context that new connections get: it follows the certificate's files and the CA of client
-certificates.
-
-A thread of the manager asks `certificates.py` every few seconds; the present context goes to
-`server.py`. Connections that are there keep theirs. What cannot be used is logged once, and the
-context before it stays.
-"""
+certificates. What cannot be used is logged once, and the context before it stays."""
 
 from __future__ import annotations
 

@@ -1,14 +1,9 @@
-"""Do we have the permissions that the controllers need? The API server is asked, and the log names
-the missing rule.
+"""Do we have the permissions that the controllers need? The API server is asked by
+SelfSubjectAccessReviews, and the log and /healthz name the missing rule.
 
-Stage: beside all of them. Data comes from the catalog's rules and from SelfSubjectAccessReviews; it
-goes to the log and to /healthz. Without this a missing rule shows only as retries without end (row
-N7). Every authenticated user may ask about itself; where even that is refused, nothing is claimed.
-Permissions can be taken away while we run (row O1): all are asked about again after any answer 403,
-and one of them in turn every few seconds.
-
-Follows https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access.
-"""
+Without this a missing rule shows only as retries without end (row N7). Where even the question is
+refused, nothing is claimed. Permissions can be taken away while we run (row O1): all are asked
+about again after any answer 403, and one of them in turn every few seconds."""
 
 from __future__ import annotations
 

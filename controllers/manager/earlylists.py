@@ -1,13 +1,9 @@
-"""The first lists, asked for before the rest of the program is there.
+"""The first lists, asked for while the rest of the program is imported.
 
-Stage: before the first one. The command line hands in its clients and the controllers that are on;
-out go their informers, which list in threads of their own. The API server takes longer to answer
-than this process to import the provider and the controllers, so both go on at the same time.
-Nothing is written and no controller hears of anything: the manager takes the informers over as if
-it had made them itself, and who leads is not decided here.
-
-Little is imported here, on purpose: neither models nor controllers.
-"""
+The informers list in threads of their own: the API server takes longer to answer than this process
+to import the provider and the controllers. Nothing is written and no controller hears of anything:
+the manager takes the informers over as its own. Little is imported here, on purpose: neither models
+nor controllers."""
 
 from __future__ import annotations
 

@@ -1,14 +1,9 @@
 """Leader election in a program: what the flags say becomes a candidate, with its permissions,
 Events and health check.
 
-Stage: around all of them. Data comes from `controllers/registration/options.py` and the Lease
-(`controllers/runtime/election`); it goes to the manager and to `hosting`, which start work when
-this process leads, and to every write, which asks the fence.
-
 All writes of ours and of vendors' clients are fenced, Events too, but for those of the election
 itself: the Lease must be written without holding it, and the Events about it say that it is not
-held. Access reviews change nothing.
-"""
+held. Access reviews change nothing."""
 
 from __future__ import annotations
 

@@ -1,18 +1,15 @@
 """The manager: starts a provider and its controllers over shared clients and caches, and stops them
 in order.
 
-Stage: around all of them. Data comes from `flags/parse.py` (checked options) and the registry (a
-provider). Every replica builds clients and informers, whose caches fill, and becomes a candidate
-for the lease (`leadership.py`). The one that leads goes on: provider -> gateway -> controllers. It
-stops when its stop signal is set: what is under way is drained, then the lease is released. It
-raises when a part dies that must not, and without draining when the lease is lost. It installs no
-signal handlers and never ends the process: `controllers/cli/process.py` does.
+Every replica builds clients and informers, whose caches fill, and becomes a candidate for the
+lease. The one that leads goes on: provider -> gateway -> controllers. When its stop signal is set,
+what is under way is drained, then the lease is released. It raises when a part dies that must not,
+and without draining when the lease is lost. `controllers/cli/process.py` has the signals and ends
+the process.
 
-Order and checks follow k8s.io/cloud-provider app/controllermanager.go (Run, startControllers) and
-sample/basic_main.go (the cluster-ID check), with two differences: a controller that cannot run
-stops the start instead of being skipped, and the manager waits for an API server that does not
-answer yet, saying so, instead of ending after ten seconds.
-"""
+Order and checks follow k8s.io/cloud-provider app/controllermanager.go and sample/basic_main.go,
+with two differences: a controller that cannot run stops the start, and the manager waits for an API
+server that does not answer yet, saying so, instead of ending after ten seconds."""
 
 from __future__ import annotations
 

@@ -1,16 +1,12 @@
 """Leader migration: which controllers run under the main lease, which under a second one, and which
-elsewhere.
+elsewhere, as --leader-migration-config says.
 
-Stage: before the first one. Data comes from --leader-migration-config; it goes to the manager.
-While a cluster moves its cloud controllers from kube-controller-manager to this program, or from
-one manager to another, both hold their own main lease, and the controllers that move run under a
-lease that both are candidates for. So no controller runs twice.
+While a cluster moves its controllers from one manager to another, both hold their own main lease,
+and the controllers that move run under a lease that both are candidates for. So none runs twice.
 
-Follows k8s.io/controller-manager's leadermigration package and
-https://kubernetes.io/docs/tasks/administer-cluster/controller-manager-leader-migration/. Two
-differences: a controller may be named as on the command line (alias or full name) or by its client,
-as Go's own default does; and the second lease is left alone where nothing here runs under it.
-"""
+Follows k8s.io/controller-manager's leadermigration package. Two differences: a controller may be
+named as on the command line (alias or full name) or by its client, as Go's own default does; and
+the second lease is left alone where nothing here runs under it."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""What the API server must allow: the manager's own permissions, and who has which.
+"""What the API server must allow: the manager's own permissions, and who has which. No I/O.
 
-Stage: before the first one, no I/O. Data comes from the options and from the rules in the
-controllers' entries; it goes to the RBAC manifest (`controllers/cli/rbac.py`), to the reference
-page, and to the check at the start (`accesscheck.py`). With --use-service-account-credentials each
-controller has an account of its own. The caches are shared and the manager's own, as in Go, so the
-manager lists and watches; everything else a controller does as the service account of its client's
-name.
-"""
+With --use-service-account-credentials each controller has an account of its own. The caches are
+shared and the manager's own, as in Go, so the manager lists and watches; everything else a
+controller does as the service account of its client's name."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
-"""How a provider is started: the same for the manager and for `hosting`.
-
-Stage: before the first one, and the gateway of stage 5. A provider comes in, with the config that
-it was made from; out goes the gateway through which it is called, once it has been
-initialised. The order is that of k8s.io/cloud- provider's sample/basic_main.go: cluster ID,
-Initialize, SetInformers.
-"""
+"""How a provider is started: the same for the manager and for `hosting`. The order is that of
+k8s.io/cloud-provider's sample/basic_main.go: cluster ID, Initialize, SetInformers."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """The controllers of this process, each in a thread of its own, from its construction to its end.
 
-Stage: around all of them. Entries come from the catalog by way of the manager, which says when each
-may start; what becomes of a controller goes to the health checks, to the metric of running
-controllers, and to the manager where one ends that must not. A pause lies between two starts
-(--controller-start-interval), as in Go.
-"""
+What becomes of a controller goes to the health checks, to the metric of running controllers, and to
+the manager where one ends that must not. A pause lies between two starts
+(--controller-start-interval), as in Go."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """What every replica runs below its controllers, leading or not: HTTP servers, caches, the access
 check, the gateway.
 
-Stage: around all of them. Data comes from the options, which are checked already, and the clients;
-each part goes to `shutdown.py` as soon as it runs, so that all are stopped in order, and reports to
-the health checks. `manager.py` says what is started when, and what follows.
-"""
+Each part goes to `shutdown.py` as soon as it runs, so that all are stopped in order, and reports to
+the health checks. `manager.py` says what is started when."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """Named groups of running parts: started in order, stopped in reverse, all within one bound of
-time.
-
-Stage: around all of them. Data comes from the manager, which adds each part as soon as it runs;
-nothing leaves but the names of what did not stop. The idea is that of controller-runtime's runnable
-groups (pkg/manager/runnable_group.go).
-"""
+time. The idea is that of controller-runtime's runnable groups (pkg/manager/runnable_group.go)."""
 
 from __future__ import annotations
 

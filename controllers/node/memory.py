@@ -1,14 +1,8 @@
-"""What this process itself saw and did on each node. This is the proof that the record on the node
-is not.
+"""What this process itself saw and did on each node: the proof that the record on the node is not.
 
-`reconcile.py` notes the results of its work here, and looks before it writes to a node. An entry
-belongs to one UID, so a node that was recreated under its name starts anew, and it goes when the
-node goes.
-
-It also prevents fights over a field. What the cloud asks for anew is written at once. What we wrote
-before and another program undid is put back at once the first time, then at most once in a refresh
-period, and ever less often while it goes on.
-"""
+An entry belongs to one UID, and goes when the node goes. It also prevents fights over a field: what
+the cloud asks for anew is written at once; what another program undid is put back at once the first
+time, then at most once in a refresh period, and ever less often while it goes on."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """The blocks of one cluster CIDR, of which each node gets one, and which of them are taken; by sets
-of intervals. Pure; no I/O.
+of intervals, so memory grows with the ranges taken and not with their addresses. Pure; no I/O.
 
-A range of any size can be taken: one smaller than a block takes the whole block, a wider one all
-blocks in it. Memory grows with the ranges that are taken, never with the addresses in them.
-
-Follows: CidrSet in Kubernetes' pkg/controller/nodeipam/ipam/cidrset, without its bitmap.
-"""
+A range smaller than a block takes the whole block, a wider one all blocks in it. Follows CidrSet in
+Kubernetes' pkg/controller/nodeipam/ipam/cidrset, without its bitmap."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""node-ipam-controller in the manager: when it runs, its permissions and its entry. Flags:
-`options.py`.
+"""node-ipam-controller in the manager: when it runs, its permissions and its entry.
 
-Off unless --controllers names it and --allocate-node-cidrs holds. Go's sample manager starts it
-with --allocate-node-cidrs alone; vendors' managers leave it out, and give their manager that flag
-for the routes while kube-controller-manager allocates. So ours is never a second allocator.
-"""
+Off unless --controllers names it and --allocate-node-cidrs holds: vendors' managers have that flag
+for the routes while kube-controller-manager allocates, so ours is never a second allocator."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""The controller's metrics: those of the Go controller, and our own of deletions. No I/O.
+"""The controller's metrics: those of the Go controller (controllers/nodelifecycle/metrics.go), and
+our own of deletions. No I/O.
 
 What is asked in a batch counts once for each node: an answer about a node is one to
-`instance_exists`, and to `instance_shutdown` if the instance exists.
-
-Follows: controllers/nodelifecycle/metrics.go and MonitorNodes of k8s.io/cloud-provider 0.37.2.
-"""
+`instance_exists`, and to `instance_shutdown` if the instance exists."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """Stage 4: RECONCILE. A node's key and the cloud's answer in, one unit of work out.
 
-A key is a node that is not ready, or a Ready node that is asked about as a witness. `fetch` asks
-the cloud about a batch of both (stage 5), `reconcile` acts on each answer (stage 6, in
-`writeback.py`). Only here a node's deletion is decided: after enough fresh answers "gone" in a row,
-when `deletion_gate.py` allows it. An exception, a missing answer or an overdue call is never
-"gone".
-"""
+A key is a node that is not ready, or a Ready node that is asked about as a witness. Only here a
+node's deletion is decided: after enough fresh answers "gone" in a row, when `deletion_gate.py`
+allows it. An exception, a missing answer or an overdue call is never "gone"."""
 
 from __future__ import annotations
 

@@ -1,20 +1,14 @@
 """Machines that were replaced under their node's name, while the new machine's kubelet lives.
 
-A new machine's kubelet that finds a Node of its name goes on with it: Ready, with the provider ID
-of a machine that is gone. That ID cannot be changed, and a kubelet registers only when it starts:
-if the Node were just deleted, the machine would be lost to the cluster until somebody restarts the
-kubelet. So the manager registers the Node again in the kubelet's place (`writeback.py`).
-
-That takes three things together:
+Such a kubelet goes on with the Node of its name: Ready, with the provider ID of a machine that is
+gone, which cannot be changed. A kubelet registers only when it starts: if the Node were just
+deleted, the machine would be lost to the cluster. So the manager registers it again in the
+kubelet's place (`writeback.py`), where three things hold together:
 
 - the cloud says as often as for a deletion that the Node's own instance is gone;
 - the cloud knows another instance of the node's name;
-- the kubelet reports another machine (`status.nodeInfo`: machineID, systemUUID) than it did when
-  the cloud last called the instance existing, in this process.
-
-The last is the kubelet's word, so it proves nothing alone. It makes us ask the cloud at once, and
-where it is missing nothing is done: credentials of another account, in which machines have the same
-names, change nothing on the machines.
+- the kubelet reports another machine (`status.nodeInfo`) than it did when the cloud last called the
+  instance existing, in this process. That is the kubelet's word, so it proves nothing alone.
 """
 
 from __future__ import annotations

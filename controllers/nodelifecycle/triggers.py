@@ -3,10 +3,7 @@
 
 The sweep queues every node that needs attention. Events make it quicker: a node that turns not
 ready, or whose kubelet reports another machine, is asked about at once; one that turns ready loses
-its taint at once. Where a node is said to
-be gone, the Ready nodes of its zone are asked about as witnesses; and each once for itself (see
-`witnesses.py`).
-"""
+its taint at once. The Ready nodes of a zone are asked about as witnesses (`witnesses.py`)."""
 
 from __future__ import annotations
 

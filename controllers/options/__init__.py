@@ -1,11 +1,8 @@
-"""How options are declared: once, beside the field that they set. Stage: before the first one, no
-I/O.
+"""How options are declared: once, beside the field that they set. No I/O.
 
-What enters is the declarations in the `options.py` of each controller, of `cloudcalls` and of
-the manager, and those of a vendor's program; what leaves is the flags, --help, the checks and the
-reference page (`declare.py` reads them). Light on purpose: the command line reads every class of
-options, and imports no controller for it.
-"""
+Declarations in `options.py` of each controller, and a vendor's, become flags, --help, checks and
+the reference page (`declare.py`). Light on purpose: the command line reads every class of options,
+and imports no controller for it."""
 
 from controllers.options.declare import (
     between,

@@ -1,11 +1,8 @@
 """One declaration for each option: its default, kind, flag, help and check stand beside the field
-that it sets.
+that it sets. No I/O.
 
-Stage: before the first one, no I/O. A class of options is a frozen attrs class whose fields are
-made by `option`. From these declarations come the flags and --help (`controllers/app`), the checks
-of values from the command line and from programs alike, and the reference page. `fill` makes an
-instance of the class from the values of its flags.
-"""
+A class of options is a frozen attrs class whose fields are made by `option`; `fill` makes an
+instance from the values of its flags."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """The kinds of values that an option can have, each with its way of being written, parsed and
-shown.
-
-Stage: before the first one, no I/O. Durations, numbers and lists are written as Go's pflag reads
-them. An option's declaration names its kind (`declare.py`); the command line parses with it, --help
-and the reference page show with it.
-"""
+shown. Durations, numbers and lists are written as Go's pflag reads them. No I/O."""
 
 from __future__ import annotations
 

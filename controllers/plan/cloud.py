@@ -1,12 +1,9 @@
 """The cloud's stand-in in a plan run: no call changes it; each that would becomes a row of the
 plan, and is answered.
 
-Calls come from the gateway (`controllers/cloudcalls/gateway.py`), which never hands over the
-provider's changing methods; what a call of a controller's would do, and what later reads show, says
-the controller itself (`PlannedCalls` in its entry).
-
-What a provider does by itself, in threads of its own or when it is initialised, no host can see.
-"""
+What a call would do, and what later reads show, says the controller itself (`PlannedCalls` in its
+entry). What a provider does by itself, in threads of its own or when it is initialised, no host can
+see."""
 
 from __future__ import annotations
 

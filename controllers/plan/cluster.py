@@ -1,15 +1,10 @@
 """The API server's stand-in in a dry run: no write is sent; each becomes rows of the plan, and gets
 an answer.
 
-Requests come from every client (`runtime/api/identity.py`); rows go to the plan. The object as it
-would be then goes to the caches, whose handlers fire as after a watch event, and is what the next
-read shows. So what follows from a write is planned too. The caches stand still meanwhile
-(`InformerFactory(once=True)`): a plan is about one moment.
-
-An object's state before its first write is the cache's, or what the server has. Events are not
-written; the warnings among them are shown. An answer is what kube-apiserver would give, but for its
-validation, admission and permissions.
-"""
+The object as it would be then goes to the caches, whose handlers fire as after a watch event, and
+is what the next read shows. So what follows from a write is planned too. The caches stand still
+meanwhile: a plan is about one moment. Events are not written; the warnings among them are shown. An
+answer is what kube-apiserver would give, but for its validation, admission and permissions."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """When the first pass of a dry run is over: nothing is left to do, as far as is known.
 
-Asked again and again by `run.py`. The controllers say when they are in full work (by their stop
-signal), the caches whether a handler has something before it, the queues which keys are not done,
-the gateway whether calls are under way, and controllers what they have seen and not decided. A key
-that runs again only because time passes counts as done, one that is due for another reason never,
-however late; one that fails is tried a few times, and then given up as not known.
-"""
+Controllers, caches, queues and the gateway say what is under way. A key that runs again only
+because time passes counts as done, one that is due for another reason never, however late; one that
+fails is tried a few times, and then given up as not known."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
 """The official client's package `kubernetes`, without what its top imports but hardly anybody uses.
 
-Stage: before the first one. `import kubernetes.client.models.v1_node` runs `kubernetes/__init__.py`
-first, which imports configuration, websockets, OAuth, `requests` and the client's own informers:
-half of the time that a start takes, and 15 MB. `import_lightly` puts the same package in place and
+`kubernetes/__init__.py` imports websockets, OAuth, `requests` and the client's own informers: half
+of the time that a start takes, and 15 MB. `import_lightly` puts the same package in place and
 leaves its `__init__.py` for the first one who asks for something that it would have made. All below
-it (`kubernetes.client`, the models) is imported as ever: classes and modules are the same for
-everybody, in any order and thread.
-"""
+it is imported as ever: classes and modules are the same for everybody, in any order and thread."""
 
 from __future__ import annotations
 

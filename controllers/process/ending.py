@@ -1,13 +1,9 @@
 """How the process ends, whatever hangs in it: a provider's thread, a log without a reader, a slow
 start.
 
-Stage: around all of them. Data comes from the command line, from signals that come while the
-program starts, and from `controllers/cli/process.py`; it goes to the exit code. Nothing here waits
-without a bound: what is said on the way out is said in a thread of its own, and when its time is
-over the process ends all the same.
-
-Nothing heavy is imported: --help passes here, too.
-"""
+Nothing here waits without a bound: what is said on the way out is said in a thread of its own, and
+when its time is over the process ends all the same. Nothing heavy is imported: --help passes
+here."""
 
 from __future__ import annotations
 

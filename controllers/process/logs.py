@@ -1,11 +1,8 @@
 """Log lines of the process: klog's text or JSON, on standard error, without secrets.
 
-Stage: beside all of them. Data comes from every module's logger, from Python's warnings and from
-uncaught exceptions; it goes to one stream, by way of `logwriter.py`, cleaned by
-`controllers.runtime.cleaning` (loaded by `setup`: nothing of `cloudprovider` may be imported before
-it is known to be ours). Only the app calls `setup`; as a library, these packages log through the
-standard library and configure nothing.
-"""
+They are cleaned by `controllers.runtime.cleaning` (loaded by `setup`: nothing of `cloudprovider`
+may be imported before it is known to be ours). Only the command line calls `setup`; as a library,
+these packages log through the standard library and configure nothing."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""Log lines on their way to a stream that may hang: a thread of its own writes them, so that
-nothing waits for a reader.
+"""Log lines on their way to a stream that may hang: a thread of its own writes them.
 
-Stage: beside all of them. Lines come from `logs.py`, whole; they go to standard error. A pipe
-without a reader (a log driver that hangs, a full disk under it, a terminal with Ctrl-S) would
-otherwise stop each thread at its next log line, in the middle of a decision: the one that renews
-the lease, or the one that ends the process when it is lost."""
+A pipe without a reader (a log driver that hangs, a full disk, a terminal with Ctrl-S) would
+otherwise stop each thread at its next log line: the one that renews the lease, or the one that ends
+the process when it is lost."""
 
 from __future__ import annotations
 

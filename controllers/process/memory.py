@@ -1,10 +1,7 @@
 """Memory that goes back to the system when it is free.
 
-Stage: before the first one. The C library gives each thread a heap of its own to take large blocks
-from, and keeps what was freed there. Here almost all of them are pages of lists, read by a few
-threads one after the other, and what is free between them cannot go back: 20 to 30 MB at 5,000
-nodes.
-"""
+The C library gives each thread a heap of its own and keeps what was freed there. Here almost all of
+that are pages of lists: 20 to 30 MB at 5,000 nodes."""
 
 from __future__ import annotations
 

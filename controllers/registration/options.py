@@ -1,10 +1,8 @@
-"""The manager's own options, and all options of one run.
+"""The manager's own options, and all options of one run. No I/O; never changed after they are
+built.
 
-Stage: before the first one, no I/O. Data comes from argv by way of `flags/parse.py`, which fills
-the classes, or from programs that build them; it goes to `controllers/manager`. They are never
-changed after they are built. The options of each controller and of cloud calls are classes of the
-same make, in an `options.py` of theirs. Names and sections are those of the Go
-cloud-controller-manager (its options package); defaults that differ say so in their text."""
+Names and sections are those of the Go cloud-controller-manager; defaults that differ say so in
+their text. Each controller's options are classes of the same make, in its `options.py`."""
 
 from __future__ import annotations
 

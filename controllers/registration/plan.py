@@ -1,10 +1,7 @@
 """The plan: what would be done, as rows for people and machines. Pure, but for a lock; no I/O.
 
-Data comes from the stand-ins of `controllers/plan`, which record each write in place of doing it,
-and from what the controllers hand in about their calls to the cloud (`PlannedCalls`); it goes to
-`controllers/plan/output.py`. Several writes that touch one field of one object become one change,
-from what there was to what there will be; what ends as it began is no change.
-"""
+Several writes that touch one field of one object become one change, from what there was to what
+there will be; what ends as it began is no change."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Stage 6: WRITE. A node's condition NetworkUnavailable, which says whether its routes are there.
 
-Only the status counts: when a network plugin or an older manager has written the same status for a
-reason of its own, nothing is written. When another program changes ours to the opposite, ours is
-restored once at once, and after that ever more rarely: two writers must not fight over a field. A
-change of our own (a route was made, or could not be) is written when it happens.
-"""
+Only the status counts: one that another program has written for a reason of its own is kept. When
+another program changes ours to the opposite, ours is restored once at once, and after that ever
+more rarely: two writers must not fight over a field."""
 
 from __future__ import annotations
 

@@ -2,10 +2,8 @@
 condition (stage 6).
 
 A node's key creates and deletes that node's routes, as `planning.py` decides; `LIST` is for
-`listing.py`. What fails is retried by its own key, with back-off, until it is done. A route is
-deleted only by the rules of changes.py, on a fresh listing, and after a quorum read proved that its
-target is no node of this cluster, or one without that pod CIDR.
-"""
+`listing.py`. A route is deleted only by the rules of changes.py, on a fresh listing, and after a
+quorum read proved that its target is no node of this cluster, or one without that pod CIDR."""
 
 from __future__ import annotations
 

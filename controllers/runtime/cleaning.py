@@ -1,14 +1,9 @@
 """The one cleaning of every text that leaves the manager: log lines, tracebacks, Events, health
 details, last words.
 
-Stage: beside all of them. Data comes from anywhere (a cloud's error, a user's object, the API
-server's answer); it goes to people, some of whom may not see what the manager may: an Event is read
-by a tenant. So each boundary passes its text through here, and no place inside has to think of it.
-What happens to a text: `cloudprovider.internal.cleaning`.
-
-What must not be shown is known to the process as a whole (`conceal`): logging is the process's, and
-a boundary that does not know the values would leak them.
-"""
+Some of those who read it may not see what the manager may: an Event is read by a tenant. What
+happens to a text: `cloudprovider.internal.cleaning`. What must not be shown is known to the process
+as a whole (`conceal`), as logging is the process's."""
 
 from __future__ import annotations
 

@@ -1,16 +1,10 @@
-"""Time for every stage (1-6): how the runtime and the controllers read clocks and wait.
-
-What is due when (back-offs, deadlines, periods, expiry) is read from the :class:`Clock` that a part
-was given. Production passes :data:`SYSTEM_CLOCK`; tests pass a clock that they move by hand, so
-that no test sleeps.
+"""Time for every stage: how the runtime and the controllers read clocks and wait. Production passes
+:data:`SYSTEM_CLOCK`; tests pass a clock that they move by hand, so that no test sleeps.
 
 Some modules use the machine's clock directly, because they wait for threads, processes and sockets
-and schedule nothing: `cache/informer.py` and `controllers/process/ending.py` join threads at a
-stop, `controllers/process/logwriter.py` waits until the log is written,
-`controllers/cli/process.py` for the next signal, and `api/execplugin.py` for another program. The
-HTTPS server's connections are timed by its event loop. A test keeps this list. Waits for sockets
-are the kernel's, for as long as the Clock says is left (`api/wire/lifetime.py`).
-"""
+and schedule nothing; a test keeps the list: `cache/informer.py`, `controllers/process/ending.py`,
+`controllers/process/logwriter.py`, `controllers/cli/process.py`, `api/execplugin.py`. Waits for
+sockets are the kernel's, for as long as the Clock says is left (`api/wire/lifetime.py`)."""
 
 import threading
 import time

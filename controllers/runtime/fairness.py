@@ -3,8 +3,7 @@ every call.
 
 The work queue (stage 3) hands out keys by :class:`Lanes`, and by :class:`TurnLanes` where groups of
 keys (namespaces, say) take turns. The pool of cloud calls (stage 5) has a `Lanes` for each
-namespace; see `cloudcalls/turns.py`.
-"""
+namespace."""
 
 from __future__ import annotations
 

@@ -1,16 +1,13 @@
 """Pure: a Service, what is remembered of its load balancer, and the targets in; what to do, or a
-patch, out (stages 4 and 6).
+patch, out (stages 4 and 6). No I/O, no clock.
 
-No I/O, no clock. What was applied is remembered in two places: in this process (`records.py`), and,
-for the next one, in an annotation on the Service. Before the first call to the cloud it says, with
-the finalizer and in one write, that the load balancer is ours; after the call, written in the same
-patch as the status, it holds two digests: of all of the Service that a load balancer depends on,
-with the cluster and the provider's revision; and of the targets.
+What was applied is remembered in this process (`records.py`), and, for the next one, in an
+annotation on the Service. Before the first call to the cloud it says, with the finalizer and in one
+write, that the load balancer is ours; after the call, in the same patch as the status, it holds two
+digests: of all of the Service that a load balancer depends on, and of the targets.
 
-The finalizer's name is well known and not ours alone, so it proves nothing. The annotation proves
-something with the Service's own UID in it: one that was copied with a manifest, or restored from a
-backup, names another Service.
-"""
+The finalizer's name is well known, so it proves nothing. The annotation proves something with the
+Service's own UID in it: one that was copied or restored names another Service."""
 
 from __future__ import annotations
 

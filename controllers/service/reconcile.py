@@ -1,11 +1,9 @@
 """Stage 4: RECONCILE. Takes a Service's key, and closes the gap between what is wanted and what was
-applied, step by step.
+applied: `decide.py` names the next step, `execute.py` carries it out, until there is nothing to do.
 
-`decide.py` names the next step, `execute.py` carries it out, until there is nothing to do. What was
-applied is known from this process's record; a new process takes it from the Service's annotation,
-after the cloud confirmed that the load balancer is there. So it does not matter why a key comes:
-events, changes of nodes, drift checks and retries all run through `reconcile`.
-"""
+What was applied is known from this process's record; a new process takes it from the Service's
+annotation, after the cloud confirmed that the load balancer is there. So it does not matter why a
+key comes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""Which nodes load balancers send traffic to, and the digest by which that is remembered.
+"""Which nodes load balancers send traffic to, and the digest by which that is remembered. All
+Services share one set.
 
-All Services share one set. A node that the autoscaler is about to remove is no target any more, but
-its taint alone changes no load balancer: it is left out at the next change.
-
-Follows: stableNodeSetPredicates in controllers/service/controller.go of k8s.io/cloud-provider, and
-KEP-3458.
-"""
+A node that the autoscaler is about to remove is left out at the next change: its taint alone
+changes no load balancer. Follows stableNodeSetPredicates in k8s.io/cloud-provider
+controllers/service, and KEP-3458."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Stage 4: RECONCILE. Takes a public key's fingerprint, and has the cloud install the key on all
 machines (stage 5).
 
-Nothing is read back, and nothing is written to the API server but Events. They are about the
-Namespace kube-system, as what fails concerns every machine at once. Logs and Events name keys by
-fingerprint alone.
-"""
+Events are about the Namespace kube-system, as what fails concerns every machine at once. Logs and
+Events name keys by fingerprint alone."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
 """The kit for tests with the manager: what the pytest plugin's fixtures `cluster` and `manager` are
-made of.
-
-Above `controllers/app/`: it starts the manager as a program does. Nothing that runs in production
-imports it. Read first: `plugin.py` (the fixtures), `cluster.py` (the API server as a test sees it),
-`managerrun.py` (the manager in a thread).
-"""
+made of. Nothing that runs in production imports it. Read first: `plugin.py`, `cluster.py`,
+`managerrun.py`."""
 
 from __future__ import annotations
 

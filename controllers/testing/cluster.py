@@ -1,11 +1,8 @@
-"""The cluster under test: an API server, and what kubelets, kube-controller-manager and people do
-in it.
+"""The cluster under test: an API server (embedded, or any that a kubeconfig names), and what
+kubelets, kube-controller-manager and people do in it.
 
-Data comes from the API server (embedded, or any that a kubeconfig names) over HTTP, with a client
-of its own; it goes to the test, as handles and Events. A wait is woken by watches of nodes,
-Services and Events, and when it fails it shows what was last seen: the objects, their Events, and
-the end of the manager's log.
-"""
+A wait is woken by watches of nodes, Services and Events, and when it fails it shows what was last
+seen: the objects, their Events, and the end of the manager's log."""
 
 from __future__ import annotations
 

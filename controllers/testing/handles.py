@@ -1,10 +1,5 @@
-"""One Node or Service of the cluster under test: what it is now, and what its kubelet or its users
-do to it.
-
-Data comes from the API server, read anew at each look, so that what a test sees is never older than
-the look; writes are what a kubelet, kube-controller-manager or a person would send. `cluster.py`
-makes the handles.
-"""
+"""One Node or Service of the cluster under test: what it is now, read anew at each look, and what
+its kubelet, kube-controller-manager or its users do to it."""
 
 from __future__ import annotations
 

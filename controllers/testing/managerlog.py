@@ -1,10 +1,6 @@
-"""The log of managers that run in a test's process: its lines as production writes them, kept for
-the test's report.
-
-Data comes from the loggers of our packages and of the provider's; it goes to `ManagerRun.log`. The
-records go on to other handlers as ever; each is marked, so that the plugin can keep it from
-standing in a test's report twice.
-"""
+"""The log of managers that run in a test's process: its lines as production writes them, for
+`ManagerRun.log`. Records go on to other handlers, marked, so that the plugin can keep them from
+standing in a test's report twice."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """The whole manager in a thread of the test's process, with the provider object that the test
-holds.
-
-Data comes from flags, as they would be typed, and from a kubeconfig; the manager runs as the
-program runs it, but for signals and the process's end. Periods are short, so that what takes
-minutes in production takes a moment here.
-"""
+holds. It runs as the program runs it, but for signals and the process's end; periods are short."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
 """Stage 4: DECIDE. From a PersistentVolume and the cloud's labels of it to one patch, or to
-contradictions.
+contradictions. Labels and node affinity that are there are never changed: a user may know better.
 
-Labels and node affinity that are there are never changed: a user may know better, and the API
-server allows no change of an affinity.
-
-Follows: the admission plugin PersistentVolumeLabel of Kubernetes, and the
-PersistentVolumeLabelController that cloud-controller-manager had until 1.14, with the stable
-topology keys in place of the beta ones.
-"""
+Follows the admission plugin PersistentVolumeLabel of Kubernetes, and the
+PersistentVolumeLabelController of cloud-controller-manager until 1.14, with the stable topology
+keys in place of the beta ones."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """The persistent-volume-label controller: volumes of this cloud get their zone and region, as
-labels and node affinity.
+labels and node affinity. For volumes without CSI driver: a driver says the topology of its own.
 
 Wires the stages: informer (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5) -> patch
-(6). Runs in the manager, or alone in a program of your own. For volumes without CSI driver: a
-driver says the topology of its own.
-"""
+(6). Runs in the manager, or alone in a program of your own."""
 
 from __future__ import annotations
 

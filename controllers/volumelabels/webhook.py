@@ -1,12 +1,8 @@
 """The webhook persistentvolume-labeler: a PersistentVolume gets its labels and node affinity before
-it is stored.
+it is stored. What the cloud cannot answer now is left to the controller, or the volume is refused,
+as --webhook-volume-failure-policy says.
 
-The cloud is asked, and the pure half of the controller (`changes.py`) says what the volume lacks.
-What the cloud cannot answer now is left to the controller, or the volume is refused, as
---webhook-volume-failure-policy says.
-
-Follows: the admission plugin PersistentVolumeLabel that kube-apiserver had until 1.31.
-"""
+Follows the admission plugin PersistentVolumeLabel that kube-apiserver had until 1.31."""
 
 from __future__ import annotations
 

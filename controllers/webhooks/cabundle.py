@@ -2,9 +2,8 @@
 API server trusts the replicas.
 
 It goes to `clientConfig.caBundle` of those webhooks in the configurations of our name that lead to
-our Service, and nowhere else. Written by the leader, only where it is missing there, onto the
-version that was read. Where another writer replaces it, less and less often.
-"""
+our Service, and nowhere else: by the leader, only where it is missing, and less and less often
+where another writer replaces it."""
 
 from __future__ import annotations
 

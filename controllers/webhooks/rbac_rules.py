@@ -1,11 +1,9 @@
 """What the webhook server reads and writes in the cluster, and what does not work without it. Pure
 data.
 
-RBAC can limit neither what is written into a webhook configuration, and who may write one elsewhere
-sees and changes every object, nor the names of new Secrets. So the manifests make the Secret
-(`SECRET`), no permission to create one is granted, and a policy leaves the manager's account the
-caBundle alone (`policy_for`).
-"""
+RBAC can limit neither what is written into a webhook configuration, nor the names of new Secrets.
+So the manifests make the Secret (`SECRET`), no permission to create one is granted, and a policy
+leaves the manager's account the caBundle alone (`policy_for`)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """One HTTP request of the API server in, its answer out: which webhook, is it a review, is there
 still time.
 
-Whatever comes gets an answer, and no answer takes longer than the API server waits: its `timeout`,
-less a margin. An answer with another status than 200 is a failed call for the API server, which
-then goes by the `failurePolicy` of the webhook's configuration.
-"""
+No answer takes longer than the API server waits: its `timeout`, less a margin. Another status than
+200 is a failed call for the API server, which then goes by the webhook's `failurePolicy`."""
 
 from __future__ import annotations
 

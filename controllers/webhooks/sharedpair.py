@@ -1,15 +1,11 @@
-"""The self-signed certificate that all replicas share: in a Secret, which the leader fills and
-renews.
+"""The self-signed certificate that all replicas share, as any of them may answer: in a Secret,
+which the leader fills and renews, and all read every minute.
 
-The API server calls one Service, and any replica may answer; so one certificate must do for all.
-The Secret is read every minute. The leader writes it; the others wait for it. The manifests make
-the Secret, without data: permission to create Secrets cannot be limited to one name, and in
-kube-system it is as good as cluster-admin. Where it is missing or may not be read, each replica has
-a certificate of its own in memory, and the API server trusts the leader's.
-
-A pair that another writer put into the Secret (cert-manager, say) is served as it is, with its
-`ca.crt` as what is to be trusted. Only a self-signed one is renewed.
-"""
+The manifests make the Secret, without data: permission to create Secrets cannot be limited to one
+name. Where it is missing or may not be read, each replica has a certificate of its own in memory,
+and the API server trusts the leader's. A pair that another writer put into the Secret
+(cert-manager, say) is served as it is, with its `ca.crt` as what is to be trusted, and is not
+renewed."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""Who may do what: bearer tokens, users, and the few rules that tests set.
-
-The HTTP layer asks for the user of a request, then whether that user may; the review APIs ask the
-same questions. Authorization is not RBAC: a user with a token of this server may do everything
-except what a `deny` rule forbids; others may do nothing but read the paths that every cluster
-shows to anybody.
-"""
+"""Who may do what: bearer tokens, users, and the few rules that tests set. Not RBAC: a user with a
+token of this server may do everything except what a `deny` rule forbids; others may do nothing but
+read the paths that every cluster shows to anybody."""
 
 from __future__ import annotations
 

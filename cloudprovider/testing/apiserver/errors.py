@@ -48,11 +48,6 @@ def forbidden_value(field: str, detail: str) -> Cause:
     return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
 
 
-def duplicate(field: str, value: Any) -> Cause:
-    """The value appears twice where it must be unique (Go: field.Duplicate)."""
-    return Cause("FieldValueDuplicate", f"Duplicate value: {quote(value)}", field)
-
-
 def not_supported(field: str, value: Any, supported: Sequence[str]) -> Cause:
     """The value is not one of an enumeration (Go: field.NotSupported)."""
     listed = ", ".join(f'"{one}"' for one in supported)

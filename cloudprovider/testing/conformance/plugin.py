@@ -1,11 +1,9 @@
 """The pytest plugin of the conformance suite: the option `--conformance-report=DIR`, and what it
 collects.
 
-Installed as an entry point in the group `pytest11`, so that the option is there wherever this
-distribution is. It must stay cheap to import: it loads the suite only when a test that is a
-scenario has run. Results travel in the reports' user properties, so that pytest-xdist's workers
-hand them to the process that writes.
-"""
+It must stay cheap to import: it loads the suite only when a test that is a scenario has run.
+Results travel in the reports' user properties, so that pytest-xdist's workers hand them to the
+process that writes."""
 
 from __future__ import annotations
 

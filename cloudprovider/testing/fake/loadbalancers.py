@@ -1,10 +1,6 @@
 """The fake cloud's load balancers: keyed by name, with addresses of a range, and backends by
-provider ID.
-
-Every method is idempotent, and what is in order already is not touched
-(`LoadBalancerRecord.changes` and the log's effects tell). The drift that people cause is made at
-the console.
-"""
+provider ID. What is in order already is not touched (`LoadBalancerRecord.changes` and the log's
+effects tell)."""
 
 from __future__ import annotations
 

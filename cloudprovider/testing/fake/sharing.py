@@ -1,11 +1,8 @@
 """One cloud for several processes: the one that made it serves it, and the others ask it.
 
-What travels is each call of the contract, by `multiprocessing.connection` over the loopback
-interface: method, arguments, caller and deadline go, and the answer or the exception comes back. So
-store, faults and log are those of one process, and a client that is killed loses nothing: what it
-asked for is done, as in a real cloud. Objects travel pickled; only who knows the key of the server
-gets so far.
-"""
+Each call of the contract travels pickled, by `multiprocessing.connection` over the loopback
+interface, to who knows the key of the server. So store, faults and log are those of one process,
+and a client that is killed loses nothing: what it asked for is done, as in a real cloud."""
 
 from __future__ import annotations
 

@@ -1,21 +1,14 @@
 """Which keys are asked about together (stage 5, cloud call). Pure decisions; the fetch carries them
 out.
 
-A batch that fails says nothing about who is to blame. It is halved, and each half again, in one
-step: four parts, asked at once, until the poison key stands alone. Quartering costs the calls that
-halving costs (4 calls a step, half as many steps) in half the time; where batches hang instead of
-failing, it also loses half as many threads. With k poison keys among N, no more than 1 + 4 k
-ceil(log4 N) calls are made, and never more than 2 N - 1.
+A batch that fails does not say who is to blame. It is cut in four parts, asked at once, and again
+until the poison key stands alone: as many calls as halving, in half the time. With k poison keys
+among N, no more than 1 + 4 k ceil(log4 N) calls are made, and never more than 2 N - 1. A key that
+was found to blame is *suspect*: next time it is asked about alone.
 
-A key that was found to blame is *suspect*: next time it is asked about alone, and spoils no
-other key's batch.
-
-A cloud that is down fails every batch, and halving all of them would ask it some N times as often,
-just then. So after as many splits as one batch can need, without one success between, nothing is
-halved any more: of a failed batch one key, taken at random, is asked about alone, as a probe, and
-the others get the batch's error, to be retried as errors are. The first success brings halving
-back.
-"""
+A cloud that is down fails every batch, and would be asked N times as often. So after as many splits
+as one batch can need, without a success between, one key of a failed batch, taken at random, is
+asked about alone as a probe, and the others get the batch's error. The first success ends this."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """One fetch: many nodes asked about at once, each answered exactly once (stage 5, cloud call).
 
-Nodes come from a controller's fetcher thread (stage 3) and the answers go back through its
-`deliver`, as they come, always in that thread. The thread does nothing but wait: vendor code runs
-in the pool. It resumes programs, splits batches that fail or are slow, gives up calls past their
-deadline, and returns when every node has its answer or error.
-"""
+It runs in a controller's fetcher thread, which does nothing but wait: vendor code runs in the pool.
+It resumes programs, splits batches that fail or are slow, gives up calls past their deadline, and
+returns when every node has its answer or error."""
 
 from __future__ import annotations
 

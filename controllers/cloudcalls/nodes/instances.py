@@ -2,16 +2,13 @@
 with Zones.
 
 Each question is a program: a generator that yields the calls to be made, one after the other, and
-returns the answer. The fetch drives programs, many at once, through the gateway; so nothing in here
-blocks or knows of threads. Batches are asked in one call; see `batching`.
+returns the answer. The fetch drives many at once through the gateway; nothing in here blocks or
+knows of threads.
 
-Follows: getInstanceMetadata, getNodeAddressesByProviderIDOrName and their neighbours in
-k8s.io/cloud-provider controllers/node/node_controller.go, and getProviderID,
-ensureNodeExistsByProviderID, shutdownInCloudProvider in
-controllers/nodelifecycle/node_lifecycle_controller.go. Different from there: a question by name
-does not follow one by provider ID that was throttled, and "not found" by name does not outweigh a
-failure by provider ID.
-"""
+Follows getInstanceMetadata, getNodeAddressesByProviderIDOrName, getProviderID,
+ensureNodeExistsByProviderID and shutdownInCloudProvider in k8s.io/cloud-provider controllers/node
+and nodelifecycle. Different from there: a question by name does not follow one by provider ID that
+was throttled, and "not found" by name does not outweigh a failure by provider ID."""
 
 from __future__ import annotations
 

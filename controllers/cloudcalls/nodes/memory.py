@@ -1,15 +1,12 @@
 """Answers about nodes that are not asked for again (stage 5, cloud call).
 
-:class:`AnswerCache`: two fetches that ask the same at once share one answer, and the answers of one
-poll serve the next question, where one some seconds old will do. Fresh questions, on which a
-deletion may rest, neither read nor join anything here, and the state of an instance is never kept.
+:class:`AnswerCache`: two fetches that ask the same at once share one answer, and one some seconds
+old serves where that will do. Fresh questions, on which a deletion may rest, neither read nor join
+anything here, and the state of an instance is never kept.
 
-:class:`Facts`: what seldom changes of an instance. The older `Instances` and `Zones` take a call
-each for addresses, type and zone. `instances.py` asks for addresses at every refresh of a node, and
-for type and zone once in `PACE` refreshes: the rest of the time they come from here. Nodes that
-join never read this memory. An entry belongs to one node (UID) and one provider ID; it goes with
-the node, and beyond a limit the one that was used least recently goes.
-"""
+:class:`Facts`: type and zone of an instance, for which the older `Instances` and `Zones` take a
+call each. They are asked for once in `PACE` refreshes of a node, and never taken from here for
+nodes that join. An entry belongs to one node (UID) and one provider ID."""
 
 from __future__ import annotations
 

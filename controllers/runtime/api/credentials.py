@@ -1,13 +1,9 @@
 """Who we are towards the API server, kept fresh: token files, credential plugins, auth providers
 (stages 1 and 6).
 
-`kubeconfig.py` picks the source; every request of `clients.py`, and of vendors' official clients,
-asks `Credentials` for the present Authorization header. Tokens never appear in a message, a log
-line or a repr.
-
-Follows
-https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins.
-"""
+Every request of `clients.py`, and of vendors' official clients, asks `Credentials` for the present
+Authorization header. Tokens never appear in a message, a log line or a repr. Follows
+https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins."""
 
 from __future__ import annotations
 

@@ -1,16 +1,10 @@
 """A kubeconfig user's credential plugin: a program that prints a token or a certificate (stages 1
 and 6).
 
-`credentials.py` runs it in a thread of its own when credentials are needed, and tries again when it
-failed.
-
-The plugin gets no terminal, a process group of its own, and `RUN_LIMIT` seconds. What is still
-running then, or when we end, is killed with all its children. client-go and the official client
-wait without end.
-
-Follows
-https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins.
-"""
+It gets no terminal, a process group of its own, and `RUN_LIMIT` seconds. What is still running
+then, or when we end, is killed with all its children; client-go and the official client wait
+without end. Follows
+https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins."""
 
 from __future__ import annotations
 

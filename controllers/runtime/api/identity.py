@@ -1,12 +1,9 @@
 """The identity that a client speaks as, and what holds for each of its requests (stages 1 and 6):
 limits, the guard, metrics, and who may answer in the server's place.
 
-`clients.py` makes one `Identity` for each name; `restclient.py` and `vendorclient.py` obey it.
-
-A dry run answers in the API server's place: `ClientBuilder.stand_in` is asked by every client of
-the builder, ours and vendors', before a request is sent. A write that it does not answer is still
-refused right before it would leave: `refuse` is asked where the fence is.
-"""
+In a dry run `ClientBuilder.stand_in` is asked by every client of the builder, ours and vendors',
+before a request is sent. A write that it does not answer is still refused right before it would
+leave, where the fence is."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
 """What the official client makes of a kubeconfig, and what it is told of ours (before stage 1).
 
-`kubeconfig.py` decides where the API server is, and keeps it as `ServerSettings`; vendors get a
-client's Configuration made from that. Only kubeconfigs with an auth provider are read by the
-official client too, as it alone knows how to renew such tokens.
-
-Its modules `configuration` and `config` import urllib3, requests and OAuth. They are imported here
-when they are needed: most programs never do, and each start would take 0.1 s longer.
-"""
+Vendors get a client's Configuration made from `ServerSettings`. Only kubeconfigs with an auth
+provider are read by the official client, as it alone knows how to renew such tokens. Its modules
+are imported here when they are needed: each start would take 0.1 s longer."""
 
 from __future__ import annotations
 

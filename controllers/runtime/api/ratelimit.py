@@ -1,10 +1,6 @@
-"""What a request waits for before it is sent: the operator's rate limit, and a retry that the
-server asked for.
-
-`clients.py` waits here (stages 1 and 6); `--kube-api-qps` and `--kube-api-burst` come from the
-command line. Off by default: the server's own priority and fairness limits better than a client
-that does not know the load.
-"""
+"""What a request waits for before it is sent (stages 1 and 6): the operator's rate limit, and a
+retry that the server asked for. Off by default: the server's own priority and fairness limits
+better than a client that does not know the load."""
 
 from __future__ import annotations
 

@@ -1,17 +1,12 @@
 """Whether the API server answers, as all requests of one program see it (stages 1 and 6).
 
-`transport.py` reports every exchange, watches' openings included. Errors without an answer carry
-the `Recovery` to come, so that what backs off because of them can stop waiting: the watch
-(`cache/retries.py`), a queue's keys (`queue/outcomes.py`), Events. So the first answer after an
-outage ends every back-off to that server. Health checks read `down_since`.
-
-Only the first answer after OUTAGE seconds without any counts as a recovery. A request that fails
-while others succeed backs off as ever.
+Errors without an answer carry the `Recovery` to come: the first answer after an outage ends every
+back-off to that server, of watches, queues' keys and Events. Only the first answer after OUTAGE
+seconds without any counts as a recovery; a request that fails while others succeed backs off as
+ever.
 
 An answer is a status line of the server itself. 502, 503 and 504 count as none: in front of a
-server that is down, a load balancer says them. What happens after the status line (a watch that
-breaks off, say) changes nothing here.
-"""
+server that is down, a load balancer says them."""
 
 from __future__ import annotations
 

@@ -1,14 +1,9 @@
-"""One identity's requests to the API server (stages 1 and 6).
-
-Watches and reconcilers call in; requests go out through `transport.py`, authenticated by
-`credentials.py`, limited by `ratelimit.py`. Answers that are no success become exceptions of
-`errors.py`. `clients.py` makes the clients.
+"""One identity's requests to the API server (stages 1 and 6). Answers that are no success become
+exceptions of `errors.py`.
 
 What is repeated here, and nothing else: a request on a connection that proved dead while idle,
 where that is safe (`transport.py`); a request that the server did not apply and asked to repeat
-(429 with Retry-After); and a read answered 503 with Retry-After. Everything else is for the work
-queue to repeat.
-"""
+(429 with Retry-After); and a read answered 503 with Retry-After."""
 
 from __future__ import annotations
 

@@ -1,16 +1,10 @@
-"""A service account of its own for each identity, with tokens from TokenRequest (stages 1 and 6).
+"""A service account of its own for each identity, with tokens from TokenRequest (stages 1 and 6),
+for --use-service-account-credentials.
 
-With --use-service-account-credentials every controller, and every client that a vendor gets by
-name, speaks as the service account of its name, so that each has its own rights and its own name in
-the audit log. `clients.py` asks here for the credentials; tokens are requested with the manager's
-own client, which needs the right to do so. Tokens are kept in memory alone and are renewed before
-they end; 401 renews at once.
-
-Follows the dynamic client builder of k8s.io/controller-manager (pkg/clientbuilder), and
-https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1/.
-Unlike Go, an account is created only where a token cannot be had because it is missing, so that no
-right to read or create is needed where the manifest brings the accounts.
-"""
+Tokens are requested with the manager's own client, kept in memory alone, and renewed before they
+end; 401 renews at once. Follows the dynamic client builder of k8s.io/controller-manager. Unlike Go,
+an account is created only where a token cannot be had because it is missing, so that no right to
+read or create is needed where the manifest brings the accounts."""
 
 from __future__ import annotations
 

@@ -1,18 +1,13 @@
-"""Requests over a pool of connections to one API server (stages 1 and 6).
-
-`clients.py` hands in complete requests and gets complete answers; `linestream.py` takes connections
-for watches. All identities share one Transport, so that as many connections exist as threads use
-them at the same time.
+"""Requests over a pool of connections to one API server (stages 1 and 6). All identities share one,
+so that as many connections exist as threads use them at the same time.
 
 The one repetition that happens here without the caller knowing: a connection that was idle turns
 out to be dead, and either the request cannot have reached the server, or it is a read and not a
 byte of an answer came.
 
-What one connection tells about the others: when an answer does not come in time, the path to the
-server may be broken without a sign (a load balancer that was replaced, say), so every connection
-that was idle since before that request is closed too. The next request finds a new path instead of
-running into the same hole.
-"""
+When an answer does not come in time, the path to the server may be broken without a sign (a load
+balancer that was replaced, say), so every connection that was idle since before that request is
+closed too."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
-"""The bytes of lists and watches in JSON (stage 1): pure functions from what `watch.py` read to raw
-objects. `protodecoding.py` does the same for Protobuf.
+"""The bytes of lists and watches in JSON (stage 1): pure functions to raw objects.
 
 A list page is decoded item by item, so that never more than one item of it exists as a dict beside
-the page's text; a watch line is one object. What cannot be decoded is `Garbled`: the reader asks
-the server again from the last version it is sure of, as it cannot know what the unreadable bytes
-said.
-"""
+the page's text. What cannot be decoded is `Garbled`: the reader asks the server again from the last
+version it is sure of."""
 
 from __future__ import annotations
 

@@ -1,13 +1,8 @@
 """JSON or Protobuf (stage 1): which one a list-watch loop asks for, and how what came is read.
 
-`lists.py` and `watch.py` put `Encoding.accept` into their requests, and hand in the answers. The
-server says in each answer what it sends: one that has no Protobuf for a kind, or a proxy that knows
-none, answers in JSON, and that is read.
-
-Protobuf costs the API server less: docs/reference/benchmarks.md says how much.
-Where it cannot be had, it is not insisted on: after a 406, or after three answers in a row that
-could not be read, this kind is asked for in JSON as long as the process lives.
-"""
+Protobuf costs the API server less: docs/reference/benchmarks.md says how much. The server says in
+each answer what it sends. After a 406, or after three answers in a row that could not be read, a
+kind is asked for in JSON as long as the process lives."""
 
 from __future__ import annotations
 

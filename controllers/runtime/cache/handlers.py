@@ -1,16 +1,11 @@
 """Delivery to one handler (stage 2 to 3): a queue and a thread of its own, so that a slow handler
 delays no other.
 
-The informer pushes changes under its lock, in the order in which the cache took them; the handler's
-thread calls the functions that `add_handler` was given, usually a controller's `triggers.py`. For
-each object a handler sees add, update*, delete, add, ... where `old` of an update is exactly the
-object that it saw last.
-
-A handler that hangs must not eat the memory: beyond 10,000 waiting events a change is merged into
-the one that waits for the same key. Add and update become an add, update and delete a delete, and
-an object that came and went meanwhile is not shown at all; a delete and the add of its successor
-stay two. The sequence stays as described, and holds no more.
-"""
+The informer pushes changes under its lock, in the order in which the cache took them. For each
+object a handler sees add, update*, delete, add, ... where `old` of an update is exactly the object
+that it saw last. Beyond 10,000 waiting events a change is merged into the one that waits for the
+same key: add and update become an add, update and delete a delete, and an object that came and went
+meanwhile is not shown; a delete and the add of its successor stay two."""
 
 from __future__ import annotations
 

@@ -1,15 +1,10 @@
 """Informers (stages 1 and 2): a thread per kind that keeps a cache equal to the server, and tells
 handlers the changes.
 
-A `ListWatch` (`watch.py`) yields updates, the cache (`store.py`) turns them into changes, and each
-handler gets them through a queue of its own (`handlers.py`). The cache changes and the queues fill
-under one lock, so a handler added at any time starts from one moment's state and misses nothing
-after it.
-
-Follows client-go's shared informer, and differs where it helps: a relist calls no handler about
-unchanged objects, an object recreated under its name is a delete and an add, and a slow handler's
-backlog is bounded. There is no resync: no handler is called again for an unchanged object.
-"""
+The cache changes and the handlers' queues fill under one lock, so a handler added at any time
+starts from one moment's state and misses nothing after it. Follows client-go's shared informer, and
+differs where it helps: a relist calls no handler about unchanged objects, an object recreated under
+its name is a delete and an add, and a slow handler's backlog is bounded. There is no resync."""
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
-"""Complete lists, page by page (stage 1).
-
-`watch.py` hands in how to fetch a page and gets back every item of one consistent snapshot. Items
-are read (parsed) while their page is decoded, so that memory holds the raw text of one page at
-most.
-
-Follows
+"""Complete lists, page by page (stage 1): every item of one consistent snapshot, read while its
+page is decoded, so that memory holds the raw text of one page at most. Follows
 https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
-and client-go's pager and reflector.
-"""
+and client-go's pager."""
 
 from __future__ import annotations
 

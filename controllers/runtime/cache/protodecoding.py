@@ -1,10 +1,8 @@
-"""The bytes of lists and watches in Protobuf (stage 1): what `decoding.py` is for JSON.
+"""The bytes of lists and watches in Protobuf (stage 1): what `decoding.py` is for JSON, imported
+when the first Protobuf comes.
 
-Imported by `encoding.py` when the first Protobuf comes. An object is one piece of bytes in its
-list, and is parsed by itself, so that never more than one of them exists as a dict beside the page.
 What of an object is no Protobuf is `Unreadable`, with its whole page: its name cannot be known, and
-the cache must not take it for deleted.
-"""
+the cache must not take it for deleted."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
 """The kinds that the runtime lists and watches (stages 1 and 2): where each lives, how its JSON or
-Protobuf becomes an object.
-
-`watch.py` takes paths from here, `store.py` hands each raw object to `parse` and keeps the typed
-result. One object is parsed at a time, so that one which does not fit its model costs itself alone
-(`MalformedObject`).
-"""
+Protobuf becomes an object. One object is parsed at a time, so that one which does not fit its model
+costs itself alone (`MalformedObject`)."""
 
 from __future__ import annotations
 

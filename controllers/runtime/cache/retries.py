@@ -1,12 +1,9 @@
 """How long one list-watch loop waits after a failure, and what it says about it (stage 1).
 
-`watch.py` reports each failure here and waits here. Delays start at 0.8 s, double up to 30 s, and
-vary between half and full. A server that gives no answer of its own (refused, reset, timed out;
-502, 503 or 504 from what stands before it) is asked again after 4 s at most: such a try is cheap,
-and detects the end of the outage. The first answer to any request of the process ends the wait of
-all (`api/reachability.py`). When the server answers again, but with another error,
-as one that has just started does, the delays start over.
-"""
+Delays start at 0.8 s, double up to 30 s, and vary between half and full. A server that gives no
+answer of its own (refused, reset, timed out; 502, 503 or 504) is asked again after 4 s at most, and
+the first answer to any request of the process ends the wait of all. When the server answers again,
+but with another error, as one that has just started does, the delays start over."""
 
 from __future__ import annotations
 

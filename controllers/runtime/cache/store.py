@@ -1,17 +1,12 @@
 """The cache of one kind (stage 2): what the server holds, as far as lists and watches have shown.
-
-`watch.py` brings raw objects, which `Cache.read` turns into items; the informer applies lists and
-events of items here and gets back the changes that its handlers are to see. Controllers and
-providers read through a `Lister`. There is no I/O and no thread in this module.
+No I/O and no thread.
 
 Three rules keep the cache true whatever comes over the wire:
 
-- Versions only go forward. An event that repeats an older state (a replay after a reconnect, a
-  replica that lags) changes nothing. The exception is a server restored from a backup
-  (`lists.History`): its list replaces everything.
-- One malformed object costs itself alone: it goes into quarantine, the version that was known
-  before it stays visible, and it leaves quarantine with its next well-formed version, or with its
-  deletion.
+- Versions only go forward: an event that repeats an older state (a replay, a replica that lags)
+  changes nothing. The exception is a server restored from a backup (`lists.History`).
+- One malformed object costs itself alone: the version that was known before it stays visible until
+  its next well-formed version, or its deletion.
 - An object with another UID is another object: first the old one is deleted, then the new one is
   added.
 """

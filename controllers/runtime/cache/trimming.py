@@ -1,23 +1,14 @@
 """What of an object is kept in memory (between stages 1 and 2): raw JSON is cut down before it is
 parsed, and the parsed model is compacted before it is cached.
 
-What is dropped, because no controller of ours reads it and a provider has no use for it:
-
-- every kind: `metadata.managedFields`, and the annotation in which kubectl keeps a copy of the
-  whole object;
-- nodes: `status.images`, `volumesInUse`, `volumesAttached`, `config`, `runtimeHandlers`,
-  `features`, `declaredFeatures`, and `spec.configSource`.
-
-All else stays: labels, annotations, spec, addresses, conditions with their times, capacity,
-allocatable, nodeInfo. Nothing is lost on the server by this, as objects are only ever patched,
-never written back whole.
+Dropped is what no controller of ours reads and a provider has no use for: `metadata.managedFields`,
+kubectl's copy of the whole object, and of nodes the fields of `_NODE_LEFT_OUT`. Nothing is lost on
+the server by this, as objects are only ever patched.
 
 Measured (a node of 11.6 KB with 50 images; Python 3.11): 20.6 KB per cached node after trimming
-alone, 8.4 KB once compacted, so 42 MB for 5,000 nodes. Cutting the images out of the bytes before
-`json.loads` was tried too: the search cost what the decoder saved (29 us against 28). So was a
-second set of models that leave these fields out while they parse a watch line: 75 us a line instead
-of 137, and no difference in whole runs (docs/reference/benchmarks.md).
-"""
+alone, 8.4 KB once compacted. Cutting the images out of the bytes before `json.loads` cost what the
+decoder saved; a second set of models without these fields made no difference in whole runs
+(docs/reference/benchmarks.md)."""
 
 from __future__ import annotations
 

@@ -1,14 +1,9 @@
-"""What stands in a Lease, what it means to us, and what we write into it. Pure: no I/O, no clock of
-its own.
+"""What stands in a Lease, what it means to us, and what we write into it, with every field kept
+that is not the record's. Pure: no I/O, no clock of its own.
 
-`leases.py` reads and writes Leases as raw JSON; from here come the record in it, and the next Lease
-to be put in its place, with every field kept that is not the record's. Times in a record are text:
-other machines' clocks are never trusted, so they are compared and never read. A lease expires when
-its record has stood unchanged, by our own clock, for as long as its holder asked for.
-
-Follows client-go's tools/leaderelection and
-https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/lease-v1/.
-"""
+Times in a record are text: other machines' clocks are never trusted, so they are compared and never
+read. A lease expires when its record has stood unchanged, by our own clock, for as long as its
+holder asked for. Follows client-go's tools/leaderelection."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
 """A candidate's watch of the Lease: a release, or another leader, is known at once instead of at
-the next look.
-
-Lines come from `leases.py`; what they tell goes to `elector.py`, whose own looks at the Lease do
-not depend on it: without the right to watch, or while the watch is broken, they come once a retry
-period.
-"""
+the next look. Without the right to watch, or while the watch is broken, the elector's own looks
+come once a retry period."""
 
 from __future__ import annotations
 

@@ -1,14 +1,10 @@
 """Objects in Protobuf as the raw objects that JSON gives (stage 1): dicts of the API's field names,
 ready for the models of the official client.
 
-`cache/decoding.py` hands in messages. The result equals what the API server would have sent as
-JSON, but for times, which are `datetime` here: a model keeps them as such anyway. Go writes a field
+The result equals the API server's JSON, but for times, which are `datetime` here. Go writes a field
 that is no pointer into Protobuf also where it is empty, and leaves most of those out of JSON; the
-tables here say which fields JSON keeps.
-
-One reader is made for each message, when it is first asked for. It walks the fields that are there,
-which costs less than to ask for each that might be: 40 us for a node, where `json.loads` takes 100.
-"""
+tables here say which fields JSON keeps. A reader walks the fields that are there: 40 us for a node,
+where `json.loads` takes 100."""
 
 from __future__ import annotations
 

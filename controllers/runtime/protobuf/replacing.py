@@ -1,19 +1,14 @@
 """A Node as it is sent back whole, in a PUT: the bytes that the API server sent, with our changes
-in them and nothing else changed (for stage 6).
-
-`cache/store.py` keeps what `kept` makes of the bytes that a list or watch brought; `write/puts.py`
-has `replacement` make a body of it. Pure functions.
+in them and nothing else changed (for stage 6). Pure functions.
 
 This is no typed model, which would lose what it does not know. The messages for it (WholeNode and
-below it, in kubernetes.proto) declare only what we change or leave out. All else, whatever a newer
-API adds at any depth, is an unknown field to them, and those are kept byte for byte. Maps are
-declared as the lists that they are on the wire, so that their entries stay as they are too.
+below it, in kubernetes.proto) declare only what we change or leave out; all else is an unknown
+field to them, kept byte for byte. Maps are declared as the lists that they are on the wire, so that
+their entries stay as they are too.
 
-Two parts are left out of the body. Without managedFields the server goes on with those that it has
-(decodeLiveOrNew in k8s.io/apimachinery pkg/util/managedfields), and a PUT to the object itself
-never changes its status (PrepareForUpdate in k8s.io/kubernetes pkg/registry/core/node). That is
-nine tenths of a Node's size, and much of what a PUT costs the server.
-"""
+Two parts are left out of the body: managedFields, as the server then goes on with those that it
+has, and the status, which a PUT to the object itself never changes. That is nine tenths of a Node's
+size."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
-"""The messages of Kubernetes' Protobuf as Python classes (for stages 1 and 6).
+"""The messages of Kubernetes' Protobuf as Python classes (for stages 1 and 6). Thread-safe.
 
 `kubernetes.proto` says what they are; `kubernetes.binpb` is the same, compiled. No code is
 generated from it: such code runs with few versions of the `protobuf` library only, and a vendor's
-program has a version of its own. For the same reason the classes come from a pool of their own:
-another package may hold messages of the same names.
-
-Made when first asked for, as a process that talks JSON needs none of it. Thread-safe.
-"""
+program has a version of its own. The classes come from a pool of their own: another package may
+hold messages of the same names."""
 
 from __future__ import annotations
 

@@ -1,17 +1,10 @@
 """Stage 4, its words: the one place that tells repeated failures. What fails a thousand times is a
 few lines.
 
-The requeuer, and other work that is repeated, reports here what failed and what succeeded;
-lines go to the log. Failures are alike when their exceptions have one class and one text, names and
-numbers aside. Of each kind are logged:
-
-- the first failure, at once;
-- of a single key the attempts 1, 2, 4, 8 ...; of many keys one line whenever attempts or keys have
-  doubled, with the counts, and never two within `window` seconds;
-- the end, when every key that failed so has succeeded.
-
-The rest is in the log at -v=4.
-"""
+Failures are alike when their exceptions have one class and one text, names and numbers aside. Of
+each kind the first one is logged at once; then of a single key the attempts 1, 2, 4, 8 ..., of many
+keys one line whenever attempts or keys have doubled, and never two within `window` seconds; then
+the end, when every key that failed so has succeeded. The rest is in the log at -v=4."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Stage 3, its numbers: the ``workqueue_*`` families of client-go, computed when scraped.
 
 A queue counts in plain integers under its own lock (:class:`QueueStats`), which costs a tenth of
-what the metrics library's locked children would on the hot path. The collector here, one for each
-Metrics, turns the numbers of all queues into families. Names, documentation and bounds follow
-component-base ``metrics/prometheus/workqueue``.
-"""
+what the metrics library's locked children would. Names, documentation and bounds follow
+component-base ``metrics/prometheus/workqueue``."""
 
 import weakref
 from bisect import bisect_left

@@ -1,9 +1,6 @@
 """Which Events are worth a write: counting repeated ones, combining similar ones, limiting
-talkative objects (stage 6).
-
-`events.py` hands in what happened, in order, and writes the `Entry` that comes back. No I/O, no
-clock; one thread at a time. The rules and their figures are those of client-go's EventCorrelator
-(tools/record/events_cache.go):
+talkative objects (stage 6). No I/O, no clock; one thread at a time. The rules and their figures are
+those of client-go's EventCorrelator (tools/record/events_cache.go):
 
 - the same event again (object, type, reason, message) raises the count of the stored one;
 - ten messages that differ for the same object, type and reason, less than ten minutes apart: from

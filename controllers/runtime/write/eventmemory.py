@@ -1,10 +1,5 @@
 """What the writers of Events remember of what they wrote (stage 6), with one bound for the whole
-process.
-
-Filled and read by ``correlation.py``. Every recorder that is given the same metrics shares one
-memory, and what was not touched for the longest time is forgotten first, whosever it is: a
-talkative controller may use what the quiet ones do not need.
-"""
+process: what was not touched for the longest time is forgotten first, whosever it is."""
 
 from __future__ import annotations
 

@@ -1,17 +1,9 @@
 """Events for people (stage 6): reported by any controller, written to the cluster beside its work.
 
-Reconcilers (stage 4) call `EventRecorder.event`, which takes microseconds and never fails for the
-cluster's sake. A few writer threads take what was reported, let `correlation.py` count and combine
-it, and create or patch the Event objects, which `kubectl describe` shows with their object. What is
-about one object is written by one thread, in order.
-
-Nothing waits for ever: the queue is bounded, each write is tried a bounded number of times, and
-what is dropped is counted by reason and logged.
-
-Follows client-go's tools/record and
-https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ (the core/v1 form,
-as Go's controllers).
-"""
+`EventRecorder.event` takes microseconds and never fails for the cluster's sake. A few writer
+threads count, combine and write; what is about one object is written by one thread, in order. The
+queue is bounded, each write is tried a bounded number of times, and what is dropped is counted by
+reason and logged. Follows client-go's tools/record (the core/v1 form, as Go's controllers)."""
 
 from __future__ import annotations
 

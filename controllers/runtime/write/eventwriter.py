@@ -1,10 +1,6 @@
 """One writer of Events (stage 6): a queue, a thread while there is work, and what is done about
-writes that fail.
-
-`events.py` puts in what was reported, `correlation.py` counts and combines it, and here Event
-objects are created and patched. An Event that has to wait for its right holds up no other; one that
-meets a server in trouble holds up all.
-"""
+writes that fail. An Event that has to wait for its right holds up no other; one that meets a server
+in trouble holds up all."""
 
 from __future__ import annotations
 

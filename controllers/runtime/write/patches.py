@@ -1,18 +1,10 @@
 """Stage 6: minimal patches, made by pure functions, and their writing with a retry on conflict.
+Typed objects are never sent back whole: the client's models drop fields that they don't know.
 
-Reconcilers take objects of the cache (stage 2) and what the cloud said (stage 5), build patches
-here and send them through a `RestClient`. Typed objects are never sent back whole: the client's
-models drop fields that they don't know. Where the object is at hand as the server sent it,
-`puts.py` does what a patch would do by a PUT of that.
-
-Which kind of patch for what, as kube-apiserver treats them: JSON merge patch for maps and scalars;
-strategic merge patch for lists merged by key (conditions, finalizers) and for addresses, there with
-`$patch: replace`; taints are an atomic list, so they are written whole, by merge patch, and only
-onto the version that they were computed from.
-
-Follows RFC 7386 and
-https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/.
-"""
+Which kind of patch for what, as kube-apiserver treats them: JSON merge patch (RFC 7386) for maps
+and scalars; strategic merge patch for lists merged by key (conditions, finalizers) and for
+addresses, there with `$patch: replace`; taints are an atomic list, so they are written whole, by
+merge patch, and only onto the version that they were computed from."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
 """Stage 6: a versioned patch sent as a PUT of the whole object in Protobuf, which costs the API
 server much less (docs/reference/benchmarks.md).
 
-`patches.py` asks here first and sends the patch itself where the answer is None. So what is to be
-changed is decided in one place, and there are two ways to send it. The body is the object as the
-server sent it, with our changes in it (`protobuf/replacing.py`); its UID and resourceVersion are
-preconditions, as they are in a patch.
-"""
+`patches.py` asks here first and sends the patch itself where the answer is None. The body is the
+object as the server sent it, with our changes in it (`protobuf/replacing.py`); its UID and
+resourceVersion are preconditions."""
 
 from __future__ import annotations
 

@@ -53,24 +53,14 @@ def test_a_load_balancer_gets_and_gives_back_what_its_type_needs(client: Client)
 
 def test_nothing_is_given_out_twice_until_the_range_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "CIDR", "10.0.0.0/29")
-    client = Client(EmbeddedAPIServer())  # .1 is the Service kubernetes
-    specs = [client.post(SERVICES, service(f"s{at}", type="NodePort")).body["spec"] for at in range(4)]
-    assert len({spec["clusterIP"] for spec in specs}) == 4
-    assert len({spec["ports"][0]["nodePort"] for spec in specs}) == 4
+    client = Client(EmbeddedAPIServer())  # the Service kubernetes has one of the six
+    specs = [client.post(SERVICES, service(f"s{at}", type="NodePort")).body["spec"] for at in range(5)]
+    assert len({spec["clusterIP"] for spec in specs}) == 5
+    assert len({spec["ports"][0]["nodePort"] for spec in specs}) == 5
     full = client.post(SERVICES, service("full"))
     assert (full.code, "range is full" in full.body["message"]) == (500, True)
     client.ask("DELETE", f"{SERVICES}/s2")
     assert client.post(SERVICES, service("next")).body["spec"]["clusterIP"] == specs[2]["clusterIP"]
-
-
-def test_what_was_held_is_free_again_after_deletion_and_after_a_refused_write(client: Client) -> None:
-    wanted = service("a", type="NodePort", ports=[{"port": 80, "nodePort": 30123}], clusterIP="10.96.7.7")
-    assert client.post(SERVICES, {**wanted, "spec": {**wanted["spec"], "internalTrafficPolicy": "Odd"}}).code == 422
-    assert client.post(SERVICES, wanted).code == 201
-    other = {**wanted, "metadata": {"name": "b"}}
-    assert client.post(SERVICES, other).code == 422
-    client.ask("DELETE", f"{SERVICES}/a")
-    assert client.post(SERVICES, other).code == 201
 
 
 @pytest.mark.parametrize(
@@ -78,22 +68,6 @@ def test_what_was_held_is_free_again_after_deletion_and_after_a_refused_write(cl
     [
         (SERVICES, service("x", type="Odd"), "spec.type"),
         (SERVICES, service("x", ports=[]), "spec.ports"),
-        (SERVICES, service("x", ports=[{"port": 0}]), "spec.ports[0].port"),
-        (SERVICES, service("x", ports=[{"port": 1, "protocol": "X"}]), "spec.ports[0].protocol"),
-        (SERVICES, service("x", ports=[{"port": 1, "nodePort": 30100}]), "spec.ports[0].nodePort"),
-        (SERVICES, service("x", ports=[{"port": 1}, {"port": 2, "name": "b"}]), "spec.ports[0].name"),
-        (SERVICES, service("x", ports=[{"port": 1, "name": "b"}, {"port": 2, "name": "b"}]), "spec.ports[1].name"),
-        (SERVICES, service("x", type="ExternalName"), "spec.externalName"),
-        (SERVICES, service("x", loadBalancerClass="a/b"), "spec.loadBalancerClass"),
-        (SERVICES, balancer("x", loadBalancerClass="a b"), "spec.loadBalancerClass"),
-        (SERVICES, balancer("x", loadBalancerSourceRanges=["10.0.0.1/8"]), "spec.LoadBalancerSourceRanges[0]"),
-        (SERVICES, service("x", externalTrafficPolicy="Local"), "spec.externalTrafficPolicy"),
-        (SERVICES, balancer("x", externalTrafficPolicy="Far"), "spec.externalTrafficPolicy"),
-        (SERVICES, service("x", healthCheckNodePort=30222), "spec.healthCheckNodePort"),
-        (SERVICES, service("x", clusterIP="1.2.3.4"), "spec.clusterIPs"),
-        (SERVICES, service("x", ipFamilyPolicy="RequireDualStack"), "spec.ipFamilyPolicy"),
-        (SERVICES, service("x", ipFamilies=["IPv6"]), "spec.ipFamilies[0]"),
-        (SERVICES, service("x", type="NodePort", ports=[{"port": 1, "nodePort": 80}]), "spec.ports[0].nodePort"),
         (NODES, node("Np_Bad"), "metadata.name"),
         (NODES, node("x", metadata={"labels": {"a": "b c"}}), "metadata.labels"),
         (NODES, node("x", metadata={"annotations": {"a b": ""}}), "metadata.annotations"),
@@ -126,8 +100,6 @@ def test_what_is_refused_leaves_no_trace(
     ("subresource", "patch", "field"),
     [
         ("", {"spec": {"loadBalancerClass": "a.b/c"}}, "spec.loadBalancerClass"),
-        ("", {"spec": {"clusterIP": "10.96.1.1"}}, "spec.clusterIPs[0]"),
-        ("", {"spec": {"healthCheckNodePort": 30999}}, "spec.healthCheckNodePort"),
         ("/status", ingress(ip="x"), f"{INGRESS}.ip"),
         ("/status", ingress(ip="1.2.3.4", ipMode="Odd"), f"{INGRESS}.ipMode"),
         ("/status", ingress(hostname="a", ipMode="VIP"), f"{INGRESS}.ipMode"),

@@ -1,14 +1,10 @@
 """What the API's types look like, and how an object is brought into the form that the real server
-would store.
+would store: unknown fields dropped (and reported), types checked, zero values left out or filled in
+as Go's JSON tags have it, times made canonical. Pure.
 
-Comes after patching and before defaulting: unknown fields are dropped (and reported), types
-checked, zero values left out or filled in exactly as Go's JSON tags have it, times made canonical.
-Quantities stay as they are written. The table is `schema.json`, generated from the Go types of
-k8s.io/api 0.36 (field, type, `omit` for omitempty, patch strategy and merge key).
-
-Pure. A subtree that is the very same Python object as in the old revision is taken over without a
-look, so that a small patch costs little however large the object is.
-"""
+The table is `schema.json`, generated from the Go types of k8s.io/api 0.36 (field, type, `omit` for
+omitempty, patch strategy and merge key). A subtree that is the very same Python object as in the
+old revision is taken over without a look."""
 
 from __future__ import annotations
 

@@ -1,35 +1,29 @@
-"""Services: what the service controller and its tests need of the real server's defaults, cluster
-IPs, node ports and rules.
+"""Services: the defaults, addresses and ports that a provider sees, and the rules that a cloud
+controller's writes can break.
 
 Follows pkg/registry/core/service and pkg/apis/core/validation of k8s.io/kubernetes, for a cluster
-with one IPv4 range. Left out is what no cloud controller reads or writes:
-the syntax of session affinity, app protocols, external IPs and traffic distribution, changes of IP
-families, and warnings.
+with one IPv4 range. What people write into a Service and no controller does (port names, traffic
+policies, IP families) is not checked: the real server does that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ipaddress
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cloudprovider.testing.apiserver.errors import (
     JSON,
     Cause,
-    duplicate,
+    StatusError,
     forbidden_value,
     invalid_value,
     not_supported,
     required,
 )
-from cloudprovider.testing.apiserver.kinds.allocation import Allocator, held_ports
 from cloudprovider.testing.apiserver.kinds.kind import NAME_FIELDS, FieldGetter, Strategy, read
-from cloudprovider.testing.apiserver.kinds.names import (
-    cidr_problem,
-    dns_label,
-    dns_subdomain,
-    ip_problem,
-    qualified_name,
-)
+from cloudprovider.testing.apiserver.kinds.names import dns_label, dns_subdomain, ip_problem
 
 FIELDS: Final[Mapping[str, FieldGetter]] = {
     **NAME_FIELDS,
@@ -37,12 +31,9 @@ FIELDS: Final[Mapping[str, FieldGetter]] = {
     "spec.type": read("spec", "type"),
 }
 CIDR: Final = "10.96.0.0/16"
+PORTS: Final = range(30000, 32768)
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")
-_POLICIES: Final = ("Cluster", "Local")
-_ONLY_BALANCER: Final = "may only be used when `type` is 'LoadBalancer'"
-_SET_ONCE: Final = "may not change once set"
-_PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
 
 
 class ServiceStrategy(Strategy):
@@ -53,10 +44,13 @@ class ServiceStrategy(Strategy):
     returns_deleted_object = True
 
     def __init__(self) -> None:
-        self._allocator = Allocator(CIDR)
-
-    # -- defaults
-    # ----------------------------------------------------------------------------------------------------
+        block = ipaddress.IPv4Network(CIDR)
+        usable = block.num_addresses - 2
+        # Who asks for an address by name mostly takes a low one.
+        self._addresses = (str(block[1 + (at + usable // 256) % usable]) for at in itertools.count())
+        self._address_count = usable
+        self._ports = itertools.cycle((*PORTS[86:], *PORTS[:86]))
+        self._held: set[str | int] = set()
 
     def default(self, obj: JSON) -> None:
         """What the API fills in at every write."""
@@ -85,20 +79,16 @@ class ServiceStrategy(Strategy):
         if filled != ingress:
             obj["status"] = {**obj["status"], "loadBalancer": {**balancer, "ingress": filled}}
 
-    # -- create and update
-    # -------------------------------------------------------------------------------------------
-
     def prepare_create(self, obj: JSON) -> None:
-        """Choose addresses and ports; a new service has no status. Raises StatusError (422)."""
+        """Choose addresses and ports; a new service has no status."""
         spec = obj["spec"] = dict(obj["spec"])
         if spec.get("clusterIP") and not spec.get("clusterIPs"):
             spec["clusterIPs"] = [spec["clusterIP"]]
-        self._allocate(obj, None)
+        self._allocate(spec, {})
         obj["status"] = {"loadBalancer": {}}
 
     def prepare_update(self, obj: JSON, old: JSON) -> None:
-        """Keep or choose addresses and ports, drop what does not go with the new type. Raises
-        StatusError (422)."""
+        """Keep or choose addresses and ports, drop what does not go with the new type."""
         obj["status"] = old["status"]
         if obj["spec"]["type"] != "LoadBalancer" and old["status"].get("loadBalancer"):
             obj["status"] = {**old["status"], "loadBalancer": {}}
@@ -108,10 +98,9 @@ class ServiceStrategy(Strategy):
         spec = obj["spec"] = dict(obj["spec"])
         _keep_allocated(spec, before)
         _drop_dependent(spec, before)
-        self._allocate(obj, old)
+        self._allocate(spec, before)
 
-    def _allocate(self, obj: JSON, old: JSON | None) -> None:
-        spec = obj["spec"]
+    def _allocate(self, spec: JSON, before: JSON) -> None:
         if spec["type"] == "ExternalName":
             return
         headless = spec.get("clusterIP") == "None"
@@ -119,79 +108,58 @@ class ServiceStrategy(Strategy):
         spec.setdefault("ipFamilyPolicy", "RequireDualStack" if dual else "SingleStack")
         if not spec.get("ipFamilies"):
             spec["ipFamilies"] = ["IPv4", "IPv6"] if dual else ["IPv4"]
-        if not headless and (old is None or not old["spec"].get("clusterIPs")):
-            address = self._allocator.address(obj, (spec.get("clusterIPs") or [""])[0])
+        if not headless and not before.get("clusterIPs"):
+            address = (spec.get("clusterIPs") or [""])[0] or self._free(self._addresses, self._address_count)
             spec["clusterIP"], spec["clusterIPs"] = address, [address]
-        if spec["type"] in _WITH_NODE_PORTS and spec.get("ports"):
-            spec["ports"] = self._allocator.ports(obj, old)
-        if _needs_health_check(spec) and not (old is not None and _needs_health_check(old["spec"])):
-            taken = {*held_ports(obj), *(held_ports(old) if old is not None else ())}
-            spec["healthCheckNodePort"] = self._allocator.health_port(obj, taken)
+        if spec["type"] in _WITH_NODE_PORTS and spec.get("ports") and spec.get("allocateLoadBalancerNodePorts", True):
+            given: dict[int, int] = {}  # TCP and UDP of a number share a node port
+            for port in spec["ports"]:
+                number = port.get("nodePort") or given.get(port["port"]) or self._free(self._ports, len(PORTS))
+                given[port["port"]] = number
+            spec["ports"] = [
+                {**port, "nodePort": port.get("nodePort") or given[port["port"]]} for port in spec["ports"]
+            ]
+        if _needs_health_check(spec) and not spec.get("healthCheckNodePort"):
+            spec["healthCheckNodePort"] = self._free(self._ports, len(PORTS))
+
+    def _free(self, candidates: Iterator[Any], count: int) -> Any:
+        for one in itertools.islice(candidates, count):
+            if one not in self._held:
+                return one
+        why = "failed to allocate: range is full"
+        message = f"Internal error occurred: {why}"
+        raise StatusError(500, "InternalError", message, details={"causes": [{"message": why}]})
 
     def created(self, obj: JSON) -> None:
         """Its addresses and ports are taken."""
-        self._allocator.take(obj)
+        self._held |= _held_by(obj["spec"])
 
     def updated(self, obj: JSON, old: JSON) -> None:
         """What it held is free, what it holds is taken."""
-        if obj["spec"] is not old["spec"]:
-            self._allocator.release(old)
-            self._allocator.take(obj)
+        self._held -= _held_by(old["spec"])
+        self._held |= _held_by(obj["spec"])
 
     def deleted(self, obj: JSON) -> None:
         """Its addresses and ports are free."""
-        self._allocator.release(obj)
-
-    # -- validation
-    # --------------------------------------------------------------------------------------------------
+        self._held -= _held_by(obj["spec"])
 
     def validate(self, obj: JSON) -> list[Cause]:
         """A new service."""
         spec = obj["spec"]
-        kind, ports = spec["type"], spec.get("ports") or []
-        if kind not in _TYPES:
-            return [not_supported("spec.type", kind, _TYPES)]
-        causes: list[Cause] = []
-        if not ports and kind != "ExternalName" and spec.get("clusterIP") != "None":
-            causes.append(required("spec.ports"))
-        if kind == "ExternalName" and not spec.get("externalName"):
-            causes.append(required("spec.externalName"))
-        for at, port in enumerate(ports):
-            causes += _port(port, f"spec.ports[{at}]", len(ports) > 1, [one.get("name", "") for one in ports[:at]])
-            if kind == "ClusterIP" and port.get("nodePort"):
-                why = "may not be used when `type` is 'ClusterIP'"
-                causes.append(forbidden_value(f"spec.ports[{at}].nodePort", why))
-        if kind != "LoadBalancer":
-            causes += [
-                forbidden_value(f"spec.{shown}", _ONLY_BALANCER)
-                for field, shown in _OF_BALANCERS.items()
-                if spec.get(field) not in (None, [])
-            ]
-        else:
-            for at, one in enumerate(spec.get("loadBalancerSourceRanges") or ()):
-                path = f"spec.LoadBalancerSourceRanges[{at}]"
-                causes += [invalid_value(path, one, why) for why in cidr_problem(one.strip())]
-            name = spec.get("loadBalancerClass")
-            if name is not None:
-                causes += [invalid_value("spec.loadBalancerClass", name, why) for why in qualified_name(name)]
-        return causes + _families(spec) + _traffic(spec)
+        if spec["type"] not in _TYPES:
+            return [not_supported("spec.type", spec["type"], _TYPES)]
+        if not spec.get("ports") and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
+            return [required("spec.ports")]
+        return []
 
     def validate_update(self, obj: JSON, old: JSON) -> list[Cause]:
         """The step from old to new."""
         spec, before = obj["spec"], old["spec"]
-        if spec is before:
-            return []
-        causes: list[Cause] = []
-        new, held = spec.get("clusterIPs") or [], before.get("clusterIPs") or []
-        if held and new != held and "ExternalName" not in (spec["type"], before["type"]):
-            causes.append(invalid_value("spec.clusterIPs[0]", new, _SET_ONCE))
+        causes = self.validate(obj)
         name = spec.get("loadBalancerClass")
         if spec["type"] == before["type"] == "LoadBalancer" and name != before.get("loadBalancerClass"):
-            causes.append(invalid_value("spec.loadBalancerClass", name, _SET_ONCE))
-        both = _needs_health_check(spec) and _needs_health_check(before)
-        if both and spec.get("healthCheckNodePort") != before.get("healthCheckNodePort"):
-            causes.append(forbidden_value("spec.healthCheckNodePort", "field is immutable"))
-        return causes + self.validate(obj)
+            causes.append(invalid_value("spec.loadBalancerClass", name, "may not change once set"))
+        return causes
 
     def validate_status(self, obj: JSON, old: JSON) -> list[Cause]:
         """The load balancer's ingress points; addresses that were there before may stay."""
@@ -207,12 +175,9 @@ class ServiceStrategy(Strategy):
         return dns_label(name)
 
 
-_OF_BALANCERS: Final = {
-    "loadBalancerSourceRanges": "LoadBalancerSourceRanges",
-    "allocateLoadBalancerNodePorts": "allocateLoadBalancerNodePorts",
-    "loadBalancerClass": "loadBalancerClass",
-}
-"""Fields that only a LoadBalancer has, as messages name them."""
+def _held_by(spec: JSON) -> set[str | int]:
+    ports = {port.get("nodePort", 0) for port in spec.get("ports") or ()}
+    return {*(spec.get("clusterIPs") or ()), *ports, spec.get("healthCheckNodePort", 0)} - {0, "", "None"}
 
 
 def _is_external(spec: JSON) -> bool:
@@ -239,93 +204,34 @@ def _keep_allocated(spec: JSON, before: JSON) -> None:
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if not spec.get(field) and before.get(field):
                 spec[field] = before[field]
-        if spec.get("clusterIP") != before.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
-            spec["clusterIPs"] = [spec["clusterIP"]]  # old clients know the single one only
-    if spec["type"] in _WITH_NODE_PORTS and before["type"] in _WITH_NODE_PORTS and spec.get("ports"):
-        held = {port.get("name", ""): port.get("nodePort", 0) for port in before.get("ports") or ()}
-        used = {port.get("nodePort", 0) for port in spec["ports"]}
-        free = {name: number for name, number in held.items() if number and number not in used}
+    if spec["type"] in _WITH_NODE_PORTS and spec.get("ports"):
+        held = {port.get("name", ""): port["nodePort"] for port in before.get("ports") or () if port.get("nodePort")}
         spec["ports"] = [
-            {**port, "nodePort": free[port.get("name", "")]}
-            if not port.get("nodePort") and port.get("name", "") in free
+            {**port, "nodePort": held[port.get("name", "")]}
+            if not port.get("nodePort") and port.get("name", "") in held
             else port
             for port in spec["ports"]
         ]
-    if _needs_health_check(spec) and _needs_health_check(before) and not spec.get("healthCheckNodePort"):
-        spec["healthCheckNodePort"] = before.get("healthCheckNodePort", 0)
+    if _needs_health_check(spec) and not spec.get("healthCheckNodePort") and before.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = before["healthCheckNodePort"]
 
 
 def _drop_dependent(spec: JSON, before: JSON) -> None:
-    """Drop what the old type needed, the new one does not, and the client did not touch."""
-    kind, former = spec["type"], before["type"]
+    """Drop what the old type needed and the new one does not."""
     gone: list[str] = []
-    if kind == "ExternalName" != former:
+    if spec["type"] == "ExternalName":
         gone += ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]
-    if former == "LoadBalancer" != kind:
+    if spec["type"] != "LoadBalancer":
         gone += ["allocateLoadBalancerNodePorts", "loadBalancerClass"]
-    if _needs_health_check(before) and not _needs_health_check(spec):
+    if not _needs_health_check(spec):
         gone.append("healthCheckNodePort")
-    if _is_external(before) and not _is_external(spec):
+    if not _is_external(spec):
         gone.append("externalTrafficPolicy")
     for field in gone:
         if spec.get(field) == before.get(field):
             spec.pop(field, None)
-    held = {port.get("nodePort", 0) for port in before.get("ports") or ()} | {0}
-    untouched = all(port.get("nodePort", 0) in held for port in spec.get("ports") or ())
-    if former in _WITH_NODE_PORTS and kind not in _WITH_NODE_PORTS and spec.get("ports") and untouched:
+    if before["type"] in _WITH_NODE_PORTS and spec["type"] not in _WITH_NODE_PORTS and spec.get("ports"):
         spec["ports"] = [{key: value for key, value in port.items() if key != "nodePort"} for port in spec["ports"]]
-
-
-def _port(port: JSON, path: str, needs_name: bool, names: Sequence[str]) -> list[Cause]:
-    """What is wrong with one port; `names` are those of the ports before it."""
-    causes: list[Cause] = []
-    name, number, protocol, target = port.get("name", ""), port["port"], port["protocol"], port["targetPort"]
-    if needs_name and not name:
-        causes.append(required(f"{path}.name"))
-    elif name:
-        causes += [invalid_value(f"{path}.name", name, why) for why in dns_label(name)]
-        if name in names:
-            causes.append(duplicate(f"{path}.name", name))
-    if not 1 <= number <= 65535:
-        causes.append(invalid_value(f"{path}.port", number, _PORT_RANGE))
-    if protocol not in ("SCTP", "TCP", "UDP"):
-        causes.append(not_supported(f"{path}.protocol", protocol, ["SCTP", "TCP", "UDP"]))
-    if isinstance(target, int) and not 1 <= target <= 65535:
-        causes.append(invalid_value(f"{path}.targetPort", target, _PORT_RANGE))
-    return causes
-
-
-def _families(spec: JSON) -> list[Cause]:
-    """What is asked for and not configured on this cluster; headless services may have any."""
-    if spec["type"] == "ExternalName" or spec.get("clusterIP") == "None":
-        return []
-    causes: list[Cause] = []
-    if spec.get("ipFamilyPolicy") == "RequireDualStack":
-        why = "this cluster is not configured for dual-stack services"
-        causes.append(invalid_value("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], why))
-    return causes + [
-        invalid_value(f"spec.ipFamilies[{at}]", family, "not configured on this cluster")
-        for at, family in enumerate(spec.get("ipFamilies") or ())
-        if family != "IPv4"
-    ]
-
-
-def _traffic(spec: JSON) -> list[Cause]:
-    causes: list[Cause] = []
-    policy, path = spec.get("externalTrafficPolicy", ""), "spec.externalTrafficPolicy"
-    if not _is_external(spec):
-        if policy:
-            causes.append(invalid_value(path, policy, "may only be set for externally-accessible services"))
-    elif policy not in _POLICIES:
-        causes.append(not_supported(path, policy, _POLICIES) if policy else required(path))
-    port = spec.get("healthCheckNodePort", 0)
-    if port and not _needs_health_check(spec):
-        why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        causes.append(invalid_value("spec.healthCheckNodePort", port, why))
-    internal = spec.get("internalTrafficPolicy")
-    if internal is not None and internal not in _POLICIES:
-        causes.append(not_supported("spec.internalTrafficPolicy", internal, _POLICIES))
-    return causes
 
 
 def _ingress(point: JSON, path: str, known: set[Any]) -> list[Cause]:

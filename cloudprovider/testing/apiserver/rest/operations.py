@@ -1,10 +1,9 @@
-"""Every write: create, update, patch, delete, from a decoded body to a stored revision.
+"""Every write: create, update, patch, delete, from a decoded body to a stored revision. Knows no
+sockets.
 
-Called by the HTTP side and by the server's helpers for test set-up; uses the kinds' strategies,
-patching and the store; knows no sockets. The order is the real server's: patch, decode, default,
-built-in admission, conflict check, preparation, validation, no-op check, storage (k8s.io/apiserver
-pkg/registry/generic/registry/store.go).
-"""
+The order is the real server's: patch, decode, default, built-in admission, conflict check,
+preparation, validation, no-op check, storage (k8s.io/apiserver
+pkg/registry/generic/registry/store.go)."""
 
 from __future__ import annotations
 

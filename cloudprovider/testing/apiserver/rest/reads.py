@@ -1,10 +1,6 @@
 """Get and list: selectors, pages with continue tokens over a consistent snapshot, and what
-resourceVersion means.
-
-Takes a Kind and the query parameters, reads the store, returns stored revisions and list metadata;
-knows no sockets. Follows the Kubernetes page "API concepts" (resource versions) and
-k8s.io/apiserver pkg/storage.
-"""
+resourceVersion means. Follows the Kubernetes page "API concepts" and k8s.io/apiserver
+pkg/storage."""
 
 from __future__ import annotations
 

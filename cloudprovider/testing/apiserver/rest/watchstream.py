@@ -1,10 +1,8 @@
 """Watches: from the store's changes to the lines of a chunked response.
 
-Started by the HTTP handler in the connection's own thread. A watcher sees the present objects
-(where asked for), then every later change, bookmarks while nothing else happens, and an ERROR event
-when its version is too old. Lines without selectors are built once per change and shared by all
-watchers.
-"""
+A watcher sees the present objects (where asked for), then every later change, bookmarks while
+nothing else happens, and an ERROR event when its version is too old. Lines without selectors are
+built once per change and shared by all watchers."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""Versioned object store: what etcd is to the real server, in memory.
+"""Versioned object store: what etcd is to the real server, in memory. One lock covers a whole
+read-modify-write, so that no write ever has to be tried again.
 
-Gets finished objects from `operations`, hands them to reads and watches. It knows keys, revisions
-and history and nothing of HTTP or of kinds. One lock covers a whole read-modify-write, so that no
-write ever has to be tried again.
-
-Objects are shared, never copied: their readers must not change them. A revision is serialised
-once and its bytes go to every reader and watcher.
-"""
+Objects are shared, never copied: their readers must not change them. A revision is serialised once
+and its bytes go to every reader and watcher."""
 
 from __future__ import annotations
 

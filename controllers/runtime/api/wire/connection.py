@@ -1,10 +1,8 @@
 """One connection to the API server, and how it is made: TCP, a proxy, TLS (stages 1 and 6).
 
-`transport.py` makes connections and keeps the idle ones; requests and streams write to them and
-read from them. Every blocking step of a connection ends in time, and within milliseconds when
-another thread calls `interrupt`: looking up the name, connecting, the proxy's answer, the TLS
-handshake, reads and writes. `lifetime.py` sees to both.
-"""
+Every blocking step of a connection ends in time, and within milliseconds when another thread calls
+`interrupt`: looking up the name, connecting, the proxy's answer, the TLS handshake, reads and
+writes. `lifetime.py` sees to both."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
 """From a host name to a connected socket: every address of the name, in a race (stages 1 and 6).
 
-`connection.py` asks for a socket; all waiting is done by its `Lifetime`.
-
-As Go's dialer and RFC 8305 ("happy eyeballs"), an address that does not answer costs a fraction of
-a second, not the whole timeout: after `HEAD_START` the next one is tried beside it, the families by
-turns, and the first to connect wins.
-"""
+As Go's dialer and RFC 8305 ("happy eyeballs"): after `HEAD_START` the next address is tried beside
+one that does not answer, the families by turns, and the first to connect wins."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
 """Where the API server is, and which proxy leads to it: pure values (stages 1 and 6).
 
-`kubeconfig.py` makes them from options, files and the environment; `connection.py` connects to
-them.
-
-The environment's HTTPS_PROXY, HTTP_PROXY and NO_PROXY are read as Go's
-golang.org/x/net/http/httpproxy does: the upper-case variable wins; ALL_PROXY is not read; localhost
-and loopback addresses are never proxied. The official client's own matching knows no `*.domain`, no
-port, and takes `.domain` for the domain itself, too.
-"""
+HTTPS_PROXY, HTTP_PROXY and NO_PROXY are read as Go's golang.org/x/net/http/httpproxy does: the
+upper-case variable wins; ALL_PROXY is not read; localhost and loopback addresses are never proxied.
+The official client's own matching knows no `*.domain`, no port, and takes `.domain` for the domain
+itself, too."""
 
 from __future__ import annotations
 

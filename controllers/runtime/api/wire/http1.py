@@ -1,16 +1,10 @@
-"""HTTP/1.1 answers, byte by byte: the lowest part of `transport.py` (stages 1 and 6).
+"""HTTP/1.1 answers (RFC 9112), byte by byte (stages 1 and 6). Nothing here knows sockets, TLS or
+time, so it is tested with bytes cut at every place.
 
-Bytes come from a connection's `recv`; statuses, headers and body pieces go to `transport.py` and
-`linestream.py`. Nothing here knows sockets, TLS or time, so it is tested with bytes cut at every
-place.
-
-The standard library's http.client parses each answer's headers with the email package: 0.25 ms of
-CPU of the 0.33 ms that a small PATCH then costs. This reader needs 0.01 ms, and h11 ten times that
-(docs/reference/benchmarks.md). It refuses what it does not understand (`ProtocolError`) rather than
-guess where an answer ends, for a wrong guess would hand one request's answer to another.
-
-Follows RFC 9112.
-"""
+The standard library's http.client parses headers with the email package: 0.25 ms of CPU of the 0.33
+ms that a small PATCH then costs. This reader needs 0.01 ms, and h11 ten times that
+(docs/reference/benchmarks.md). It refuses what it does not understand (`ProtocolError`): a wrong
+guess would hand one request's answer to another."""
 
 from __future__ import annotations
 

@@ -1,13 +1,10 @@
 """How long a connection may wait, and how another thread ends it: the one owner of a connection's
 deadlines.
 
-`connection.py`, `dialing.py` and `tunnel.py` wait nowhere else. Sockets never block: each wait is a
-`poll` for what is left of the time, read anew from the clock. So a deadline holds for all that
-happens before it, however the peer trickles, however TLS cuts its records, and a process that was
-stopped and continued goes on with what is left. The kernel's socket timeouts would be a little
-cheaper (about 5 of the 100 us of CPU of a PATCH over TLS), but they start anew with each byte and
-end with each signal.
-"""
+Sockets never block: each wait is a `poll` for what is left of the time, read anew from the clock.
+So a deadline holds however the peer trickles, however TLS cuts its records, and over a stop of the
+process. The kernel's socket timeouts would be a little cheaper (about 5 of the 100 us of CPU of a
+PATCH over TLS), but they start anew with each byte and end with each signal."""
 
 from __future__ import annotations
 

@@ -1,12 +1,5 @@
-"""Through a proxy to the API server: HTTP's CONNECT, SOCKS5, and TLS inside of the TLS to a proxy
-(stages 1 and 6).
-
-`connection.py` calls these on a connection that has reached the proxy; the bytes pass by its `send`
-and `recv`, so its deadline holds.
-
-CONNECT follows RFC 9110 and SOCKS5 RFC 1928 and 1929; names are looked up by the proxy, as Go has
-it.
-"""
+"""Through a proxy to the API server: HTTP's CONNECT (RFC 9110), SOCKS5 (RFC 1928 and 1929), and TLS
+inside of the TLS to a proxy (stages 1 and 6). Names are looked up by the proxy, as Go has it."""
 
 from __future__ import annotations
 
