@@ -3,16 +3,16 @@ together.
 
 A name and a config file come in; out goes a `Report` of steps, in the order in which a manager
 takes them: entry point, config, factory, start, methods, cluster ID, initialize, capabilities,
-cloud. A step that cannot be tried is skipped by name, with the reason. Errors are those that the
-manager tells (`loading`, `providerchecks`); values of the config are masked in all of them. Nothing
-in the cloud is changed.
+cloud, node. A step that cannot be tried is skipped by name, with the reason. Errors are those that
+the manager tells (`loading`, `checks`); values of the config are masked in all of them. Nothing in
+the cloud is changed.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field, frozen
@@ -31,6 +31,7 @@ from cloudprovider.loading.registry import Registry
 from cloudprovider.threads import TooLate
 
 if TYPE_CHECKING:
+    from cloudprovider.commands.forecast import Forecast
     from cloudprovider.commands.questions import Question
 
 __all__ = ["Report", "Step", "check"]
@@ -66,6 +67,8 @@ class Report:
     distribution: str = ""
     capabilities: tuple[str, ...] = ()
     steps: list[Step] = field(factory=list)
+    node: Forecast | None = None
+    """What the manager would make of the Node that was asked about."""
 
     @property
     def problems(self) -> list[Problem]:
@@ -80,6 +83,7 @@ class Report:
             "capabilities": list(self.capabilities),
             "problems": len(self.problems),
             "steps": [step.as_json() for step in self.steps],
+            "node": None if self.node is None else self.node.as_json(),
         }
 
     def ok(self, name: str, text: str) -> None:
@@ -100,6 +104,8 @@ def check(
     config_path: str = "",
     *,
     node: str = "",
+    provider_id: str = "",
+    kubeconfig: str = "",
     offline: bool = False,
     timeout: float = 10.0,
     registry: Registry | None = None,
@@ -107,8 +113,10 @@ def check(
     """Check the provider of that name. With `offline` neither initialize is called nor the cloud
     asked.
 
-    `node` names a Node whose machine runs: what would be written on it is checked too. `timeout`:
-    seconds for each call. Raises nothing for what is wrong with the provider: it is in the report.
+    `node` names a Node whose machine runs: what would be written on it is checked and shown too. It
+    is a new one, with this `provider_id` or none, or with `kubeconfig` the one in that cluster.
+    `timeout`: seconds for each call. Raises nothing for what is wrong with the provider: it is in
+    the report.
     """
     report = Report(name)
     before = set(threading.enumerate())
@@ -123,7 +131,8 @@ def check(
     try:
         provider = _start(report, plugin, factory, config)
         if provider is not None:
-            _Checked(report, provider, plugin, config, timeout, stop, node).run(offline=offline)
+            about = _About(node, provider_id, kubeconfig)
+            _Checked(report, provider, plugin, config, timeout, stop, about).run(offline=offline)
     finally:
         stop.set()
     _threads(report, before)
@@ -199,6 +208,15 @@ def _threads(report: Report, before: set[threading.Thread]) -> None:
         )
 
 
+@frozen
+class _About:
+    """The Node to ask about: its name, "" for none, and what else is known of it."""
+
+    name: str
+    provider_id: str
+    kubeconfig: str
+
+
 @define
 class _Checked:
     """The steps that need a provider."""
@@ -209,7 +227,7 @@ class _Checked:
     config: CloudConfig | None
     timeout: float
     stop: threading.Event
-    node: str = ""
+    about: _About
 
     def run(self, *, offline: bool) -> None:
         problems = interface_problems(self.provider, self.plugin.name)
@@ -229,12 +247,11 @@ class _Checked:
                 self.report.skipped("cloud", "not asked before the capabilities are right")
             else:
                 # only now, as it imports the client's models
-                from cloudprovider.commands.questions import NOT_ASKED, questions_about, questions_for
+                from cloudprovider.commands.questions import NOT_ASKED, questions_for
 
                 self._ask(questions_for(found))
-                if self.node:
-                    prefixes = tuple(self.provider.provider_id_prefixes())
-                    self._ask(questions_about(self.node, found, prefixes))
+                if self.about.name:
+                    self._ask_about_node(found)
                 self.report.skipped("cloud", f"not tried: {NOT_ASKED}")
 
     def _note(self, name: str, problems: Sequence[Problem], text: str) -> None:
@@ -278,20 +295,63 @@ class _Checked:
         self.report.ok("initialize", "returned")
         return True
 
-    def _ask(self, questions: Iterable[Question]) -> None:
+    def _ask_about_node(self, capabilities: Mapping[str, Any]) -> None:
+        from cloudprovider.commands.forecast import forecast, new_node
+        from cloudprovider.commands.questions import metadata_of, questions_about
+        from cloudprovider.helpers.addresses import NodeIPError
+        from cloudprovider.helpers.providerid import provider_id_of
+        from cloudprovider.instances import InstanceState
+
+        name, kubeconfig = self.about.name, self.about.kubeconfig
+        node = new_node(name, self.about.provider_id)
+        if kubeconfig:
+            from cloudprovider.commands.clusternode import NotRead, read_node
+
+            try:
+                node = in_time(lambda: read_node(kubeconfig, name, self.timeout), self.timeout)
+            except (NotRead, TooLate) as error:
+                why = "no answer in time" if isinstance(error, TooLate) else str(error)
+                what = f"node {name} cannot be read from the cluster of {kubeconfig}: {why}"
+                fix = "correct the name or the kubeconfig; without --kubeconfig the cloud is asked about the name alone"
+                self.report.problem("node", Problem(what, fix))
+                return
+        prefixes = tuple(self.provider.provider_id_prefixes())
+        told = self._ask(questions_about(node, capabilities, prefixes, self.provider.same_provider_id))
+        metadata = metadata_of(told, self.plugin.name, provider_id_of(node))
+        if metadata is None:
+            self.report.skipped("node", "what it would get is not known without right metadata of its machine")
+            return
+        off = told.get("instance_shutdown") is True or told.get("instances_state") is InstanceState.SHUTDOWN
+        try:
+            self.report.node = forecast(node, metadata, shut_down=off)
+        except NodeIPError as error:
+            self.report.problem("node", Problem(f"node {name} would stay tainted: {error}", "correct its --node-ip"))
+            return
+        for line in self.report.node.lines():
+            self.report.ok("node", line)
+
+    def _ask(self, questions: Iterable[Question]) -> dict[str, Any]:
+        """Ask them all; the right answers by method."""
+        from cloudprovider.commands.questions import NoMachine
+
+        right: dict[str, Any] = {}
         asked = False
         for question in questions:
             asked = True
             answer = self._called("cloud", question.ask, answers=question.answers, about=question.call)
             if isinstance(answer, _Failed):
                 continue
-            shown = question.read(answer)
+            shown, value = question.read(answer)
             if isinstance(shown, Problem):
                 self.report.problem("cloud", shown)
+                if isinstance(shown, NoMachine):
+                    break
             else:
+                right[question.method] = value
                 self.report.ok("cloud", f"{question.call}: {shown}")
         if not asked:
             self.report.skipped("cloud", "there is no question that changes nothing for what the provider offers")
+        return right
 
     def _called(
         self,

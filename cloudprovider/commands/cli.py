@@ -96,7 +96,13 @@ def parser() -> argparse.ArgumentParser:
         "--node",
         default="",
         metavar="NAME",
-        help="a node whose machine runs: also ask what the manager would write on it, and check that",
+        help="a node whose machine runs: also ask what the manager would write on it, check that, and show it",
+    )
+    checking.add_argument(
+        "--provider-id", default="", metavar="ID", help="with --node: the provider ID that the node carries already"
+    )
+    checking.add_argument(
+        "--kubeconfig", default="", metavar="FILE", help="with --node: take the node as it is in this cluster"
     )
     checking.add_argument("--offline", action="store_true", help="neither call initialize nor ask the cloud")
     checking.add_argument(
@@ -171,8 +177,25 @@ def _providers(given: argparse.Namespace) -> int:
 
 
 def _check(given: argparse.Namespace) -> int:
+    if (given.provider_id or given.kubeconfig) and not given.node:
+        print("--provider-id and --kubeconfig need --node", file=sys.stderr)
+        return WRONG_USAGE
+    if given.provider_id and given.kubeconfig:
+        print("--provider-id and --kubeconfig exclude each other: the node in the cluster has its own", file=sys.stderr)
+        return WRONG_USAGE
+    if given.node and given.offline:
+        print("--node asks the cloud, and --offline forbids it", file=sys.stderr)
+        return WRONG_USAGE
     with results_only():
-        report = check(given.name, given.cloud_config, node=given.node, offline=given.offline, timeout=given.timeout)
+        report = check(
+            given.name,
+            given.cloud_config,
+            node=given.node,
+            provider_id=given.provider_id,
+            kubeconfig=given.kubeconfig,
+            offline=given.offline,
+            timeout=given.timeout,
+        )
     if given.output == "json":
         _print_json(report.as_json())
     else:

@@ -11,19 +11,26 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from cloudprovider.checks import answers
+from cloudprovider.commands.forecast import new_node
 from cloudprovider.errors import ImplementedElsewhere, InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.addresses import describe_addresses
+from cloudprovider.helpers.objects import node_name
+from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.instances import InstanceMetadata, InstanceState
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loadbalancer import OwnedLoadBalancers
 from cloudprovider.loading.diagnostics import told_of
+from cloudprovider.zones import Zone
 
-__all__ = ["NOT_ASKED", "Question", "questions_about", "questions_for"]
+if TYPE_CHECKING:
+    from kubernetes.client.models.v1_node import V1Node
+
+__all__ = ["NOT_ASKED", "NoMachine", "Question", "metadata_of", "questions_about", "questions_for"]
 
 NODE = "cloudprovider-check-no-such-node"
 CLUSTER = "cloudprovider-check"
@@ -33,6 +40,11 @@ NOT_ASKED = (
 _ON_DEMAND = "although nobody has such a node (right only for a cloud that makes instances on demand)"
 _RIGHT = "the cloud answered that there is none, which is right"
 _CORRECT = "correct what the method returns"
+
+
+@frozen
+class NoMachine(Problem):
+    """The cloud has no machine of the node: other questions about it have no better answer."""
 
 
 @frozen
@@ -49,21 +61,28 @@ class Question:
     `_ANSWERS` come here too."""
     answers: tuple[type[Exception], ...] = (InstanceNotFound, NotImplementedByProvider, ImplementedElsewhere)
 
-    def read(self, answer: object) -> str | Problem:
-        """What the answer says, or what is wrong with it."""
+    @property
+    def method(self) -> str:
+        """The name of the provider's method."""
+        return self.call.partition(" ")[0]
+
+    def read(self, answer: object) -> tuple[str | Problem, object]:
+        """What the answer says, or what is wrong with it; and its value, None where it has none
+        that is right."""
         if isinstance(answer, self.answers):
-            return self.shown(answer)
+            return self.shown(answer), None
         try:
-            return self.shown(self.check(answer))
+            value = self.check(answer)
+            return self.shown(value), value
         except answers.WrongAnswer as wrong:
             if len(wrong.problems) == 1:
-                return Problem(f"{self.call} gave a wrong answer: {wrong}", _CORRECT)
-            return Problem(f"{self.call} gave a wrong answer", _CORRECT, wrong.problems)
+                return Problem(f"{self.call} gave a wrong answer: {wrong}", _CORRECT), None
+            return Problem(f"{self.call} gave a wrong answer", _CORRECT, wrong.problems), None
 
 
 def questions_for(capabilities: Mapping[str, Any]) -> Iterator[Question]:
     """The questions for what a provider offers, by its accessors' names."""
-    node = _node(NODE)
+    node = new_node(NODE)
     if (v2 := capabilities.get("instances_v2")) is not None:
         yield Question(f"instance_exists of node {NODE}", lambda: v2.instance_exists(node), answers.flag, _exists)
     if (batch := capabilities.get("instances_batch")) is not None:
@@ -95,11 +114,21 @@ def questions_for(capabilities: Mapping[str, Any]) -> Iterator[Question]:
         yield Question("list_clusters", clusters.list_clusters, answers.texts, _count)
 
 
-def questions_about(name: str, capabilities: Mapping[str, Any], prefixes: Sequence[str]) -> Iterator[Question]:
-    """What the manager asks about the Node of this name as it joins, each answer checked as before
-    it is written."""
-    node = _node(name)
-    metadata = partial(answers.metadata, prefixes=prefixes, strict=True)
+def questions_about(
+    node: V1Node, capabilities: Mapping[str, Any], prefixes: Sequence[str], same: answers.SameID
+) -> Iterator[Question]:
+    """What the manager asks about a Node as it joins, each answer checked as before it is written.
+
+    `same`: whether two provider IDs name one instance, as the provider has it.
+    """
+    name, own = node_name(node), provider_id_of(node)
+    checked = partial(answers.metadata, prefixes=prefixes, own=own, same=same, strict=True)
+
+    def metadata(answer: object) -> InstanceMetadata:
+        found = checked(answer)
+        if own and found.provider_id != own:
+            raise answers.WrongAnswer([f"it is of {found.provider_id}, and the node's provider ID is {own}"])
+        return found
 
     def about(
         method: str, ask: Callable[[], Any], check: Callable[[Any], Any], gone: Sequence[object] = ()
@@ -137,15 +166,6 @@ def questions_about(name: str, capabilities: Mapping[str, Any], prefixes: Sequen
         yield alone(cidrs.pod_cidrs, answers.pod_cidrs)
 
 
-def _node(name: str) -> Any:
-    from kubernetes.client.models.v1_node import V1Node
-    from kubernetes.client.models.v1_node_spec import V1NodeSpec
-    from kubernetes.client.models.v1_object_meta import V1ObjectMeta
-
-    meta = V1ObjectMeta(name=name, uid=str(uuid.uuid4()), labels={}, annotations={})
-    return V1Node(metadata=meta, spec=V1NodeSpec())
-
-
 def _service(name: str, namespace: str) -> Any:
     from kubernetes.client.models.v1_object_meta import V1ObjectMeta
     from kubernetes.client.models.v1_service import V1Service
@@ -162,7 +182,7 @@ def _known(name: str, gone: Sequence[object], answer: object) -> str | Problem:
     there."""
     if answer in gone or isinstance(answer, InstanceNotFound):
         said = f": {_told(answer)}" if isinstance(answer, Exception) else ""
-        return Problem(f"the cloud has no machine of node {name}{said}", "give the name of a node whose machine runs")
+        return NoMachine(f"the cloud has no machine of node {name}{said}", "give the name of a node whose machine runs")
     if isinstance(answer, InstanceMetadata):
         parts = (answer.provider_id, answer.instance_type, answer.zone, answer.region)
         return ", ".join(part for part in (*parts, describe_addresses(answer.node_addresses)) if part)
@@ -212,9 +232,29 @@ def _count(answer: Any) -> str:
 
 def _other(answer: object) -> str:
     """For answers that need no more words. A secret could be in a text, so it is not shown."""
-    return _told(answer) if isinstance(answer, BaseException) else f"answered{f' {answer}' if answer is False else ''}"
+    return (
+        _told(answer)
+        if isinstance(answer, BaseException)
+        else f"answered{f' {answer}' if isinstance(answer, bool) else ''}"
+    )
 
 
 def _told(error: BaseException) -> str:
     text, details = told_of(error)
     return "; ".join((text, *details))
+
+
+def metadata_of(told: Mapping[str, Any], provider: str, own: str) -> InstanceMetadata | None:
+    """What the right answers about a Node, by method, say about it together; None where they say
+    too little."""
+    found = told.get("instances_metadata") or told.get("instance_metadata")
+    if found is None and "node_addresses" in told:
+        zone = told.get("get_zone_by_node_name") or Zone()
+        found = InstanceMetadata(
+            provider_id=own or (f"{provider}://{told['instance_id']}" if told.get("instance_id") else ""),
+            instance_type=told.get("instance_type") or "",
+            node_addresses=told["node_addresses"],
+            zone=zone.failure_domain,
+            region=zone.region,
+        )
+    return found if isinstance(found, InstanceMetadata) else None

@@ -28,10 +28,11 @@ from attrs import evolve, frozen
 
 from cloudprovider.helpers.addresses import describe_addresses, preferred_addresses, provided_node_ip
 from cloudprovider.helpers.ips import parse_ip
-from cloudprovider.helpers.labels import LABEL_PAIRS, instance_labels, is_kubernetes_label, missing_twins
+from cloudprovider.helpers.labels import LABEL_PAIRS, is_kubernetes_label, missing_twins
 from cloudprovider.helpers.objects import addresses_of, annotations_of, labels_of
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import needs_initialization, node_taints
+from cloudprovider.internal.instancelabels import wanted_labels
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.runtime.write import Patch, addresses_replaced, combined, taints_changed
 
@@ -181,15 +182,6 @@ def pairing(node: V1Node) -> NodeChanges:
     asked."""
     changed = missing_twins(labels_of(node))
     return _changes(Patch({"metadata": {"labels": changed}}, versioned=True)) if changed else NOTHING
-
-
-def wanted_labels(metadata: InstanceMetadata) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The labels that this answer asks for, and the keys that are refused for lying in a reserved
-    namespace."""
-    wanted = instance_labels(metadata.instance_type, metadata.zone, metadata.region)
-    refused = tuple(sorted(key for key in metadata.additional_labels if is_kubernetes_label(key)))
-    wanted.update({key: value for key, value in metadata.additional_labels.items() if key not in refused})
-    return wanted, refused
 
 
 def recorded_labels(node: V1Node) -> dict[str, str]:
