@@ -128,6 +128,11 @@ class Unreachable(ApiError):
         self.sent = sent
 
 
+class HalfOpen(Unreachable):
+    """A stream was given up: nothing came on it since a request that was not answered, while a new
+    connection works."""
+
+
 class CredentialsUnavailable(Unreachable):
     """A token file is empty, a credential plugin failed, or a certificate cannot be read: nothing
     was sent; retry."""

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from controllers.runtime.api.errors import ApiError, Unreachable
+from controllers.runtime.api.errors import ApiError, HalfOpen, Unreachable
 from controllers.runtime.api.pieces import Frames, Lines, Pieces
 from controllers.runtime.api.transport import Transport
 from controllers.runtime.api.wire import Answer, Connection, Interrupted, ProtocolError
@@ -25,7 +25,8 @@ class LineStream:
     So `close` works in every state and from any thread: before, while connecting, while blocked in
     a read. After it the iteration ends, without an error. The iteration ends normally, too, when
     the server ends the answer as it should; it raises the mapped ApiError when the server refuses
-    (410, 429, ...) and Unreachable on truncation, reset, or `read_timeout` seconds without a byte.
+    (410, 429, ...) and Unreachable on truncation, reset, or `read_timeout` seconds without a byte
+    (HalfOpen before that, where another request shows that the path may be broken).
     One thread reads; it must end in `close`, or in the end of the iteration.
 
     `with` closes it.
@@ -164,6 +165,7 @@ class LineStream:
             raise
         self._opened("200", clock.monotonic() - began)
         connection.deadline, connection.timeout = None, self._read_timeout
+        connection.heard = clock.monotonic()
         self._answer = answer
         if is_protobuf(self.content_type):
             self._pieces = Frames()
@@ -176,6 +178,8 @@ class LineStream:
         try:
             data = answer.piece()
             ended = not data
+            if self._connection is not None:
+                self._connection.heard = self._transport.clock.monotonic()
             if data:
                 self._whole.extend(self._pieces.cut(data))
             elif self._pieces.partial:
@@ -191,5 +195,8 @@ class LineStream:
         if isinstance(error, TimeoutError) and self._answer is not None:
             text = f"{self._transport.endpoint.url}: nothing came for {self._read_timeout:g} s"
             return Unreachable(text, method="GET", path=self._path)
+        if isinstance(error, Interrupted) and self._answer is not None and not self._transport.closed:
+            text = f"{self._transport.endpoint.url}: given up: nothing came, and another request was not answered"
+            return HalfOpen(text, method="GET", path=self._path)
         answered = self._answer is not None
         return self._transport.unreachable(error, sent=True, method="GET", path=self._path, answered=answered)

@@ -7,7 +7,8 @@ byte of an answer came.
 
 When an answer does not come in time, the path to the server may be broken without a sign (a load
 balancer that was replaced, say), so every connection that was idle since before that request is
-closed too."""
+closed too. Once a connection that is newer than that request brings an answer, the server is well:
+then streams on which nothing came since are interrupted, and are opened anew by who reads them."""
 
 from __future__ import annotations
 
@@ -35,6 +36,10 @@ MAX_IDLE: Final = 256
 IDLE_SECONDS: Final = 60.0
 """An idle connection is not reused after this time: kube-apiserver closes it after 90 s, perhaps
 while we write."""
+
+_DOUBTS_APART: Final = 60.0
+"""Seconds between two times that silent streams are interrupted. A healthy watch may be silent, and
+a server that answers late is not helped by many that are opened anew."""
 
 
 class Transport:
@@ -66,6 +71,9 @@ class Transport:
         self._lock = threading.Lock()
         self._idle: deque[Connection] = deque()  # the most recently used last
         self._live: set[Connection] = set()
+        self._streams: set[Connection] = set()
+        self._doubted_since: float | None = None  # of a request that was not answered
+        self._trusted_until = 0.0
 
     @property
     def closed(self) -> bool:
@@ -107,7 +115,7 @@ class Transport:
                 if isinstance(error, ssl.SSLError):
                     self.recheck_tls()
                 if isinstance(error, TimeoutError) and sent:
-                    self._discard_idle_since_before(began)
+                    self._doubt(began)
                 stale = connection.requests > 0 and not (sent and connection.reader.begun)
                 if stale and (not sent or method in READS) and not isinstance(error, (TimeoutError, Interrupted)):
                     connection = self._open(method, path, deadline, guard=guard)
@@ -118,6 +126,8 @@ class Transport:
                 raise
             self.reachability.answered(answer.status)
             connection.requests += 1
+            if self._doubted_since is not None:
+                self._interrupt_silent(connection.opened)
             if answer.keep_alive and not connection.reader.pending:
                 self._give_back(connection)
             else:
@@ -130,12 +140,16 @@ class Transport:
         `adopt` gets it before it is connected, so that another thread can interrupt the connecting.
         Raises Unreachable.
         """
-        return self._open(method, path, deadline, adopt=adopt)
+        connection = self._open(method, path, deadline, adopt=adopt)
+        with self._lock:
+            self._streams.add(connection)
+        return connection
 
     def discard(self, connection: Connection) -> None:
         """Close a connection that no thread reads."""
         with self._lock:
             self._live.discard(connection)
+            self._streams.discard(connection)
         connection.close()
 
     def recheck_tls(self) -> None:
@@ -233,12 +247,28 @@ class Transport:
             raise
         return connection
 
-    def _discard_idle_since_before(self, moment: float) -> None:
+    def _doubt(self, moment: float) -> None:
+        """A request that began then was not answered: any connection of that time may lead
+        nowhere."""
         with self._lock:
+            if self.clock.monotonic() >= self._trusted_until:
+                self._doubted_since = moment
             old = [connection for connection in self._idle if connection.idle_since <= moment]
             self._idle = deque(connection for connection in self._idle if connection.idle_since > moment)
         for connection in old:
             self.discard(connection)
+
+    def _interrupt_silent(self, opened: float) -> None:
+        """The server answers on a connection that was opened then."""
+        with self._lock:
+            moment = self._doubted_since
+            if moment is None or opened <= moment:
+                return  # an older connection says nothing of the others
+            self._doubted_since = None
+            self._trusted_until = self.clock.monotonic() + _DOUBTS_APART
+            silent = [connection for connection in self._streams if connection.heard <= moment]
+        for connection in silent:
+            connection.interrupt()
 
     def _give_back(self, connection: Connection) -> None:
         now = connection.idle_since = self.clock.monotonic()

@@ -9,7 +9,8 @@ informer sees updates only:
 | the watch ends as it should (its timeout)       | watch again from the last version, at once                    |
 | reset, truncation, refused connection, 5xx      | the same, after a delay                                       |
 | 429, or any answer with Retry-After             | the same, after the time that the server asks for             |
-| nothing came for `silence` seconds              | taken for half-open: watch again at once; the third time list |
+| nothing came for `silence` seconds, or since a  | taken for half-open: watch again at once; the third time list |
+|   request that was not answered                 |                                                               |
 | 410, as an answer or as an ERROR event          | list, not older than what was seen                            |
 | a line or frame that cannot be read             | watch again from before it; the second time list              |
 | Protobuf that cannot be read, the third time    | the same, in JSON from now on; also after a 406               |
@@ -26,7 +27,9 @@ outage ended.
 Half-open connections: a watch may be quiet for hours, so its own timeout (5 to 10 minutes) is too
 slow a test. TCP keepalive finds a peer that is gone, but not a proxy or a server that hangs.
 kube-apiserver sends a bookmark about every 60 s to each watch that allows them, so 90 s without a
-byte mean a dead one. Without bookmarks it costs a request.
+byte mean a dead one. Without bookmarks it costs a request. It is found sooner, within seconds for
+the leader, when some other request is not answered (`transport.py`): the Lease is renewed all the
+time.
 
 A server restored from a backup counts its versions from an earlier number. A watch from what is the
 future there stays silent, or shows only what comes after that number is reached. So after an
@@ -49,6 +52,7 @@ from controllers.runtime.api import (
     BadRequest,
     Forbidden,
     Gone,
+    HalfOpen,
     ServerError,
     TooManyRequests,
     Unauthorized,
@@ -212,7 +216,7 @@ class ListWatch(Generic[T]):
         raise Garbled(f"a watch event of the unknown type {event[:40]!r}")
 
     def _watch_failed(self, error: Exception) -> float:
-        if isinstance(error, Unreachable) and self._was_silent():
+        if isinstance(error, HalfOpen) or (isinstance(error, Unreachable) and self._was_silent()):
             self._restarts.labels(self._resource.plural, "silent").inc()
             self._silences += 1
             if self._silences >= _SILENCES_LIMIT:

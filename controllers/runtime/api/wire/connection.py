@@ -42,7 +42,9 @@ class Connection:
         "_stream",
         "_tls",
         "context",
+        "heard",
         "idle_since",
+        "opened",
         "reader",
         "requests",
     )
@@ -55,6 +57,8 @@ class Connection:
         self._poll = select.poll()
         self._poll_write = select.poll()
         self.context = context
+        self.opened = clock.monotonic()
+        self.heard = self.opened  # when the last piece of a stream came
         self.idle_since = 0.0
         self.requests = 0
         self.reader = Reader(self.recv)

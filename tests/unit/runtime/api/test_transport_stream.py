@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controllers.runtime.api import ClientClosed, Gone, RestClient, TooManyRequests, Unreachable, pieces
+from controllers.runtime.api import ClientClosed, Gone, HalfOpen, RestClient, TooManyRequests, Unreachable, pieces
 from controllers.runtime.api.credentials import Credentials, Fixed
 from controllers.runtime.api.identity import Identity, RequestMetrics
 from controllers.runtime.api.linestream import LineStream
@@ -19,7 +19,9 @@ from controllers.runtime.api.tls import TLSFiles, TLSSettings
 from controllers.runtime.api.transport import Transport
 from controllers.runtime.api.wire.endpoint import Endpoint
 from controllers.runtime.api.wire.http1 import ProtocolError, Reader
+from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
+from tests.support.clock import FakeClock
 from tests.unit.runtime.loopback import LIMIT, Authority, Call, Peer, Server, answer_none
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -37,21 +39,21 @@ def frame(data: bytes) -> bytes:
 
 
 def client_of(
-    url: str, tls: TLSSettings | None = None, limiter: TokenBucket | None = None
+    url: str, tls: TLSSettings | None = None, limiter: TokenBucket | None = None, clock: Clock = SYSTEM_CLOCK
 ) -> tuple[RestClient, Transport, Metrics]:
     metrics = Metrics()
-    transport = Transport(Endpoint.parse(url), TLSFiles(tls) if tls else None)
-    rest = RestClient(
-        transport,
-        Identity(
-            name="shared-informers",
-            user_agent="test/1 shared-informers",
-            credentials=Credentials(Fixed("Bearer t"), transport.waits),
-            metrics=RequestMetrics(metrics, "api"),
-            limiter=limiter,
-        ),
+    transport = Transport(Endpoint.parse(url), TLSFiles(tls) if tls else None, waits=Waits(clock))
+    return RestClient(transport, identity_of(transport, metrics, limiter)), transport, metrics
+
+
+def identity_of(transport: Transport, metrics: Metrics | None = None, limiter: TokenBucket | None = None) -> Identity:
+    return Identity(
+        name="shared-informers",
+        user_agent="test/1 shared-informers",
+        credentials=Credentials(Fixed("Bearer t"), transport.waits),
+        metrics=RequestMetrics(metrics or Metrics(), "api"),
+        limiter=limiter,
     )
-    return rest, transport, metrics
 
 
 Serve = Callable[[Callable[[Peer], None]], tuple[LineStream, Transport]]
@@ -310,3 +312,97 @@ def test_waits_are_shared() -> None:
     transport = Transport(Endpoint.parse("http://h"), waits=waits)
     waits.close()
     assert transport.closed
+
+
+class TestHalfOpen:
+    """All connections of one moment lead nowhere, without a sign; new ones work."""
+
+    GET = b"GET /plain HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    @pytest.fixture
+    def clock(self) -> FakeClock:
+        return FakeClock()
+
+    @pytest.fixture
+    def path(self, clock: FakeClock) -> Iterator[Callable[[], tuple[Transport, LineStream]]]:
+        """A transport with a stream that has brought its first line. Plain requests are answered
+        but for those to /lost."""
+        opened: list[tuple[Server, Transport, LineStream]] = []
+
+        def handler(peer: Peer) -> None:
+            while request := peer.request():
+                if request.target.startswith("/watch"):
+                    peer.send(HEAD + chunk(b"first\n"))
+                elif request.target != "/lost":
+                    peer.answer()
+
+        def open_() -> tuple[Transport, LineStream]:
+            server = Server(handler)
+            server.__enter__()
+            rest, transport, _ = client_of(server.url, clock=clock)
+            stream = rest.stream("/watch", read_timeout=1000 * LONG)
+            opened.append((server, transport, stream))
+            assert next(stream) == b"first"
+            return transport, stream
+
+        yield open_
+        for server, transport, stream in opened:
+            stream.close()
+            transport.close()
+            server.__exit__()
+
+    def lose(self, transport: Transport, clock: FakeClock) -> None:
+        """A request that is not answered in its time."""
+        clock.advance(1)
+        deadline = clock.monotonic() + 0.05
+        call = Call(lambda: transport.exchange("GET", "/lost", self.GET.replace(b"plain", b"lost"), deadline))
+        call.wait_until_blocked()
+        clock.advance(1)
+        assert "timed out" in str(call.outcome())
+
+    def answered(self, transport: Transport, clock: FakeClock) -> None:
+        """A request that is answered."""
+        assert transport.exchange("GET", "/plain", self.GET, clock.monotonic() + LIMIT)[0] == 200
+
+    def test_a_silent_stream_is_given_up_once_a_new_connection_works(
+        self, path: Callable[[], tuple[Transport, LineStream]], clock: FakeClock
+    ) -> None:
+        transport, stream = path()
+        self.lose(transport, clock)
+        reading = Call(lambda: next(stream))
+        reading.wait_until_blocked()  # so far nobody knows that the server is well
+        self.answered(transport, clock)
+        error = reading.outcome()
+        assert isinstance(error, HalfOpen)
+        assert "another request was not answered" in str(error)
+        assert transport.connections() == (1, 1)
+
+    def test_one_that_was_opened_since_is_kept(
+        self, path: Callable[[], tuple[Transport, LineStream]], clock: FakeClock
+    ) -> None:
+        transport, _ = path()
+        self.lose(transport, clock)
+        (connection,) = transport._streams
+        connection.heard = clock.monotonic()  # something came on it meanwhile
+        self.answered(transport, clock)
+        assert not connection.interrupted
+
+    def test_streams_are_given_up_once_a_minute_at_most(
+        self, path: Callable[[], tuple[Transport, LineStream]], clock: FakeClock
+    ) -> None:
+        transport, first = path()
+        self.lose(transport, clock)
+        self.answered(transport, clock)
+        with pytest.raises(HalfOpen):
+            next(first)
+        rest = RestClient(transport, identity_of(transport))
+        with rest.stream("/watch", read_timeout=1000 * LONG) as second:
+            assert next(second) == b"first"
+            (connection,) = transport._streams
+            self.lose(transport, clock)
+            self.answered(transport, clock)
+            assert not connection.interrupted
+            clock.advance(60)
+            self.lose(transport, clock)
+            self.answered(transport, clock)
+            assert connection.interrupted

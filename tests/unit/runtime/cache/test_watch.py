@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 from kubernetes.client.models.v1_node import V1Node
 
-from controllers.runtime.api import ApiError, BadRequest, Forbidden, Gone, ServerError, TooManyRequests, Unreachable
+from controllers.runtime.api import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    Gone,
+    HalfOpen,
+    ServerError,
+    TooManyRequests,
+    Unreachable,
+)
 from controllers.runtime.cache import NODES
 from controllers.runtime.cache.lists import History, Source, Verdict
 from controllers.runtime.cache.store import Cache
@@ -391,6 +400,12 @@ class TestSilence:
         assert world.count("informer_watch_restarts_total", cause="silent") == 3
         assert world.count("informer_relists_total", cause="silent") == 1
         assert world.names == ["b"]
+
+    def test_a_watch_that_another_request_shows_to_be_half_open_is_renewed_at_once(self) -> None:
+        world = World(page(9, A), watch(HalfOpen("given up")), watch(bookmark(12), End())).run()
+        assert [q.get("resourceVersion") for q in world.queries[1:]] == ["9", "9"]
+        assert world.clock.waits == []
+        assert world.count("informer_watch_restarts_total", cause="silent") == 1
 
     def test_bookmarks_keep_a_quiet_watch_alive(self) -> None:
         world = World(page(9, A))
