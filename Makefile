@@ -9,7 +9,7 @@ PYTEST_WORKERS ?= 4
 export REQUIRE_HELM
 # Where a container's image sets it, each of the many processes that a test run starts would compile all sources anew.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help run test coverage lint docs format bench mutants envtest faults generate conformance lock image cluster e2e trials scale soak clean
+.PHONY: help run test coverage lint docs format bench mutants envtest faults generate conformance lock dist image cluster e2e trials scale soak clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,10 @@ lock: $(READY)  ## upgrade the locked dependencies: of development, of the image
 	$(LOCK) --upgrade --extra dev pyproject.toml -o requirements-dev.txt
 	$(LOCK) --upgrade -c requirements-dev.txt pyproject.toml -o requirements.txt
 	$(BIN)/python -c '$(BUILD_REQUIRES)' | $(LOCK) --upgrade -c requirements-dev.txt - -o requirements-build.txt
+	@echo "Then: make generate, for the lock files of the example providers' images."
+
+dist: $(READY)  ## build the wheels and source archives of all distributions into dist/
+	@PYTHON="$(CURDIR)/$(BIN)/python" .ci/distributions dist
 
 image: $(READY) envtest  ## build the container image on Debian packages, and run it (needs buildah and mmdebstrap; minutes)
 	@$(BIN)/python -m tests.image

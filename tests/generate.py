@@ -2,7 +2,8 @@
 generate`).
 
 Data comes from the code (flags, rights, conformance scenarios, the sample provider's annotations),
-from kubernetes.proto, from the chart in examples/deploy and its alert rules; the tests compare what
+from kubernetes.proto, from the lock files, from the chart in examples/deploy and its alert rules;
+the tests compare what
 is in the repository with the same functions. What needs helm is left as it is where helm cannot be
 had, with a message.
 """
@@ -25,7 +26,7 @@ from controllers.registration.entry import enabled
 from controllers.webhooks.rbac_rules import policy_for
 from tests.envtest.build import AssetsMissing, tool
 from tests.faults import page as faults
-from tests.support import gomanager, signatures
+from tests.support import gomanager, locks, signatures
 from tests.unit.conformance import page as scenarios
 from tests.unit.nodelifecycle import simulation
 
@@ -112,6 +113,10 @@ def written_files() -> dict[Path, Callable[[], str]]:
         faults.PAGE: lambda: faults.anew(faults.PAGE.read_text()),
         DIFFERENCES: differences,
         SAMPLECLOUD / "README.md": samplecloud_readme,
+        **{
+            ROOT / "examples" / one / "requirements.txt": partial(locks.image_requirements, one)
+            for one in locks.PROVIDERS
+        },
         BASE / "rbac.yaml": lambda: rbac.manifest(enabled(("*",), CATALOG)),
         CHART / "files" / "permissions.yaml": lambda: rbac.chart_permissions(CATALOG),
         CHART / "files" / "webhookpolicy.yaml": lambda: policy_for("USER"),
