@@ -29,6 +29,7 @@ from cloudprovider.loading.registry import Registry
 
 __all__ = ["FINE", "PROBLEMS", "WRONG_USAGE", "main", "parser", "run"]
 
+_EDIT = {False: "Your cloud's client goes into", True: "Then write your API's paths and fields into"}
 _CODES = "Exit codes: 0 all is well, 1 problems were found, 2 wrong usage."
 
 
@@ -115,12 +116,19 @@ def parser() -> argparse.ArgumentParser:
     new = commands.add_parser(
         "new",
         help="write a new provider package",
-        description="Writes a provider package that works from the first minute, over a simulated cloud: entry point, "
-        "configuration, instances, load balancers, conformance and end-to-end tests, Dockerfile, workflow.",
+        description="Writes a provider package whose tests pass as written: entry point, configuration, instances, load "
+        "balancers, conformance and end-to-end tests, Dockerfile, workflow. It works over a cloud that is simulated in "
+        "memory; with --http, over an HTTP API.",
         epilog=_CODES,
     )
     new.add_argument("name", metavar="NAME", help="the provider's name, as in --cloud-provider and in provider IDs")
     new.add_argument("--directory", default="", metavar="D", help="the folder to create (default: NAME-provider)")
+    new.add_argument(
+        "--http",
+        action="store_true",
+        help="for a cloud with an HTTP API: also an HTTP client with time limits and error mapping, instances in "
+        "batches, routes, and a test server that speaks the API. You edit its paths and fields",
+    )
     new.set_defaults(run=_new)
 
     add_cluster(commands)
@@ -211,7 +219,7 @@ def _check(given: argparse.Namespace) -> int:
 
 
 def _new(given: argparse.Namespace) -> int:
-    names = Names(given.name)
+    names = Names(given.name, http=given.http)
     folder = Path(given.directory or names.placeholders["distribution"])
     if (problem := naming_problem(given.name, folder)) is not None:
         print(problem, file=sys.stderr)
@@ -225,8 +233,8 @@ def _new(given: argparse.Namespace) -> int:
     for path in written:
         print(f"  {path}")
     print(
-        f"Next: cd {folder}; pip install --find-links=wheels/ -e '.[test]'; pytest. Your cloud's client goes into "
-        f"{names.seam}; the SDK's wheel into wheels/, where no index has it."
+        f"Next: cd {folder}; pip install --find-links=wheels/ -e '.[test]'; pytest. {_EDIT[names.http]} "
+        f"{names.seam}; the SDK's wheel goes into wheels/, where no index has it."
     )
     return FINE
 

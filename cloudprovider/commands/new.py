@@ -1,5 +1,8 @@
 """Write a new provider package: the files of `template/`, with the provider's name in them.
 
+`template/common` is in every package; beside it goes `template/memory`, for a simulated cloud, or
+`template/http`, for a cloud with an HTTP API.
+
 A name and a folder come in. Both are checked before anything is written; the files are rendered in
 memory first. Placeholders are %%{name}: one delimiter that neither Python, TOML, YAML nor a
 Dockerfile uses.
@@ -37,25 +40,33 @@ class Names:
     """What the template's placeholders stand for, all made from the provider's name."""
 
     name: str
+    http: bool = False
+    """Whether the package is for a cloud with an HTTP API."""
 
     @property
     def placeholders(self) -> Mapping[str, str]:
         """Their values."""
         words = [word for word in re.split(r"[^A-Za-z0-9]+", self.name) if word]
         plain = "-".join(words).lower()
+        variable = "_".join(words).upper()
+        check = f"python -m cloudprovider check {self.name}"
+        if self.http:  # it needs a configuration, and CI has no cloud
+            check = f"{variable}_ENDPOINT=https://cloud.example {variable}_TOKEN=none {check} --offline"
         return {
             "name": self.name,
             "distribution": f"{plain}-provider",
             "package": f"{plain.replace('-', '_')}_provider",
             "script": f"{plain}-controller-manager",
             "prefix": "".join(word[0].upper() + word[1:] for word in words),
-            "variable": "_".join(words).upper(),
+            "variable": variable,
+            "check": check,
+            "libraries": '\n    "urllib3>=2",' if self.http else "",
         }
 
     @property
     def seam(self) -> str:
-        """The file in which the cloud's client takes the place of the simulation."""
-        return f"{self.placeholders['package']}/cloud.py"
+        """The file to edit first: it knows the cloud."""
+        return f"{self.placeholders['package']}/{'api' if self.http else 'cloud'}.py"
 
 
 def naming_problem(name: str, folder: Path) -> Problem | None:
@@ -82,10 +93,11 @@ def render(names: Names) -> dict[str, str]:
     value."""
     values = names.placeholders
     rendered = {}
-    for path, source in _sources(files("cloudprovider.commands") / "template", ()):
-        first, *rest = path
-        first = values["package"] if first == "package" else _MOVED.get(first, first)
-        rendered["/".join([first, *rest])] = _Template(source.read_text("utf-8")).substitute(values)
+    for kind in ("common", "http" if names.http else "memory"):
+        for path, source in _sources(files("cloudprovider.commands") / "template" / kind, ()):
+            first, *rest = path
+            first = values["package"] if first == "package" else _MOVED.get(first, first)
+            rendered["/".join([first, *rest])] = _Template(source.read_text("utf-8")).substitute(values)
     return rendered
 
 
