@@ -116,8 +116,8 @@ def parser() -> argparse.ArgumentParser:
     new = commands.add_parser(
         "new",
         help="write a new provider package",
-        description="Writes a provider package whose tests pass as written: entry point, configuration, instances, load "
-        "balancers, conformance and end-to-end tests, Dockerfile, workflow. It works over a cloud that is simulated in "
+        description="Writes a provider package whose tests pass as written: entry point, configuration, instances, "
+        "load balancers, conformance and end-to-end tests, Dockerfile, workflow. It works over a cloud that is simulated in "
         "memory; with --http, over an HTTP API.",
         epilog=_CODES,
     )
