@@ -24,7 +24,6 @@ from unittest import mock
 from attrs import field, frozen
 
 from cloudprovider.testing.fake import FakeCloud, FakeConfig
-from cloudprovider.testing.waiting import eventually
 from controllers.app import CATALOG, Manager, parse
 from controllers.endpoints import health
 from controllers.manager import assembly
@@ -37,7 +36,7 @@ from tests.support.api import API, NODES
 from tests.support.clock import FakeClock
 from tests.support.failover.agreement import disagreement
 from tests.support.failover.audit import AuditLog
-from tests.support.failover.churn import POD_RANGE, Churn
+from tests.support.failover.churn import POD_RANGE, Churn, node
 from tests.support.sampling import Life, slope
 from tests.support.usage import usage
 
@@ -191,25 +190,31 @@ class Week:
 
     def day(self, churn: Churn | None, say: Callable[[str], None]) -> Day:
         """Live one day."""
+        asked: Counter[str] = Counter()
+        calls = 0
         for _ in range(int(DAY / HOUR)):
             for _ in range(int(HOUR / ACT_EVERY)):
                 self.mover.to(self.clock.monotonic() + ACT_EVERY)
                 if churn is not None:
                     churn.act()
             self.mover.settle()
-            assert self._thread is not None
-            assert self._thread.is_alive(), "the manager ended"
-            assert self._manager is not None
-            self.life.at.append(self.clock.time())
-            self.life.used.append(usage())
-            self.life.more.append({"series of metrics": float(self._manager.metrics.text().count(b"\n"))})
-        counts = Counter(f"{one.verb} {one.resource}" for one in self._audit.read() if one.who == self._name)
-        self._audit.requests.clear()
-        calls = len(self.cloud.calls.log())
-        self.cloud.calls.clear()
-        found = Day(counts, calls)
-        say(f"{found.writes.total()} writes, {found.renewals} renewals, {calls} calls; {self.life.used[-1]}")
+            # Each hour, so that this process holds little of it.
+            asked.update(f"{one.verb} {one.resource}" for one in self._audit.read() if one.who == self._name)
+            self._audit.requests.clear()
+            calls += len(self.cloud.calls.log())
+            self.cloud.calls.clear()
+            self._sample()
+        found = Day(asked, calls)
+        say(f"{calls} calls; {self.life.used[-1]}; {dict(found.requests.most_common())}")
         return found
+
+    def _sample(self) -> None:
+        assert self._thread is not None
+        assert self._thread.is_alive(), "the manager ended"
+        assert self._manager is not None
+        self.life.at.append(self.clock.time())
+        self.life.used.append(usage())
+        self.life.more.append({"series of metrics": float(self._manager.metrics.text().count(b"\n"))})
 
 
 def live(days: int, say: Callable[[str], None]) -> Result:
@@ -226,12 +231,15 @@ def live(days: int, say: Callable[[str], None]) -> Result:
         stack.enter_context(mock.patch.object(RestClient, "request", counted))
         # The API server's bookmarks come each minute of its own time.
         stack.enter_context(mock.patch.object(health, "SILENT_SECONDS", math.inf))
+        for number in range(INSTANCES):
+            week.api.create(NODES, node(f"node-{number:04d}", number))
         churn = Churn(week.api, week.cloud, INSTANCES, seed=_SEED, most=MOST_JOINED)
         stack.callback(week.stop)
         began = time.monotonic()
         week.start()
         found = [week.day(churn if number < days - 1 else None, say) for number in range(days)]
-        eventually(lambda: not disagreement(week.api, "fake", week.cloud.console), 30)
+        wrong = disagreement(week.api, "fake", week.cloud.console)
+        result.check(not wrong, f"cloud and cluster differ at the end: {wrong}")
         nodes = len(week.api.items(NODES))
         result.add("simulated", f"{days} days in {time.monotonic() - began:.0f} s, {week.mover.steps:,} steps")
         result.add("acts", f"{churn.acts:,}; {nodes} nodes at the end")
