@@ -109,9 +109,9 @@ def parser() -> argparse.ArgumentParser:
     new = commands.add_parser(
         "new",
         help="write a new provider package",
-        description="Writes a provider package whose tests pass as written: entry point, configuration, instances, load "
-        "balancers, conformance and end-to-end tests, Dockerfile, workflow. It works over a cloud that is simulated in "
-        "memory; with --http, over an HTTP API.",
+        description="Writes a provider package whose tests pass as written: entry point, configuration, instances, "
+        "load balancers, conformance and end-to-end tests, Dockerfile, workflow. It works over a cloud that is "
+        "simulated in memory; with --http, over an HTTP API.",
         epilog=_CODES,
     )
     new.add_argument("name", metavar="NAME", help="the provider's name, as in --cloud-provider and in provider IDs")
