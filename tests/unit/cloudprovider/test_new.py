@@ -7,27 +7,31 @@ That type checkers pass it: `tests/unit/docs/test_types.py`.
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import os
+import ssl
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from cloudprovider.commands.cli import main
 from cloudprovider.commands.new import Names, render
+from tests.support.pki import Authority
 from tests.support.plugins import write_distribution
 
 ROOT = Path(__file__).parents[3]
 
 
-def written(tmp_path: Path, name: str = "acme") -> Path:
+def written(tmp_path: Path, name: str = "acme", *options: str) -> Path:
     """The package of that name, with the metadata that an installation would leave beside it."""
     folder = tmp_path / "made"
-    assert main(["new", name, "--directory", str(folder)]) == 0
+    assert main(["new", name, "--directory", str(folder), *options]) == 0
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     ((entry, value),) = project["entry-points"]["cloudprovider.providers"].items()
     write_distribution(tmp_path / "site", project["name"], f"{entry} = {value}", version=project["version"])
@@ -59,9 +63,66 @@ def test_its_tests_pass_as_written(tmp_path: Path) -> None:
     assert "load_balancer (AcmeLoadBalancers)" in checked.stdout
 
 
+def test_the_tests_of_a_package_for_an_http_api_pass_as_written(tmp_path: Path) -> None:
+    folder = written(tmp_path, "acme", "--http")
+    done = run(folder, "pytest", "-q", "-p", "no:cacheprovider", "--conformance-report=report")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Exception" not in done.stderr  # of the double's threads
+    report = json.loads((folder / "report" / "conformance-acme.json").read_text())
+    skipped = [one for one in report["scenarios"] if one["outcome"] == "skipped"]
+    assert {one["reason"].partition(":")[0] for one in skipped} == {"not declared"}, "a hook of the lab is missing"
+    passed = {one["id"] for one in report["scenarios"] if one["outcome"] == "passed"}
+    assert {"B9", "B13", "E9", "G8", "G9", "L18", "L24", "L30", "O4", "R7", "R10", "R14"} <= passed
+    assert len(passed) > 95
+    assert report["summary"]["failed"] == report["summary"]["not run"] == 0
+
+
+def test_a_package_for_an_http_api_trusts_the_ca_that_it_is_given(tmp_path: Path) -> None:
+    folder, authority = written(tmp_path, "acme", "--http"), Authority()
+    (folder / "ca.pem").write_bytes(authority.pem)
+    double = module_of(folder / "tests" / "double.py")
+    with double.Double() as cloud:
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server.load_cert_chain(*authority.server_files(tmp_path))
+        cloud._http.socket = server.wrap_socket(cloud._http.socket, server_side=True)
+        config = f"endpoint: {cloud.endpoint.replace('http:', 'https:')}\n"
+        (folder / "token").write_text(f"{double.TOKEN}\n")
+        for ca_file, problem in (("ca.pem", ""), ("", "certificate verify failed")):
+            (folder / "acme.yaml").write_text(f"{config}ca_file: '{ca_file}'\n")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("ACME_TOKEN_FILE", "token")
+                checked = run(folder, "cloudprovider", "check", "acme", "--cloud-config=acme.yaml")
+            assert checked.returncode == (1 if problem else 0), checked.stdout
+            assert problem in checked.stdout
+            assert double.TOKEN not in checked.stdout + checked.stderr
+
+
+def module_of(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_package_for_an_http_api_is_checked_in_ci_without_a_cloud(tmp_path: Path) -> None:
+    folder = written(tmp_path, "acme", "--http")
+    steps = yaml.safe_load((folder / ".github" / "workflows" / "test.yaml").read_text())["jobs"]["test"]["steps"]
+    (line,) = (step["run"] for step in steps if "cloudprovider check" in step.get("run", ""))
+    variables, _, command = line.partition(" python -m ")
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in variables.split():
+            patch.setenv(*variable.split("="))
+        checked = run(folder, *command.split())
+    assert checked.returncode == 0, checked.stdout
+    assert "instances_batch (AcmeInstances), load_balancer (AcmeLoadBalancers), routes (AcmeRoutes)" in checked.stdout
+
+
+@pytest.mark.parametrize("http", [(), ("--http",)], ids=["memory", "http"])
 @pytest.mark.parametrize("name", ["acme", "Open-Nebula.v2", "a1"])
-def test_it_is_clean_for_ruff(tmp_path: Path, name: str) -> None:
-    folder = written(tmp_path, name)
+def test_it_is_clean_for_ruff(tmp_path: Path, name: str, http: tuple[str, ...]) -> None:
+    folder = written(tmp_path, name, *http)
     for command in (["check"], ["format", "--check"]):
         done = run(folder, "ruff", *command, "--no-cache", ".")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -93,8 +154,16 @@ def test_it_is_as_short_as_promised() -> None:
     assert len(test.body) <= 5
 
 
-def test_every_file_can_be_read_and_no_placeholder_is_left() -> None:
-    rendered = render(Names("Open-Nebula.v2"))
+def test_a_package_for_an_http_api_is_short_too() -> None:
+    rendered = render(Names("acme", http=True))
+    lines = {path: len(text.splitlines()) for path, text in rendered.items() if path.endswith(".py")}
+    assert max(lines.values()) <= 190
+    assert sum(count for path, count in lines.items() if path.startswith("acme_provider/")) <= 830
+
+
+@pytest.mark.parametrize("http", [False, True], ids=["memory", "http"])
+def test_every_file_can_be_read_and_no_placeholder_is_left(http: bool) -> None:
+    rendered = render(Names("Open-Nebula.v2", http=http))
     assert [path for path, text in rendered.items() if "%%" in text or "TODO" in text] == []
     project = tomllib.loads(rendered["pyproject.toml"])
     assert project["project"]["entry-points"]["cloudprovider.providers"] == {
@@ -103,6 +172,7 @@ def test_every_file_can_be_read_and_no_placeholder_is_left() -> None:
     assert project["project"]["scripts"] == {
         "open-nebula-v2-controller-manager": "open_nebula_v2_provider.main:run"
     }  # fmt: skip
+    assert any(one.startswith("urllib3") for one in project["project"]["dependencies"]) == http
     assert yaml.safe_load(rendered[".github/workflows/test.yaml"])["jobs"]["test"]["steps"]
     assert "class OpenNebulaV2Cloud(Interface):" in rendered["open_nebula_v2_provider/provider.py"]
     assert '"/opt/manager/bin/python", "-I", "-m", "open_nebula_v2_provider.main"]' in rendered["Dockerfile"]

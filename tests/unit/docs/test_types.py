@@ -48,20 +48,25 @@ FOUND = {
 def test_what_vendors_copy_is_clean(checker: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     shown = documented(tmp_path)
     assert len(shown) >= 3, "the Python programs of README and docs"
-    made = tmp_path / "made"
-    assert main(["new", "acme", "--directory", str(made)]) == 0
-    written = sorted(made.rglob("*.py"))
+    for folder, options in (("made", ()), ("http", ("--http",))):
+        assert main(["new", "acme", "--directory", str(tmp_path / folder), *options]) == 0
+    written, http = (sorted((tmp_path / folder).rglob("*.py")) for folder in ("made", "http"))
     assert len(written) >= 10
+    assert len(http) >= 15
     mistake = tmp_path / "mistake.py"
     mistake.write_text(MISTAKE)
     cache: pytest.Cache | None = getattr(request.config, "cache", None)  # absent with -p no:cacheprovider
     key = f"types/{checker}"
-    now = digest([*shown, *written, mistake, Path(__file__), ROOT / "tests" / "support" / "typecheck.py"])
+    now = digest([*shown, *written, *http, mistake, Path(__file__), ROOT / "tests" / "support" / "typecheck.py"])
     if cache is not None and cache.get(key, "") == now:
         return
     # The examples are among mypy's own files, for `make lint`.
     files = [*shown, *written, mistake]
-    told = mypy(files, shown) if checker == "mypy" else pyright([*files, *COPIED], shown, tmp_path)
+    # Both packages have modules of the same names, which mypy takes one set of at a time.
+    if checker == "mypy":
+        told = mypy(files, shown) + mypy(http, shown)
+    else:
+        told = pyright([*files, *http, *COPIED], shown, tmp_path)
     found = [line for line in told if line.startswith("mistake.py:")]
     others = [line for line in told if line not in found]
     assert others == [], "\n".join(others)
