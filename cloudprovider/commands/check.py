@@ -341,7 +341,7 @@ class _Checked:
             answer = self._called("cloud", question.ask, answers=question.answers, about=question.call)
             if isinstance(answer, _Failed):
                 continue
-            shown, value = question.read(answer)
+            shown, value = question.judged(answer)
             if isinstance(shown, Problem):
                 self.report.problem("cloud", shown)
                 if isinstance(shown, NoMachine):

@@ -5,6 +5,8 @@ Imported where it is needed, and before a deadline begins: the client's classes 
 
 from __future__ import annotations
 
+from typing import Any
+
 import urllib3
 from kubernetes.client.api.core_v1_api import CoreV1Api
 from kubernetes.client.exceptions import ApiException
@@ -21,8 +23,9 @@ class NotRead(Exception):
 
 def read_node(kubeconfig: str, name: str, seconds: float) -> V1Node:
     """The Node of this name in the cluster of a kubeconfig. Raises `NotRead`."""
+    untyped: Any = new_client_from_config
     try:
-        found = CoreV1Api(new_client_from_config(kubeconfig)).read_node(name, _request_timeout=seconds)
+        found: object = CoreV1Api(untyped(kubeconfig)).read_node(name, _request_timeout=seconds)
     except ApiException as error:  # its text has the headers of the answer
         raise NotRead(f"the API server answered {error.status} {error.reason}") from error
     except (OSError, ValueError, ConfigException, urllib3.exceptions.HTTPError) as error:

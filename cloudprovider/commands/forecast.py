@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from cloudprovider.checks.nodelabels import wanted_labels
 from cloudprovider.helpers.addresses import preferred_addresses, provided_node_ip
 from cloudprovider.helpers.objects import addresses_of
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import node_taints
-from cloudprovider.internal.instancelabels import wanted_labels
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER, TAINT_NODE_SHUTDOWN
 
 if TYPE_CHECKING:

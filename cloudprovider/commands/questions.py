@@ -20,7 +20,7 @@ from cloudprovider.commands.forecast import new_node
 from cloudprovider.errors import ImplementedElsewhere, InstanceNotFound, NotImplementedByProvider
 from cloudprovider.helpers.addresses import describe_addresses
 from cloudprovider.helpers.objects import node_name
-from cloudprovider.helpers.providerid import provider_id_of
+from cloudprovider.helpers.providerid import provider_id_of, same_provider_id
 from cloudprovider.instances import InstanceMetadata, InstanceState
 from cloudprovider.internal.problem import Problem
 from cloudprovider.loadbalancer import OwnedLoadBalancers
@@ -66,9 +66,12 @@ class Question:
         """The name of the provider's method."""
         return self.call.partition(" ")[0]
 
-    def read(self, answer: object) -> tuple[str | Problem, object]:
-        """What the answer says, or what is wrong with it; and its value, None where it has none
-        that is right."""
+    def read(self, answer: object) -> str | Problem:
+        """What the answer says, or what is wrong with it."""
+        return self.judged(answer)[0]
+
+    def judged(self, answer: object) -> tuple[str | Problem, object]:
+        """The same, and the answer's value: None where it has none that is right."""
         if isinstance(answer, self.answers):
             return self.shown(answer), None
         try:
@@ -115,7 +118,10 @@ def questions_for(capabilities: Mapping[str, Any]) -> Iterator[Question]:
 
 
 def questions_about(
-    node: V1Node, capabilities: Mapping[str, Any], prefixes: Sequence[str], same: answers.SameID
+    node: V1Node,
+    capabilities: Mapping[str, Any],
+    prefixes: Sequence[str],
+    same: answers.SameID = same_provider_id,
 ) -> Iterator[Question]:
     """What the manager asks about a Node as it joins, each answer checked as before it is written.
 

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import evolve, frozen
 
+from cloudprovider.checks.nodelabels import wanted_labels
 from cloudprovider.helpers.addresses import describe_addresses, preferred_addresses, provided_node_ip
 from cloudprovider.helpers.ips import parse_ip
 from cloudprovider.helpers.labels import LABEL_PAIRS, is_kubernetes_label, missing_twins
 from cloudprovider.helpers.objects import addresses_of, annotations_of, labels_of
 from cloudprovider.helpers.providerid import provider_id_of
 from cloudprovider.helpers.taints import needs_initialization, node_taints
-from cloudprovider.internal.instancelabels import wanted_labels
 from cloudprovider.wellknown import TAINT_EXTERNAL_CLOUD_PROVIDER
 from controllers.runtime.write import Patch, addresses_replaced, combined, taints_changed
 
