@@ -46,8 +46,7 @@ _MOST = 1_000_000  # items of one answer
 
 
 class WrongAnswer(Exception):
-    """An answer that cannot be used. `problems` holds every fault of it, each a clause for
-    people."""
+    """An answer that cannot be used. `problems` holds every fault of it, as clauses for people."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -162,8 +161,7 @@ def batch(answer: object, names: Sequence[str], check: Callable[[str, object], T
 
 
 def pod_cidrs(answer: object) -> tuple[IPNetwork, ...]:
-    """Ranges without host bits, one of each IP family at most; none where the cloud has not chosen
-    yet."""
+    """Ranges without host bits, one of each IP family at most; none: not chosen yet."""
     found: list[IPNetwork] = []
     problems = []
     for one in texts(answer):

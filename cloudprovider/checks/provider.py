@@ -14,8 +14,7 @@ from typing import Any, Final
 from cloudprovider.host import InformerUser
 from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
-from cloudprovider.internal.problem import Problem
-from cloudprovider.internal.suggestions import nearest
+from cloudprovider.internal.problem import Problem, nearest
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.loading.diagnostics import code_place, home_of, raised_at, told_of
 from cloudprovider.localinstance import LocalInstance

@@ -83,8 +83,7 @@ class Mask:
                 kind.setdefault(len(value), set()).add(value)
 
     def apply(self, text: str) -> str:
-        """`text` with each value and piece replaced by "***". One look per position and length:
-        linear."""
+        """`text` with each value and piece replaced by "***". In linear time."""
         if not self.values:
             return text
         end = 0  # of what is hidden so far

@@ -157,8 +157,7 @@ def _rule(types: Merging | None, name: str) -> FieldMerging:
 
 
 def _take(result: JSON, name: str, value: Any) -> None:
-    """Set a field that holds nothing to merge with: nulls and directives in the patch mean nothing
-    there."""
+    """Set a field that holds nothing to merge with: nulls and directives mean nothing."""
     keep, cleaned = _plain(value)
     if keep:
         result[name] = cleaned

@@ -19,9 +19,8 @@ from cloudprovider.instances import Instances, InstancesBatch, InstancesV2
 from cloudprovider.interface import Clusters, Interface
 from cloudprovider.internal.cleaning import LONGEST_ERROR, Cleaner
 from cloudprovider.internal.masking import config_values
-from cloudprovider.internal.problem import Problem
+from cloudprovider.internal.problem import Problem, did_you_mean, nearest
 from cloudprovider.internal.redaction import redact
-from cloudprovider.internal.suggestions import did_you_mean, nearest
 from cloudprovider.loadbalancer import LoadBalancer, OwnedLoadBalancers
 from cloudprovider.loading.plugins import ENTRY_POINT_GROUP, Plugin
 from cloudprovider.localinstance import LocalInstance
@@ -299,8 +298,7 @@ def raised_at(error: BaseException, home: str = "") -> str:
 
 
 def was_not_entered(error: BaseException) -> bool:
-    """Whether the exception comes from the call itself, before the first line of what was
-    called."""
+    """Whether the exception comes from the call itself, before the first line of the callee."""
     return isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 

@@ -70,8 +70,7 @@ class Need:
 
 
 def needs(entries: Sequence[ControllerEntry], common: tuple[Rule, ...] = COMMON_RULES) -> list[Need]:
-    """Every verb that these controllers and the manager itself need, whichever of them run; sorted.
-    Pure."""
+    """Every verb that these controllers and the manager need; sorted. Pure."""
     wanted: dict[tuple[str, str, str, tuple[str, ...], str], list[str]] = {}
     for who, rules in _sources(entries, common):
         for rule in rules:

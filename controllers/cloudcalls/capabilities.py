@@ -115,8 +115,7 @@ class LoadBalancerCalls(_Calls):
         )
 
     def revision(self) -> str:
-        """The word that says how this version of the provider builds; see
-        `load_balancer_revision`."""
+        """The word that says how this provider's version builds; see `load_balancer_revision`."""
         return self._call("load_balancer_revision", answers.revision, "load-balancers")
 
     @property
@@ -235,8 +234,7 @@ class SSHKeyCalls(_Calls):
     after the other."""
 
     def add(self, user: str, key_data: bytes, *, priority: int = PRIORITY_NORMAL) -> None:
-        """Let a user log in on all instances. The key is kept out of everything that this process
-        shows."""
+        """Let a user log in on all instances. This process never shows the key."""
         conceal([key_data.partition(b" ")[2].decode("ascii", "replace")])
         method = "add_ssh_key_to_all_instances"
         self._call(method, answers.nothing, "ssh-keys", user, key_data, mutating=True, priority=priority)

@@ -1,5 +1,4 @@
-"""What can be set about cloud calls (stage 5), with its flags. Stage: before the first one, no
-I/O."""
+"""What can be set about cloud calls (stage 5) by flags. Stage: before the first one, no I/O."""
 
 from __future__ import annotations
 

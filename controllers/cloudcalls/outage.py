@@ -122,8 +122,7 @@ class Outage:
             return min(len(self._waiting) / _TRIES, _LONGEST) if self._is_on() else 0.0
 
     def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
-        """The work known as `token` failed; returns the seconds after which it is wanted back as a
-        scout."""
+        """The work known as `token` failed; returns the seconds until it is a scout."""
         unanswered = _is_unanswered(error)
         now = self._clock.monotonic()
         pause: float | None = None

@@ -157,8 +157,7 @@ class CallPool:
             self._refuse(call)
 
     def wait_idle(self, timeout: float | None) -> bool:
-        """Wait until no call is under way, overdue ones not counted; False when the time was up
-        first."""
+        """Wait until no call is under way, overdue ones not counted; False when time is up."""
         with self._lock:
             return wait_for(self._clock, self._changed, lambda: not self._running, timeout)
 

@@ -130,8 +130,7 @@ class Authentication:
 
 
 def bearer_token(header: str) -> str | None:
-    """The token of an Authorization header; None for what is none, which counts as no credentials
-    at all."""
+    """The token of an Authorization header; None for none, as without credentials."""
     scheme, _, rest = header.strip().partition(" ")
     if scheme.lower() != "bearer":
         return None

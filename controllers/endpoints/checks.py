@@ -22,8 +22,7 @@ _WITHHELD: Final = "reason withheld"
 
 @attrs.frozen
 class Check:
-    """One answer: the part's name, whether it is well, and what is wrong or worth knowing (may be
-    empty)."""
+    """One answer: the part's name, whether it is well, and what is worth knowing, or ""."""
 
     name: str
     ok: bool

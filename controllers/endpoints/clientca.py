@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from controllers.endpoints.rbac_rules import LOOKUP_RULE
+from controllers.endpoints.reviews import LOOKUP_RULE
 from controllers.runtime.api import ApiError, Forbidden, NotFound, RestClient
 from controllers.runtime.cleaning import text_of
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
@@ -43,8 +43,7 @@ class ClusterCA:
         self._refusals = 0
 
     def read(self) -> bytes:
-        """The present CA, as far as it is known; asks the API server when that is due. Never
-        raises."""
+        """The present CA, as far as known; asks the API server when that is due. Never raises."""
         now = self._clock.monotonic()
         if now < self._next:
             return self._known

@@ -123,8 +123,7 @@ class Health:
             self.look()
 
     def look(self) -> None:
-        """Ask every check, count what came of it, and tell the log what fails and what is well
-        again."""
+        """Ask all checks, count what came of it, and tell the log what fails or is well again."""
         for name, ask in self._endpoints.items():
             checks = list(ask())
             self._observe(name, checks)

@@ -37,8 +37,7 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 Page = Callable[[], Response]
-"""Makes the answer of one path. Called in the threads that answer, several at once; must not
-block."""
+"""Makes the answer of one path. Called in threads that answer, several at once; never blocks."""
 METHODS: Final = ("GET", "HEAD")
 
 

@@ -29,8 +29,7 @@ ones are installed."""
 
 @attrs.frozen
 class Outcome:
-    """What became of argv. With any problem `options` is None; the problems of all flags are
-    listed."""
+    """What became of argv. With any problem `options` is None; all problems are listed."""
 
     options: Options | None
     problems: tuple[str, ...]
@@ -44,8 +43,7 @@ class Outcome:
     leader_migration_config: str | None
     """The file to be read for leader migration, empty for the default; None without a migration."""
     values: Mapping[str, Any]
-    """All flags by their names, for the checks that read files; those that are ill have their
-    defaults."""
+    """All flags by their names, for the checks that read files; wrong ones have their defaults."""
 
 
 def option_classes(
@@ -158,8 +156,7 @@ def parse(
 
 
 def _across(parsed: Parsed, catalog: Sequence[ControllerEntry], webhooks: Sequence[WebhookEntry]) -> list[str]:
-    """Problems that no single flag shows; a flag that is ill by itself is not complained about
-    twice."""
+    """Problems that no single flag shows; a flag that is wrong by itself is not named twice."""
     values, ill = parsed.values, parsed.failed
     problems = []
     if not values["cloud-provider"] and "cloud-provider" not in ill:

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from cloudprovider.internal.suggestions import nearest
+from cloudprovider.internal.problem import nearest
 from controllers.options.declare import CLASSIFIED, Flag
 from controllers.options.kinds import display
 
@@ -42,8 +42,7 @@ def parse(flags: Iterable[Flag[Any]], argv: Sequence[str]) -> Parsed:
 
 
 def read(flag: Flag[Any], raw: str) -> Any:
-    """One value as it would be typed; raises ValueError with a sentence, as `parse` would list
-    it."""
+    """One value as it is typed; raises ValueError in a sentence, as `parse` would list it."""
     value = flag.kind.parse(raw)
     wrong = flag.check(value) if flag.check else None
     if wrong:

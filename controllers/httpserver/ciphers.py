@@ -46,8 +46,7 @@ _BROKEN: Final = frozenset(
 
 
 def check_ciphers(names: Sequence[str]) -> str | None:
-    """A check for a flag with cipher suites: every name is known, and none is of a broken
-    cipher."""
+    """A check for a flag with cipher suites: every name is known, and none is broken."""
     broken = [name for name in names if name in _BROKEN]
     unknown = [name for name in names if name not in _BROKEN and name not in _TLS13 and name not in _TLS12]
     problems = []

@@ -296,8 +296,7 @@ class Connections:
                 return None
 
     def _body_follows(self, request: Request) -> bool:
-        """Whether the rest of this request is read: not where bodies are not taken. Raises
-        _Refused."""
+        """Whether the rest of this request is read: not where none are taken. Raises _Refused."""
         limits = self._limits
         if limits.require_certificate and request.certificate is None:
             raise _Refused(HTTPStatus.UNAUTHORIZED)

@@ -96,8 +96,7 @@ class Server:
             listener.close()
 
     def stop(self, timeout: float = 5.0) -> bool:
-        """Close the listener and every connection; True when the thread has ended within
-        `timeout`."""
+        """Close the listener and every connection; True if the thread ended within `timeout`."""
         with self._lock:
             self._stopping = True
             if self._connections is not None:

@@ -193,8 +193,7 @@ class Manager:
                 self._parts.fail(ManagerError(f"{fatal}; only a restart frees them"), None)
 
     def _may_write(self, *_about: str) -> float:
-        """The guard of all clients and cloud calls: seconds for which its answer holds. Raises
-        LeaseLost."""
+        """The guard of all clients and cloud calls: seconds that it holds. Raises LeaseLost."""
         left = math.inf
         if self._leadership is not None:
             left = self._leadership.fence.check()

@@ -123,8 +123,7 @@ def parse(text: str) -> LeaderMigration:
 
 
 def share(entries: Sequence[ControllerEntry], migration: LeaderMigration | None) -> Shares:
-    """What becomes of each enabled controller; without a migration all run under the main lease.
-    Pure."""
+    """What becomes of each enabled controller; by default all run under the main lease. Pure."""
     main, migrated, elsewhere = [], [], []
     for entry in entries:
         component = _component(entry, entries, migration) if migration is not None else None

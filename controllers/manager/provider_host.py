@@ -52,8 +52,7 @@ class ProviderUnusable(ManagerError):
 
 
 class NeverLed(Exception):
-    """It was time to stop before this process led. No failure: a standby that is asked to stop just
-    ends."""
+    """It was time to stop before this process led. No failure: a standby just ends."""
 
 
 def load_provider(name: str, config_path: str, options: Sequence[object] = ()) -> tuple[Interface, CloudConfig | None]:

@@ -78,8 +78,7 @@ class ControllerRunner:
         return sum(release() for release in self._holding)
 
     def _paused(self, ending: StopSignal) -> bool:
-        """Wait the interval, with Go's jitter of up to as much again; False when it is time to
-        end."""
+        """Wait the interval, with Go's jitter of up to as much again; False at the time to end."""
         until = self._clock.monotonic() + self._interval * (1 + random.random())
         while (left := until - self._clock.monotonic()) > 0:
             if ending.wait(min(left, _LOOK)):

@@ -42,21 +42,18 @@ if TYPE_CHECKING:
     from cloudprovider import InstanceMetadata
 
 APPLIED_LABELS: Final = "kubernetes-cloud-provider/applied-labels"
-"""Annotation on nodes: the labels that this controller wrote, as a JSON object. Must never
-change."""
+"""Annotation on nodes: the labels that this controller wrote, as a JSON object. Never changes."""
 
 PAIRED: Final = frozenset(key for pair in LABEL_PAIRS for key in pair)
 """Instance type, zone and region: the stable keys and their deprecated labels."""
 
 
 class InstanceReplaced(Exception):
-    """The cloud answers with another instance than the one in the node's immutable
-    `spec.providerID`."""
+    """The cloud answers with another instance than the node's immutable `spec.providerID`."""
 
 
 class NotAdopted(Exception):
-    """The node has no provider ID, and it is not certain that the instance of its name is its
-    own."""
+    """The node has no provider ID, and it is uncertain whether the instance of its name is it."""
 
 
 @frozen
@@ -178,15 +175,13 @@ def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = Non
 
 
 def pairing(node: V1Node) -> NodeChanges:
-    """Bring the deprecated labels in line with their GA labels, which win; the cloud is not
-    asked."""
+    """Bring the deprecated labels in line with their GA labels, which win; without the cloud."""
     changed = missing_twins(labels_of(node))
     return _changes(Patch({"metadata": {"labels": changed}}, versioned=True)) if changed else NOTHING
 
 
 def recorded_labels(node: V1Node) -> dict[str, str]:
-    """The labels that we wrote on this node, from its annotation; {} where that is missing or
-    spoilt."""
+    """The labels that we wrote on this node, from its annotation; {} if missing or spoilt."""
     raw = annotations_of(node).get(APPLIED_LABELS)
     try:
         record = json.loads(raw) if raw else {}

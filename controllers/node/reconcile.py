@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MetadataAnswer = Answer[InstanceMetadata] | Exception | None
-"""What the cloud said of one node; None when it was not asked, an exception when the question broke
-off."""
+"""What the cloud said of one node; None when it was not asked, an exception if that failed."""
 
 _ATTEMPTS = 8
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from controllers.runtime.queue import WorkQueue
 
 NEW_NODE = 10
-"""Priority of a node that nothing can be scheduled on yet, above that of one that is only kept
-right."""
+"""Priority of a node that nothing can be scheduled on yet, above one that is only kept right."""
 
 
 class NodeTriggers:

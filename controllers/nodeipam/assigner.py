@@ -47,8 +47,7 @@ class Shared:
 
 
 class Assigner:
-    """Thread-safe: the work queue keeps two threads off one node, and the ledger has a lock of its
-    own."""
+    """Thread-safe: the work queue keeps two threads off one node, and the ledger locks itself."""
 
     def __init__(self, rest: RestClient, shared: Shared) -> None:
         self._rest = rest
@@ -153,8 +152,7 @@ class Assigner:
             self._pending.wake(self._room())  # it may have been given others, which are free now
 
     def _baseless(self, facts: NodeFacts, *, made_with: bool) -> str:
-        """Which of the node's ranges no allocator can have given, "" for none: other nodes may get
-        these."""
+        """Which node's ranges no allocator can have given, "" for none: others may get these."""
         wide = self._ledger.too_wide(facts.ranges)
         # A range of more than one block comes from the Node's creator if it was there at the
         # creation, or if two other nodes have theirs in it. Any other one may be older than the
@@ -162,8 +160,7 @@ class Assigner:
         return wide if wide and (made_with or self._ledger.inside(facts.uid, facts.ranges) >= 2) else ""
 
     def write(self, facts: NodeFacts, ranges: Sequence[IPNetwork]) -> bool:
-        """Give the node these ranges; False when it is gone, or has others by now. Raises
-        ApiError."""
+        """Give the node these ranges; False when it is gone or has others. Raises ApiError."""
         # Bound to UID and version. When the answer is lost the ranges stay the node's, and the next
         # try, of the same ranges, shows what became of it.
         node: NodeFacts | None = facts

@@ -127,8 +127,7 @@ class NodeIPAMController(ControllerBase):
         self._keys.add(START, _FIRST)
 
     def remarks(self) -> list[tuple[str, bool, str]]:
-        """Whether ranges can be given out; a restart would not fix what prevents it.
-        Thread-safe."""
+        """Whether ranges can be given; no restart would fix what prevents it. Thread-safe."""
         verdict = self._detector.verdict
         found = [("other-allocator", not verdict, verdict)]
         if not self._barrier.over:

@@ -130,8 +130,7 @@ class Ledger:
             return self._overlapping(uid, ranges) if counts else ()
 
     def too_wide(self, ranges: Ranges) -> str:
-        """Which of the ranges take more than one block of a pool, and how many; "" when none
-        does."""
+        """Which ranges take more than one block of a pool, and how many; "" when none does."""
         found = ((net, sum(pool.overlap(net) for pool in self.pools)) for net in ranges)
         return ", ".join(f"{net} takes {blocks} blocks" for net, blocks in found if blocks > 1)
 

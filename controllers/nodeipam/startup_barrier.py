@@ -81,8 +81,7 @@ class StartupBarrier:
         return 0.0
 
     def unsettled(self, name: str) -> NodeFacts | None:
-        """The node of this name, as it was listed, if a write of the last leader to it may be under
-        way."""
+        """The node of this name, as it was listed, if the last leader's write may be under way."""
         return self._unsettled.get(name)
 
     def names(self) -> list[str]:

@@ -138,8 +138,7 @@ class Breaker:
         return ""
 
     def limit(self, now: float) -> int:
-        """Deletions allowed per window. The share is of the greatest number of nodes that was seen
-        in it."""
+        """Deletions allowed per window. The share is of the most nodes seen in it."""
         self._expire(now)
         owned = self._owned[0][1] if self._owned else 0
         return max(self.options.at_least, int(self.options.share * owned + _EPSILON))

@@ -159,8 +159,7 @@ class NodeLifecycleReconciler:
         return self._look_again(key, votes, votes.counted_at + self._options.answer_period - self._shared.now())
 
     def _look_again(self, key: str, votes: NodeVotes, seconds: float) -> Result:
-        """Look at the node again by a timer of its own. Sweeps leave it alone for somewhat
-        longer."""
+        """Look at the node again by a timer of its own. Sweeps leave it alone somewhat longer."""
         seconds = max(0.0, seconds)
         until = self._shared.now() + seconds + self._options.answer_period
         self._votes.replace(key, votes, evolve(votes, rests_until=until))

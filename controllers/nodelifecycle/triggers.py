@@ -48,8 +48,7 @@ class Survey:
 
 @frozen(eq=False)
 class _Look:
-    """A revision of a node, and what counts here: worked out once, as each sweep looks at all
-    nodes."""
+    """A revision of a node, and what counts here: worked out once, for all sweeps."""
 
     node: V1Node
     name: str

@@ -218,8 +218,7 @@ class NodeWriter:
         return ""
 
     def finish(self, key: str) -> None:
-        """Create the node that was deleted to be registered again, if there is one. Raises
-        ApiError."""
+        """Create the node that was deleted to be registered again, if any. Raises ApiError."""
         unfinished = self._unfinished.get(key)
         if unfinished is None:
             return

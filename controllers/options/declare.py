@@ -7,11 +7,11 @@ instance from the values of its flags."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 
-from controllers.options.kinds import Kind, display
+from controllers.options.kinds import DURATION, NAME, Kind, display
 
 T = TypeVar("T")
 Check = Callable[[T], str | None]
@@ -141,3 +141,25 @@ def one_of(*allowed: str) -> Check[str]:
 def not_empty(value: str) -> str | None:
     """A check for texts."""
     return None if value.strip() else "must not be empty"
+
+
+DEFAULT_CLUSTER_NAME: Final = "kubernetes"
+
+
+def cluster_name_option() -> Any:
+    """The cluster's name, for the manager and for each controller that hands it to the provider."""
+    return option(
+        DEFAULT_CLUSTER_NAME,
+        NAME,
+        "cluster-name",
+        "generic",
+        "Name of the cluster, handed to the provider for the names of what it creates. Two clusters in one cloud "
+        "account need two names.",
+        check=not_empty,
+        configz="KubeCloudShared.ClusterName",
+    )
+
+
+def drain_timeout_option() -> Any:
+    """Seconds for the work under way when a controller stops; the manager says how many."""
+    return option(30.0, DURATION, check=not_negative)

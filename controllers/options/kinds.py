@@ -22,8 +22,7 @@ _NUMBER = re.compile(r"[+-]?[0-9a-zA-Z_.+-]+")
 
 @attrs.frozen
 class Kind(Generic[T]):
-    """How one type of value is written. `parse` raises ValueError with a sentence, `show` is its
-    inverse."""
+    """How one type of value is written. `parse` raises ValueError, `show` is its inverse."""
 
     metavar: str
     parse: Callable[[str], T]

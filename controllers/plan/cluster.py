@@ -299,8 +299,7 @@ def place_of(path: str) -> Place | None:
 
 
 def is_question(path: str) -> bool:
-    """Whether a POST there asks something and changes nothing: reviews of tokens and
-    permissions."""
+    """Whether a POST there asks something without changing anything: a review."""
     return _QUESTION.fullmatch(path) is not None
 
 

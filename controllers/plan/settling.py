@@ -40,8 +40,7 @@ class _Attentive(ClockEvent):
         return self._work
 
     def is_beginning(self) -> bool:
-        """Whether it is not in full work yet. One that does not say what it does is given a
-        moment."""
+        """Whether it is not in full work yet. One that does not say what it does gets a moment."""
         return not self._begun and (self._announced or self._now() - self._made < _MOMENT)
 
     def _work(self) -> None:

@@ -26,8 +26,7 @@ log = logging.getLogger(__name__)
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 RELEASE: Final = signal.SIGUSR1
-"""Releases the deletions that are held back: a user who may signal our process may do all that we
-may."""
+"""Releases the deletions that are held back: who may signal us may do all that we may."""
 
 LAST_WORDS: Final = 0.1
 """Seconds for what is said when every moment counts: the lease may be another's already."""

@@ -193,8 +193,7 @@ def flush(seconds: float) -> None:
 
 
 def last_words(*texts: str) -> tuple[int, bytes]:
-    """These errors as lines, after those that still wait; and the file descriptor where they
-    belong."""
+    """These errors as lines, after those that still wait; and the descriptor they belong to."""
     from controllers.runtime.cleaning import one_line
 
     if _handler is None:
@@ -253,8 +252,7 @@ def _has_file(stream: IO[str]) -> bool:
 
 @contextmanager
 def uncaught() -> Iterator[None]:
-    """In the body, uncaught exceptions of threads and finalizers become log lines,
-    cleaned as any other."""
+    """In the body, uncaught exceptions of threads and finalizers become log lines, cleaned."""
     old = threading.excepthook, sys.unraisablehook
     threading.excepthook, sys.unraisablehook = _uncaught_in_thread, _unraisable
     try:

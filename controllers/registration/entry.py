@@ -8,6 +8,7 @@ cloud-controller-manager (names/controller_names.go), and never change.
 from __future__ import annotations
 
 import logging
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from controllers.runtime.clock import Clock
     from controllers.runtime.metrics import Metrics
 
+
 log = logging.getLogger(__name__)
 
 
@@ -41,8 +43,7 @@ class Controller(Protocol):
 
 @runtime_checkable
 class HoldsBack(Protocol):
-    """A controller that may hold back what looks dangerous, until an operator says that it is
-    meant."""
+    """A controller that may hold back what looks dangerous, until an operator means it."""
 
     def release_breaker(self) -> int:
         """Let go what is held back now; returns how many objects that are. From any thread."""
@@ -129,8 +130,7 @@ class ControllerEntry:
     aliases: tuple[str, ...] = ()
     construct: Callable[[Context], Controller | None]
     needs: Callable[[CloudCalls], object] = lambda _cloud: True
-    """What the provider must have. Where it says no the controller is off, and a log line has
-    `lacking`."""
+    """What the provider must have. If not, the controller is off, and the log says `lacking`."""
     lacking: str = ""
     """What the provider cannot do then, and what follows: "offers no routes, so ..."."""
     module: str = ""
@@ -158,8 +158,7 @@ class ControllerEntry:
     """The name that it gives its client, `clients.rest(name)`; empty: the controller's name."""
 
     def start(self, context: Context) -> Controller | None:
-        """The controller; None, with a log line, where it is off. Raises what `construct`
-        raises."""
+        """The controller; None, with a log line, where it is off. Raises as `construct` does."""
         if self.needs(context.cloud):
             return self.construct(context)
         although = "" if self.on_by_default else ", although --controllers names it"
@@ -241,9 +240,33 @@ def misspelt(words: Sequence[str], catalog: Sequence[Selectable], noun: str) -> 
 
 
 def problems_of(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> list[str]:
-    """What is wrong with a value of --controllers: unknown names, contradictions, nothing left to
-    run."""
+    """What is wrong with a value of --controllers: unknown names, conflicts, nothing to run."""
     problems = misspelt(words, catalog, "controller")
     if not problems and not enabled(words, catalog):
         problems.append(f"no controller is left to run; known: {names(catalog)}")
     return problems
+
+
+def built(controller: str, options: type[Any]) -> Callable[[Context], Controller]:
+    """For `ControllerEntry.construct`: this class, with what the flags say of its options."""
+    return lambda context: context.build(pkgutil.resolve_name(controller), options)
+
+
+def planned(function: str) -> Callable[[Planning], PlannedCalls]:
+    """For `ControllerEntry.planned_calls`: this function."""
+
+    def calls(planning: Planning) -> PlannedCalls:
+        made: PlannedCalls = pkgutil.resolve_name(function)(planning)
+        return made
+
+    return calls
+
+
+def informers(*resources: str) -> Callable[[], Iterable[Resource[Any]]]:
+    """For `ControllerEntry.informers`: these of `controllers.runtime.cache`."""
+    return lambda: [pkgutil.resolve_name(f"controllers.runtime.cache:{name}") for name in resources]
+
+
+def event_rule(consequence: str, namespace: str = "default") -> Rule:
+    """The permission to write Events; those about objects without a namespace are in "default"."""
+    return Rule(resource="events", verbs=("create", "patch"), consequence=consequence, namespace=namespace)

@@ -47,8 +47,7 @@ SECTIONS = (
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`127.0.0.1:8080`, `[::1]:0` or `:8080` (every interface) as (host, port); raises
-    ValueError."""
+    """`127.0.0.1:8080`, `[::1]:0` or `:8080` (any interface) as (host, port); raises ValueError."""
     problem = "must be IP:PORT, such as 127.0.0.1:10259, [::1]:10259 or :10259"
     host, colon, port = address.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:

@@ -64,13 +64,11 @@ class Scope:
     """Prefix length by IP version of the pod CIDRs that get routes: what the flags say. Of any,
     where they say nothing, as kube-controller-manager or the cloud may have given them any size."""
     usual_sizes: Mapping[int, int]
-    """The same for routes that may be deleted by their size alone: 24 and 64 where the flags say
-    nothing."""
+    """The same for routes deleted by their size alone: 24 and 64 where the flags say nothing."""
     known: Container[str]
     """The names of nodes seen by this process."""
     own: Container[tuple[IPNetwork, str]] = ()
-    """Pod CIDRs of no such size, with the node that has or had them while this process was
-    running."""
+    """Pod CIDRs of no such size, with the node that has or had them while this process ran."""
     contested: Container[tuple[IPNetwork, str]] = ()
     """Destinations and targets of routes that we deleted of late: one that is back has another
     maker, or the provider names our node in another way. Either way it stays, for deleting it again

@@ -54,8 +54,7 @@ class NetworkCondition:
         self._written: dict[str, _Written] = {}
 
     def report(self, node: V1Node, created: bool) -> None:
-        """Write whether the node's routes are there, where the condition says otherwise. Raises
-        ApiError."""
+        """Write whether the node's routes are there, if the condition differs. Raises ApiError."""
         name, uid, now = key_of(node), uid_of(node), self._clock.monotonic()
         last = self._written.get(name)
         if last is not None and last.uid != uid:

@@ -86,6 +86,5 @@ class RouteController(ControllerBase):
         self._routes.add(LIST, LISTING)
 
     def remarks(self) -> list[tuple[str, bool, str]]:
-        """Whether the provider's list of routes can be used; no restart would mend it.
-        Thread-safe."""
+        """Whether the provider's list of routes can be used; no restart mends it. Thread-safe."""
         return [("routes", not (problem := self._listing.refused), problem)]

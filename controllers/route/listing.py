@@ -112,8 +112,7 @@ class RouteListing:
         self._ask(self._table.version)
 
     def _ask(self, version: int) -> None:
-        """Have the routes listed again, unless that has happened since `version` or is
-        happening."""
+        """Have the routes listed again, unless that has happened since `version` or happens now."""
         with self._lock:
             if self._under_way or self._table.version != version or self._queue.num_requeues(LIST):
                 return

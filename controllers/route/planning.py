@@ -115,8 +115,7 @@ def _ready_since(node: V1Node) -> str:
 
 
 class Planner:
-    """Applies the rules to the present cache and table, and remembers what bears on them.
-    Thread-safe."""
+    """Applies the rules to the present cache and table, with memory. Thread-safe."""
 
     def __init__(self, lister: Lister[V1Node], table: RouteTable, options: RouteOptions, clock: Clock) -> None:
         self.lister = lister
@@ -192,8 +191,7 @@ class Planner:
         return any(self.step(net, "", name, node) for net in self.table.destinations_of(name) if net not in wanted)
 
     def _long_since(self) -> float:
-        """A route that has been listed since then was seen by two comparisons, a good while
-        apart."""
+        """A route that has been listed since then was seen by two comparisons, a while apart."""
         return self.table.listed_at - self._period / 2
 
     def note_node(self, name: str, node: V1Node) -> None:

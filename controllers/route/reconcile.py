@@ -69,8 +69,7 @@ class RouteReconciler:
         self._listing = listing
 
     def reconcile(self, key: str) -> Result:
-        """Do what the key asks for. Raises what the cloud or the API server answered, or
-        RouteConflict."""
+        """Do what the key asks for. Raises their errors, or RouteConflict."""
         if key == LIST:
             return self._listing.run()
         if not self._table.version or self._listing.refused:
@@ -139,8 +138,7 @@ class RouteReconciler:
         return DONE
 
     def _carry_out(self, step: Step, key: str, node: V1Node | None) -> bool:
-        """Delete, then create; False when a fresh listing is needed first, which is then on its
-        way."""
+        """Delete, then create; False when a fresh listing, under way then, is needed first."""
         if step.rival:
             raise RouteConflict(
                 f"node {step.rival} has the same pod CIDR, or one that overlaps, and had its route first. Fix: delete "

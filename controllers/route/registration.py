@@ -15,8 +15,7 @@ import attrs
 
 from controllers.options import BOOL, option
 from controllers.options.podnetwork import allocate_node_cidrs_option
-from controllers.registration.common import event_rule, informers, planned
-from controllers.registration.entry import Context, Controller, ControllerEntry, Rule
+from controllers.registration.entry import Context, Controller, ControllerEntry, Rule, event_rule, informers, planned
 from controllers.route.options import RouteOptions
 
 log = logging.getLogger(__name__)

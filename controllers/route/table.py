@@ -79,8 +79,7 @@ class RouteTable:
     # ---- changing it
 
     def install(self, routes: Sequence[Route], started: float) -> None:
-        """Take in a listing that was begun at `started`. What we wrote since then is newer and
-        stays."""
+        """Take in a listing that was begun at `started`. What we wrote since then stays."""
         fresh: dict[IPNetwork, list[Entry]] = {}
         for route in routes:
             net = destination(route)

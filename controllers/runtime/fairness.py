@@ -13,8 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
 FAIR_SHARE = 8
-"""While several priorities wait, every 8th that is handed out is the one that has waited
-longest."""
+"""While several priorities wait, every 8th handed out is the one that has waited longest."""
 
 
 class Waiting(Protocol):

@@ -62,8 +62,7 @@ class Metrics:
         return cast(Counter, family)
 
     def gauge(self, name: str, doc: str, labels: Sequence[str] = ()) -> Gauge:
-        """The gauge `name`. For a value computed only when scraped, give a child
-        ``set_function``."""
+        """The gauge `name`. For a value computed when scraped, give a child ``set_function``."""
         labels = tuple(labels)
         return cast(
             Gauge,

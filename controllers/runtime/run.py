@@ -65,8 +65,7 @@ class Periodic:
     action: Callable[[], float | None]
 
     def run(self, ended: ClockEvent, ran: Callable[[], None] = lambda: None) -> None:
-        """What raises is logged and comes again in its time. `ran` is called after the first
-        run."""
+        """What raises is logged, and comes again in its time. `ran` follows the first run."""
         while True:
             wait: float | None = None
             try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
-from controllers.options.shared import DEFAULT_CLUSTER_NAME
+from controllers.options.declare import DEFAULT_CLUSTER_NAME
 from controllers.runtime.base import ControllerBase
 from controllers.runtime.cache import NODES, SERVICES
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock

@@ -273,8 +273,7 @@ def _shows_our_write(view: ServiceView) -> bool:
 
 
 def _recalled(service: V1Service, note: Note | None, found: Found, schedule: Schedule, now: float) -> Record:
-    """What a former process applied, if its note and the cloud agree about it; else a blank
-    record."""
+    """What a former process applied, if its note and the cloud agree about it; else a blank one."""
     blank = Record.blank(service)
     if note is None or isinstance(found, ObservedLoadBalancer):
         return blank
@@ -339,8 +338,7 @@ def wanted(view: ServiceView) -> str:
 
 
 def _waits(record: Record, fingerprint: str, now: float) -> float:
-    """Seconds until a change of the Service is acted upon: 0.0, unless it is changed again and
-    again."""
+    """Seconds until its change is acted upon: 0.0, unless it changes again and again."""
     return 0.0 if record.tried in ("", fingerprint) else record.changes.left(now)
 
 

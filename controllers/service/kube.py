@@ -1,5 +1,4 @@
-"""Stage 6: WRITE. Patches of one Service, and questions to the API server where the cache is no
-proof."""
+"""Stage 6: WRITE. Patches of one Service, and quorum reads where the cache is no proof."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ class ServiceGone(Exception):
 
 
 class ServiceAPI:
-    """The API server as the service controller needs it. Thread-safe. Every method may raise
-    ApiError."""
+    """The API server for this controller. Thread-safe. Every method may raise ApiError."""
 
     def __init__(self, rest: RestClient, ready_only: bool, clock: Clock) -> None:
         self._rest = rest

@@ -76,8 +76,7 @@ class NodeSync:
         self._nodes.add_after(ALL_NODES, self._window.quiet)
 
     def sync(self, key: str) -> Result:
-        """One unit of work of the queue `node`: wait on while changes come, else queue what lags
-        behind."""
+        """One unit of work of the queue `node`: wait while changes come, else queue what lags."""
         now = self._clock.monotonic()
         with self._lock:
             first = now if self._first is None else self._first

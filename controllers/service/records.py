@@ -79,14 +79,11 @@ class Record:
     ensure_due: float = 0.0
     """Time of the next call that repairs although nothing seems amiss."""
     version: str = ""
-    """resourceVersion of the Service after our last write; a cache that shows an older one is
-    behind."""
+    """resourceVersion of the Service after our last write; a cache with an older one is behind."""
     asked: Mapping[str, Asked] = field(factory=dict)
-    """By "ensure", "update" and "delete". Empty: this process has asked the cloud to change
-    nothing."""
+    """By "ensure", "update" and "delete". Empty: this process has changed nothing."""
     looking: float | None = None
-    """Since when the cloud is asked in vain whether a former process's note holds
-    (`clock.monotonic`)."""
+    """Since when it is asked in vain whether a former process's note holds (`clock.monotonic`)."""
     tried: str = ""
     """Fingerprint that the cloud was last asked to build, whatever came of it."""
     changes: Attempts = NO_ATTEMPTS

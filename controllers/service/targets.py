@@ -29,14 +29,12 @@ _FALSE: Final = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
 @frozen
 class Targets:
-    """The nodes, in order of their names, and a digest of all about them that load balancers depend
-    on."""
+    """The nodes, in order of their names, and a digest of what load balancers depend on."""
 
     nodes: tuple[V1Node, ...]
     digest: str
     good_enough: frozenset[str] = frozenset()
-    """Digests of targets from which these differ only by nodes that the autoscaler has tainted
-    since."""
+    """Digests of targets from which these differ only by nodes the autoscaler has tainted."""
 
     def cover(self, digest: str) -> bool:
         """Whether a load balancer with the targets of that digest needs no other ones now."""

@@ -86,8 +86,7 @@ def labelling(volume: V1PersistentVolume, answer: Mapping[str, str]) -> Labellin
 
 
 def described(patch: Patch) -> str:
-    """What a patch of `labelling` writes, for people: its labels, and whether it sets the node
-    affinity."""
+    """What a patch of `labelling` writes, for people: its labels, and any node affinity."""
     labels = patch.body.get("metadata", {}).get("labels", {})
     parts = [f"{key}={value}" for key, value in sorted(labels.items())]
     return ", ".join([*parts, "node affinity"] if "spec" in patch.body else parts)

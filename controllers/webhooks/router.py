@@ -193,8 +193,7 @@ class WebhookRouter:
         return made
 
     def _handled(self, review: _Review, asked: AdmissionRequest) -> Answer:
-        """What the handler answers, checked. Raises TooLate, NoThread, and what the handler
-        raises."""
+        """What the handler answers, checked. Raises TooLate, NoThread, and what that raises."""
         try:
             answer = self._called(review, asked)
         except (TooLate, NoThread):

@@ -102,8 +102,7 @@ class WebhookServing:
         return self._server.stop(seconds)
 
     def run(self, stop: StopSignal) -> None:
-        """Follow the certificate, and have the API server trust a self-signed one, until
-        stopped."""
+        """Follow the certificate, have the API server trust a self-signed one, until stopped."""
         while True:
             try:
                 self._look()

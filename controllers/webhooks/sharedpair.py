@@ -81,8 +81,7 @@ class SharedPair:
         return self._own.read().certificate if self._own is not None else b""
 
     def read(self) -> Pair:
-        """The present pair; asks the API server when that is due. Raises OSError while there is
-        none."""
+        """The present pair; asks the API server when due. Raises OSError while there is none."""
         now = self._clock.monotonic()
         if now >= self._next:
             try:

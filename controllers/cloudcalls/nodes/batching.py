@@ -25,8 +25,7 @@ _SUSPECTS = 256
 
 
 def concerns_all(error: Exception) -> bool:
-    """Whether an error tells nothing about the keys asked for, so that asking for fewer would not
-    help."""
+    """Whether an error tells nothing about the keys asked for, so fewer would not help."""
     return isinstance(error, Throttled | RetryError | NotImplementedByProvider | CallCancelled | CallsClosed)
 
 

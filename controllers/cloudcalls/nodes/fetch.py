@@ -38,8 +38,7 @@ _SLOWER = 4.0  # a batch is slow when it takes this many times as long as usual
 
 @define(eq=False)
 class Way(Generic[A]):
-    """How one kind of question (metadata, state) is put to this provider; shared by all its
-    fetches."""
+    """How one kind of question (metadata, state) is put to this provider; shared by its fetches."""
 
     program: Callable[[Question], Program[A]]
     """Asks about one node, call by call."""

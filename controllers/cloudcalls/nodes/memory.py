@@ -50,8 +50,7 @@ class _Asked(Generic[A]):
 
 
 class AnswerCache(Generic[A]):
-    """Thread-safe. `ttl` in seconds, counted from the question: 0 keeps nothing. Errors are never
-    kept."""
+    """Thread-safe. `ttl` in seconds, from the question on: 0 keeps none. Errors are never kept."""
 
     def __init__(self, ttl: float) -> None:
         self._ttl = ttl
@@ -90,8 +89,7 @@ class AnswerCache(Generic[A]):
             return True
 
     def settle(self, what: object, by: object, answer: A | Exception, asked_at: float, now: float) -> None:
-        """`by` got its answer to a question of time `asked_at`: keep it, and tell those who
-        joined."""
+        """`by` got its answer to a question of time `asked_at`: keep it, tell those who joined."""
         tell: list[Callable[[A | Exception], None]] = []
         with self._lock:
             asked = self._asked.get(what)

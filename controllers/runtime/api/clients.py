@@ -127,8 +127,7 @@ class ClientBuilder:
         """
         self.guard = guard
         self.stand_in: StandIn | None = None
-        """Answers in the API server's place; then nothing is written by any client, guarded or
-        not."""
+        """Answers in the API server's place; then nothing is written by any client."""
         self._access = access
         self._settings = settings
         self._program = f"{settings.program}/{_version()}"
@@ -321,13 +320,11 @@ class ClientBuilder:
             return uid
 
     def hurry(self) -> None:
-        """We are stopping: from now on an answer with Retry-After is raised at once. Requests go
-        on."""
+        """We are stopping: an answer with Retry-After is raised at once. Requests go on."""
         self._waits.hurry()
 
     def close(self) -> None:
-        """End every wait, request and stream at once and close all connections. May be called
-        twice."""
+        """End all waits, requests and streams and close all connections. May be called twice."""
         with self._lock:
             clients, self._clients = self._clients, []
             transports = [self._transport, self._bare, *self._apart]

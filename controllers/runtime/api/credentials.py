@@ -43,8 +43,7 @@ class Credential:
 
 
 class Source(Protocol):
-    """Where credentials come from. `fetch` may raise anything, which counts as "not available
-    now"."""
+    """Where they come from. `fetch` may raise anything, that counts as "not available now"."""
 
     slow: bool
     """`fetch` may block for long, so it runs in a thread of its own."""
@@ -150,8 +149,7 @@ class TokenFile:
 
 
 class AuthProvider:
-    """An `auth-provider` of a kubeconfig (oidc, gcp), which the official client's loader
-    refreshes."""
+    """An `auth-provider` of a kubeconfig (oidc, gcp), which the official loader refreshes."""
 
     slow = True
     period = 60.0
@@ -251,8 +249,7 @@ class Credentials:
         self._source.close()
 
     def _start_fetching(self) -> None:
-        """Have another thread fetch; where none can be started, that is a failure like any
-        other."""
+        """Have another thread fetch; if none can be started, that is a failure as any other."""
         try:
             start(self._fetch, "credentials")
         except NoThreadLeft as error:
@@ -303,8 +300,7 @@ class Credentials:
 
 
 class CertificateFiles:
-    """Where the TLS library finds the certificate and key that a plugin gave; empty until there is
-    one."""
+    """Where the TLS library finds the certificate and key of a plugin; empty without."""
 
     def __init__(self) -> None:
         self._certificate, self._key = SecretFile(), SecretFile()

@@ -112,8 +112,7 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """429: the server is busy; the request was not applied. `retry_after` says when to come
-    back."""
+    """429: the server is busy; nothing was applied. `retry_after` says when to come back."""
 
 
 class ServerError(ApiError):

@@ -51,8 +51,7 @@ class ExecPlugin:
     def __init__(
         self, settings: Mapping[str, Any], folder: str, cluster: Mapping[str, Any], *, limit: float = RUN_LIMIT
     ) -> None:
-        """`settings` is the user's `exec`; the plugin runs in `folder` and may ask for
-        `cluster`."""
+        """`settings` is the user's `exec`; it runs in `folder` and may ask for `cluster`."""
         self._settings = settings
         self._folder = folder
         self._cluster = cluster
@@ -88,8 +87,7 @@ class ExecPlugin:
         return read_status(document.get("status"), command)
 
     def close(self) -> None:
-        """End a plugin that is running, and run none any more. From any thread; may be called
-        twice."""
+        """End a running plugin, and run none any more. From any thread; may be called twice."""
         with self._lock:
             self._closed = True
             if self._running is not None:

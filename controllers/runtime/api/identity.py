@@ -123,8 +123,7 @@ class RequestMetrics:
 
 @frozen(kw_only=True)
 class Identity:
-    """One client's name and rules. `name` appears in logs, `user_agent` in the server's audit
-    log."""
+    """One client's name and rules. `name` appears in logs, `user_agent` in the audit log."""
 
     name: str
     user_agent: str

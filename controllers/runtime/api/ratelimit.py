@@ -12,8 +12,7 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock, wait_for
 
 
 class Waits:
-    """The place where requests of one client wait, so that closing it wakes them all;
-    thread-safe."""
+    """The place where requests of one client wait, so closing it wakes them all; any thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self.clock = clock
@@ -50,8 +49,7 @@ class Waits:
             self._condition.notify_all()
 
     def hurry(self) -> None:
-        """From now on no request waits for a better moment: we are stopping. May be called
-        twice."""
+        """No request waits for a better moment: we are stopping. May be called twice."""
         with self._condition:
             self._hurry = True
             self._condition.notify_all()

@@ -63,8 +63,7 @@ class Recovery:
 
 
 class Reachability:
-    """Whether one API server answers. Thread-safe; reporting an answer costs one
-    comparison."""
+    """Whether one API server answers. Thread-safe; reporting an answer costs one comparison."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -92,8 +91,7 @@ class Reachability:
 
     @property
     def forbidden(self) -> int:
-        """How many requests the server has answered with 403: after one of them, rights may be
-        missing."""
+        """How many requests the server has answered with 403: rights may be missing then."""
         return self._forbidden
 
     def answered(self, status: int) -> None:

@@ -156,8 +156,7 @@ class VendorClient(ApiClient):
 
 
 def _pools(identity: Identity, socks: Proxy | None) -> dict[str, type[urllib3.HTTPConnectionPool]]:
-    """urllib3's pools, with connections that ask the guard right before a write leaves, and know
-    SOCKS5."""
+    """urllib3's pools, whose connections ask the guard right before a write, and know SOCKS5."""
 
     class Guarded(HTTPConnection):
         def _new_conn(self) -> socket.socket:

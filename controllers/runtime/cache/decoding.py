@@ -64,8 +64,7 @@ def list_meta(kind: str, found: object, version: object, token: object) -> ListM
 
 
 def read_watch_line(line: bytes) -> tuple[str, dict[str, Any]]:
-    """Decode one line of a watch into (type, raw object). Raises Garbled; any type is let
-    through."""
+    """Decode one line of a watch into (type, raw object). Raises Garbled; any type passes."""
     try:
         event = _DECODER.decode(line.decode())
     except (ValueError, RecursionError) as error:

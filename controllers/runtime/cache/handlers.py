@@ -95,8 +95,7 @@ class Delivery(Generic[T]):
 
     @property
     def busy(self) -> bool:
-        """Whether an event waits, or a call is under way; True until the first state was
-        delivered."""
+        """Whether an event waits, or a call is under way; True until the first state is out."""
         with self._condition:
             return not self._synced or bool(self._entries) or self._calling
 
@@ -126,8 +125,7 @@ class Delivery(Generic[T]):
             self._condition.notify()
 
     def close(self) -> None:
-        """Deliver nothing more: what waits is dropped, a call under way goes on. May be called
-        twice."""
+        """Deliver nothing more: what waits is dropped, a call goes on. May be called twice."""
         with self._condition:
             self._closed = True
             self._entries.clear()

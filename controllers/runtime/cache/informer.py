@@ -46,16 +46,14 @@ class InformerHealth:
 
 
 class Registration(Generic[T]):
-    """One handler of one informer. All methods may be called from any thread, the handler's own
-    included."""
+    """One handler of one informer. All methods may be called from any thread, its own included."""
 
     def __init__(self, informer: Informer[T], delivery: Delivery[T]) -> None:
         self._informer = informer
         self._delivery = delivery
 
     def has_synced(self) -> bool:
-        """Whether the handler has been called, and has returned, for every object of its first
-        state."""
+        """Whether the handler was called, and returned, for every object of its first state."""
         return self._delivery.synced
 
     def pending(self) -> int:
@@ -63,8 +61,7 @@ class Registration(Generic[T]):
         return self._delivery.pending()
 
     def remove(self) -> None:
-        """Call the handler no more. A call under way goes on; what waits is dropped. May be called
-        twice."""
+        """Call the handler no more. A call goes on; what waits is dropped. May be called twice."""
         self._informer._remove(self._delivery)
 
 
@@ -90,8 +87,7 @@ class Informer(Generic[T]):
         options: WatchOptions | None = None,
         once: bool = False,
     ) -> None:
-        """`once`: the first list is all that is read; afterwards the cache changes by `amend`
-        alone."""
+        """`once`: the first list is all it reads; then the cache changes by `amend` alone."""
         self.resource = resource
         self._once = once
         self._metrics = metrics
@@ -126,8 +122,7 @@ class Informer(Generic[T]):
     # Life
 
     def start(self) -> None:
-        """Start listing and watching. Nothing happens when started already; RuntimeError after
-        `stop`."""
+        """Start listing and watching. No-op when started; RuntimeError after `stop`."""
         with self._lock:
             if self._stopped:
                 raise RuntimeError(f"the informer of {self.resource.plural} was stopped")

@@ -29,8 +29,7 @@ log = logging.getLogger(__name__)
 
 _TOO_LARGE_LIMIT: Final = 3
 _SUSPICIOUS: Final = 0.5
-"""A list that is not from etcd itself, and has a smaller share of what is cached, is asked for
-again."""
+"""A list not from etcd itself that has a smaller share of what is cached, is asked for again."""
 
 
 class Stopped(Exception):

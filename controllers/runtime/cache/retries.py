@@ -24,8 +24,7 @@ _MOMENT: Final = 0.8
 
 
 class Retries:
-    """The failures of one loop in a row. One thread uses it; `wake` and `error` are for any
-    thread."""
+    """The failures of one loop in a row. One thread uses it; `wake` and `error` are for all."""
 
     def __init__(self, what: str, options: WatchOptions, clock: Clock, rng: random.Random, stop: ClockEvent) -> None:
         self.failures = 0
@@ -70,8 +69,7 @@ class Retries:
         return delay if retry_after is None else max(delay, min(retry_after, options.longest_retry_after))
 
     def complain(self, phase: str, error: Exception, *, waits: bool = True, warn: bool = True) -> float:
-        """Count a failure, log it ever more rarely, and return the delay (0.0 unless it
-        `waits`)."""
+        """Count it, log it ever more seldom, and return the delay (0.0 unless it `waits`)."""
         delay = self.delay(error)
         if not waits:
             delay = 0.0

@@ -16,8 +16,8 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections.abc import Iterable, Sequence, Set
-from typing import Any, Final, Generic
+from collections.abc import Callable, Iterable, Sequence, Set
+from typing import Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
@@ -28,6 +28,9 @@ from controllers.runtime.cache.trimming import Compactor
 from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
@@ -62,8 +65,7 @@ class ChangeKind(enum.Enum):
 
 @frozen
 class Change(Generic[T]):
-    """One step of one object: ADD has only `new`, DELETE only `old` (the last known state), UPDATE
-    both."""
+    """One step of one object: ADD has only `new`, DELETE only `old` (last known), UPDATE both."""
 
     kind: ChangeKind
     key: str
@@ -289,8 +291,7 @@ class Cache(Generic[T]):
         return _steps(item.key, old, item.obj)
 
     def amend(self, key: str, new: T | None) -> list[Change[T]]:
-        """Put this object, or none, in the place of what is cached under the key, whatever its
-        version."""
+        """Put this object, or none, in place of what is cached there, whatever its version."""
         old = self._objects.get(key)
         if new is None:
             if old is None:
@@ -340,11 +341,34 @@ def _steps(key: str, old: T | None, new: T) -> list[Change[T]]:
 
 
 def _is_another(old: ApiObject, item: Item[Any]) -> bool:
-    """Whether the item is another object of that name. A malformed one without a legible UID never
-    is."""
+    """Whether the item is another object of that name. A malformed one without UID never is."""
     return uid_of(old) != item.uid and (item.obj is not None or bool(item.uid))
 
 
 def _text(metadata: dict[str, Any], field: str) -> str:
     value = metadata.get(field)
     return value if isinstance(value, str) else ""
+
+
+class Derived(Generic[A, R]):
+    """Remembers what `make` returned for each object of the last call, for sweeps that look at all
+    objects again and again. For one thread at a time.
+
+    Objects are told apart by their identity: a cache never changes one, it replaces it.
+    """
+
+    def __init__(self, make: Callable[[A], R]) -> None:
+        self._make = make
+        self._places: list[int] = []
+        self._known: dict[int, tuple[A, R]] = {}  # by the object's address; the object is kept alive here
+        self._made: list[R] = []
+
+    def of(self, objects: Sequence[A]) -> Sequence[R]:
+        """What is made of each of these objects, in their order; others are forgotten."""
+        places = list(map(id, objects))
+        if places != self._places:
+            known, make = self._known, self._make
+            found = [known.get(place) or (one, make(one)) for place, one in zip(places, objects, strict=True)]
+            self._places, self._known = places, dict(zip(places, found, strict=True))
+            self._made = [made for _, made in found]
+        return self._made

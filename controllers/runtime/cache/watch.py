@@ -113,8 +113,7 @@ class ListWatch(Generic[T]):
         return self._retries.error
 
     def stop(self) -> None:
-        """End `updates` at once: while connecting, listing, reading, or waiting. May be called
-        twice."""
+        """End `updates` at once: whatever it does. May be called twice."""
         self._loop.stop()
         self._retries.wake()
 

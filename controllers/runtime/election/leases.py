@@ -47,8 +47,7 @@ class LeaseAPI:
         self._path = f"{self._collection}/{settings.name}"
 
     def read(self, timeout: float | None = None) -> Lease | None:
-        """The Lease as it is now; None when there is none. `timeout`: seconds, if fewer than
-        usual."""
+        """The Lease as it is now; None when there is none. `timeout`: seconds, if fewer."""
         try:
             return self._ask("GET", self._path, timeout=timeout)
         except NotFound:

@@ -40,8 +40,7 @@ class Record:
 
 
 def read(lease: Lease) -> Record:
-    """The record of a Lease. What is missing, or of another type than it should be, counts as not
-    there."""
+    """The record of a Lease. What is missing or of a wrong type is not there."""
     spec = lease.get("spec")
     found = spec if isinstance(spec, dict) else {}
     return Record(

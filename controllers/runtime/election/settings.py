@@ -83,8 +83,7 @@ class LeaseSettings:
 
     @property
     def held_for(self) -> float:
-        """Seconds after the start of a renewal for which no other candidate can have taken the
-        lease."""
+        """Seconds after the start of a renewal in which no other can have taken the lease."""
         return self.whole_seconds * (1 - _MARGIN)
 
     @property

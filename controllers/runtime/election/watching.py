@@ -54,8 +54,7 @@ class LeaseWatch:
         """Whether changes are seen as they happen."""
 
     def start(self) -> None:
-        """Start watching; nothing happens when started already, or when the system has no thread
-        left."""
+        """Start watching; no-op when started already, or without a thread left."""
         if self._thread is None:
             try:
                 self._thread = start(self._run, "leader-election-watch")

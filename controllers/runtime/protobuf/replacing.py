@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from controllers.runtime.protobuf.envelope import seal
-from controllers.runtime.protobuf.schema import DecodeError, message_class
+from controllers.runtime.protobuf.schema import DecodeError, message_class, seal
 
 _API_VERSION: Final = "v1"
 _KIND: Final = "Node"
@@ -29,8 +28,7 @@ class _NotPossible(Exception):
 
 
 def kept(data: bytes) -> bytes | None:
-    """What of a Node's bytes (without envelope) `replacement` needs; None for bytes that are no
-    Node."""
+    """What of a Node's bytes (without envelope) `replacement` needs; None for no Node."""
     try:
         node = message_class(_WHOLE).FromString(data)
     except DecodeError:

@@ -26,8 +26,7 @@ class Running(NamedTuple):
 
 
 class Item(Generic[K]):
-    """What a queue knows of one key. It exists while anything here differs from a key never
-    seen."""
+    """What a queue knows of one key. It exists while anything differs from a key never seen."""
 
     __slots__ = (
         "added",
@@ -81,8 +80,7 @@ class Unfinished(NamedTuple):
     """Seconds until it runs; 0.0: now, or it runs already."""
     parked: bool
     problem: str
-    """What is not known because the last run failed; "" where it did not, or the answer was
-    definite."""
+    """What is not known because the last run failed; "" if not, or if it was definite."""
 
     @classmethod
     def of(cls, item: Item[Any], now: float) -> "Unfinished":
@@ -205,8 +203,7 @@ class Waiters:
         self.gathering = 0  # the size of the batch that the gatherer fills; 0 without one
 
     def wait(self, now: float, due: float | None, deadline: float | None) -> None:
-        """Wait once, as keeper if there is none and a key is due some time, and until `deadline` at
-        most."""
+        """Wait once, as keeper if none is and a key is due, and until `deadline` at most."""
         if due is not None and self._keeping is None:
             self._keeping = due = min(due, now + _LONGEST_WAIT)
             try:

@@ -71,8 +71,7 @@ class QueueStats:
 
 
 class QueueGauges(NamedTuple):
-    """What holds at this moment: keys waiting, and the seconds that those in work have been
-    running."""
+    """What holds at this moment: keys waiting, and the seconds that those in work have run."""
 
     depth: int
     unfinished: float

@@ -110,8 +110,7 @@ class FailureHandling(Generic[K]):
     logged without the stack; others with it, as they look like mistakes in the code."""
 
     noun: str = "key"
-    """What the keys are, for the log: what fails again and again is a few lines
-    (`failurelog.py`)."""
+    """What the keys are for the log: what fails again and again is few lines (`failurelog.py`)."""
 
     controller: str = ""
     """Whose work it is: the name in --controllers, with which each line begins; the queue's name if
@@ -254,8 +253,7 @@ class Requeuer(Generic[K]):
             self._runs["requeue_after"].inc()
 
     def _failed(self, key: K, error: Exception, stack: bool) -> None:
-        """Requeue the key first, then count, log and report: nothing that happens there may lose
-        it."""
+        """Requeue the key first, then count, log and report: nothing there may lose it."""
         level, result = logging.WARNING, "error"
         delay: float | None = None
         if isinstance(error, Parked):

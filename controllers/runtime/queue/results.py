@@ -29,8 +29,7 @@ DONE = Result()
 
 
 class TerminalError(Exception):
-    """Trying again cannot help: the key is given up until its next event. Logged and counted as an
-    error."""
+    """Not retried: the key rests until its next event. Logged and counted as an error."""
 
 
 class AskAgain(Exception):
@@ -51,8 +50,7 @@ class Parked(Exception):
 
 
 class Aborted(Exception):
-    """A run ended with something that is meant to end a thread or the process (SystemExit and its
-    like)."""
+    """A run ended with something meant to end a thread or the process (SystemExit ...)."""
 
 
 def aborted(error: BaseException) -> Aborted:

@@ -92,8 +92,7 @@ class LoopThreads(Generic[W]):
             raise
 
     def stopping(self) -> None:
-        """Say that the work is about to end: a thread that fails from now on gets few further
-        chances."""
+        """The work is about to end: a thread that fails now gets few chances."""
         self._stopping.set()
 
     def wait_ended(self, timeout: float | None) -> bool:
@@ -167,8 +166,7 @@ class LoopThreads(Generic[W]):
                 return
 
     def _leave_waiting(self) -> None:
-        """The calling thread no longer waits for work: another one shall, if there may be another
-        one."""
+        """The calling thread no longer waits for work: another one shall, if one may."""
         with self._changed:
             self._waiting -= 1
             self._least = min(self._least, self._waiting)
@@ -188,8 +186,7 @@ class LoopThreads(Generic[W]):
                 logger.error("%s: work waits, as a further thread could not be started: %s", self.name, error)
 
     def _too_many(self) -> bool:
-        """Whether the calling thread, which counts as one that waits, is to end; then it counts no
-        more."""
+        """Whether the calling thread, counted as waiting, is to end and no longer counts."""
         with self._changed:
             now = self._clock.monotonic()
             if now >= self._look_at:
@@ -240,8 +237,7 @@ class Progress:
 
     @contextmanager
     def work(self, what: object) -> Iterator[None]:
-        """The body of the with statement is one piece of work of this thread, about `what` (a key,
-        keys)."""
+        """The with statement's body is work of this thread, about `what` (a key, keys)."""
         piece = _Piece(what, self._clock)
         outer, _here.piece = getattr(_here, "piece", None), piece
         with self._lock:

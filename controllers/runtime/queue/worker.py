@@ -91,8 +91,7 @@ class _Working(Generic[K]):
         return drained and all(ended)
 
     def health(self) -> tuple[str, bool, str]:
-        """(name of the queue, healthy, detail for people). A worker not started, or stopped, is
-        healthy."""
+        """(name of the queue, healthy, detail for people). Not started or stopped: healthy."""
         name = self._queue.name
         if not self._started or self._stopped:
             return name, True, "stopped" if self._stopped else "not started"

@@ -295,8 +295,7 @@ class WorkQueue(Generic[K]):
             return self._keys.lanes.size
 
     def oldest_running(self) -> Running:
-        """The key that a worker has been busy with for the longest time. Parked keys are not a
-        worker's."""
+        """The key that a worker is busy with for longest. Parked keys are not a worker's."""
         with self._lock:
             busy = [item for item in self._keys.running.values() if not item.parked]
             if not busy:
@@ -338,8 +337,7 @@ class WorkQueue(Generic[K]):
     # ---- inside, with the lock held: threads ----
 
     def _await(self, deadline: float | None, batch: bool) -> bool:
-        """Wait until the caller may take a key (True) or its time is up (False). Raises
-        ShutDown."""
+        """Wait until the caller may take a key (True) or time is up (False). Raises ShutDown."""
         while True:
             now = self._keys.catch_up()
             if self._keys.lanes.size and not (batch and self._waiters.gathering and not self._closed):

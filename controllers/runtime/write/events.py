@@ -16,8 +16,7 @@ from controllers.runtime.api import RestClient
 from controllers.runtime.cleaning import one_line
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.metrics import Metrics
-from controllers.runtime.write.correlation import MAX_MESSAGE, Correlator, Happening, Reference, reference
-from controllers.runtime.write.eventmemory import EventMemory
+from controllers.runtime.write.correlation import MAX_MESSAGE, Correlator, EventMemory, Happening, Reference, reference
 from controllers.runtime.write.eventwriter import Counts, EventSource, Lane
 
 __all__ = ["EventRecorder", "Reference", "reference"]
@@ -36,7 +35,7 @@ class EventRecorder:
     `stop` writes what is left; until then nothing has to be called. Metrics:
     event_recorder_writes_total{component, operation}, event_recorder_merged_total{component},
     event_recorder_dropped_total{component,reason}. Recorders with the same metrics share one memory
-    (`eventmemory.py`).
+    (`correlation.py`).
     """
 
     def __init__(

@@ -38,8 +38,7 @@ from controllers.runtime.write.correlation import Correlator, Entry, Happening
 log = logging.getLogger(__name__)
 
 MAX_TRIES: Final = 12
-"""Tries of one Event that the server answers with an error, or not at all; as client-go's
-broadcaster."""
+"""Tries of one Event that the server answers with an error, or not at all; as in client-go."""
 FORBIDDEN_TRIES: Final = 6
 """A freshly started API server answers 403 for a moment, until it has read its roles: no reason to
 lose an Event. So that is tried again, by itself and holding up no other, until a write has

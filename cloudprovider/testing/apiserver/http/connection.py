@@ -248,8 +248,7 @@ class Handler(socketserver.StreamRequestHandler):
         return True
 
     def _fall_silent(self, stream: WatchStream) -> None:
-        """Keep the connection open and say nothing more, until the client leaves or the server
-        stops."""
+        """Keep the connection open and say nothing more, until client or server goes."""
         stream.close()
         while not self.server.stopping.wait(0.05):
             self._check_peer()

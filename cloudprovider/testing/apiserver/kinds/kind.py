@@ -1,6 +1,6 @@
 """What is peculiar to one resource: rules as data, plus one Strategy per kind.
 
-`rest.routing` finds a Kind by path, `rest.operations` runs every write through its Strategy,
+`rest.api` finds a Kind by path, `rest.operations` runs every write through its Strategy,
 `rest.discovery` lists them. `catalog` has the kinds themselves.
 """
 
@@ -43,8 +43,7 @@ class Strategy:
         """Clear what a creator may not set; allocate."""
 
     def prepare_update(self, obj: JSON, old: JSON) -> None:
-        """Take from the old object what an update of the main resource may not change (its
-        status)."""
+        """Take from the old object what an update of the main resource may not change (status)."""
         take(obj, old, "status")
 
     def prepare_status(self, obj: JSON, old: JSON) -> None:

@@ -34,8 +34,7 @@ Decoded = tuple[JSON, tuple[str, ...]]
 
 @attrs.frozen
 class Options:
-    """How a write is done: `field_validation` Ignore, Warn or Strict; `subresource` "" or
-    "status"."""
+    """How a write is done: `field_validation` Ignore, Warn or Strict; `subresource` or ""."""
 
     field_validation: str = "Warn"
     subresource: str = ""

@@ -114,8 +114,7 @@ class Compacted(Exception):
 
 
 class Collection:
-    """The objects of one resource with the changes that led to them. Guarded by the store's
-    lock."""
+    """The objects of one resource with their changes. Guarded by the store's lock."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Stored] = {}

@@ -84,8 +84,7 @@ class Connection:
         return self._life.interrupted
 
     def open(self, endpoint: Endpoint, deadline: float) -> None:
-        """Connect within the deadline; raises OSError, ProtocolError (from a proxy) or
-        Interrupted."""
+        """Connect in time; raises OSError, ProtocolError (from a proxy) or Interrupted."""
         proxy = endpoint.proxy
         self.deadline = deadline
         try:
@@ -143,8 +142,7 @@ class Connection:
             return data
 
     def quiet(self) -> bool:
-        """Tell whether an idle connection is still usable: open, and the peer has sent nothing
-        unasked."""
+        """Tell whether an idle connection is still usable: open, with nothing unasked in it."""
         return self._stream is not None and not self._poll.poll(0)
 
     def interrupt(self) -> None:

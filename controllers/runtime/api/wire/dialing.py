@@ -20,8 +20,7 @@ KEEPALIVE_SECONDS: Final = 30
 """First TCP keep-alive probe and the interval of the next ones, as client-go's dialer."""
 
 HEAD_START: Final = 0.3
-"""Seconds that an address has for itself before the next one is tried beside it; the figure is
-Go's."""
+"""Seconds that an address has alone before the next one is tried beside it; the figure is Go's."""
 
 _FORGET: Final = struct.pack("ii", 1, 0)
 _LONGEST_MS: Final = 3_600_000
@@ -74,8 +73,7 @@ def forget_at_close(sock: socket.socket) -> None:
 
 
 def deliver_within(sock: socket.socket, seconds: float) -> None:
-    """Have the kernel give the connection up when what is written now is not acknowledged in
-    time."""
+    """Have the kernel give the connection up when this write is not acknowledged in time."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         limit = max(1, min(int(seconds * 1000), _LONGEST_MS))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit)
@@ -120,8 +118,7 @@ def _start(life: Lifetime, address: Any) -> socket.socket | OSError:
 
 
 def resolve(life: Lifetime, host: str, port: int) -> list[Any]:
-    """Look the name up in a thread of its own: the resolver knows no deadline and cannot be
-    interrupted."""
+    """Look the name up in a thread of its own: the resolver knows no deadline."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:

@@ -77,8 +77,7 @@ class Proxy:
 
 @frozen
 class Endpoint:
-    """Where the API server is. `base_path` is what precedes every path ("" or
-    "/k8s/clusters/c1")."""
+    """Where the API server is. `base_path` precedes every path ("" or "/k8s/clusters/c1")."""
 
     host: str
     port: int
@@ -123,8 +122,7 @@ class Endpoint:
 
 
 def proxy_from_environment(endpoint: Endpoint, environ: Mapping[str, str]) -> str | None:
-    """The URL of the proxy that the environment wants for this server, None for a direct
-    connection."""
+    """The URL of the proxy that the environment wants for this server, None: direct."""
 
     def read(name: str) -> str:
         return environ.get(name) or environ.get(name.lower()) or ""

@@ -42,8 +42,7 @@ class Lifetime:
         self._sockets: list[socket.socket] = []
 
     def begin(self) -> float | None:
-        """Begin a step: return when it must be over (None: no limit); raises TimeoutError or
-        Interrupted."""
+        """Begin a step: its end (None: no limit); raises TimeoutError or Interrupted."""
         if self.interrupted:
             raise Interrupted
         until = self.deadline
