@@ -127,8 +127,7 @@ def _own_name(provider: Interface, problems: list[Problem]) -> str:
 
 
 def _asked(provider: Interface, accessor: str, problems: list[Problem]) -> Any:
-    """What one accessor returns; None where it cannot be asked, which `interface_problems` or
-    `problems` tells."""
+    """What one accessor returns; None where it cannot be asked, see `problems`."""
     method = _attribute(provider, accessor)
     if not callable(method) or _unlike_a_function(method):
         return None
@@ -278,8 +277,7 @@ def _max_batch(found: Any) -> Iterator[Problem]:
 
 
 def _unreachable(provider: Interface, offered: Mapping[str, Any]) -> Iterator[Problem]:
-    """Capabilities that the provider, or what its accessors return, implements and that the host
-    cannot ask for."""
+    """Capabilities that the provider implements and the host cannot ask for."""
     newer = any(name in offered for name in _NEWER)
     for accessor, wanted in ACCESSORS.items():
         if accessor in offered or (accessor in _OLDER and newer):

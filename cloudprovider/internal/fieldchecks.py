@@ -18,8 +18,7 @@ _SHOWN = 80  # characters of a wrong value
 
 
 def as_tuple(value: Iterable[V1NodeAddress]) -> tuple[V1NodeAddress, ...]:
-    """A converter: any collection, but not a text, which would fall apart into characters. For
-    `node_addresses`."""
+    """A converter: any collection, but no text. For `node_addresses`."""
     given: Any = value  # vendors' code need not be typed
     collection = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
     return tuple(given) if collection else given

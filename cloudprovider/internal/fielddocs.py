@@ -80,8 +80,7 @@ def _fields(kind: type[Any]) -> dict[str, tuple[str, str]]:
 
 
 def _default(value: ast.expr | None) -> str:
-    """The default as in a signature: of `field(default=...)`, of a factory, or as written; nothing
-    without one."""
+    """The default as in a signature: of `field(default=...)`, a factory, or as written."""
     if value is None:
         return ""
     if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "field"):

@@ -157,8 +157,7 @@ def _is_count(value: str) -> bool:
 
 
 def _settings(text: str) -> Iterator[tuple[str, str]]:
-    """(name, value) of every setting. What follows on further lines belongs to the setting before;
-    "" without one."""
+    """(name, value) of every setting. Further lines belong to the setting before."""
     name, at = "", 0
     while match := _SETTING.search(text, at):
         yield name, text[at : match.start()]
@@ -199,8 +198,7 @@ def _last_word(name: str) -> str:
 
 
 def _looks_secret(word: str) -> bool:
-    """Letters of both cases and digits, or a long run of letters and digits, or signs that names do
-    not have."""
+    """Letters of both cases and digits, or a long run of letters and digits, or odd signs."""
     if len(word) < 8 or "://" in word or word.startswith(("/", "./")) or _UUID.fullmatch(word):
         return False
     digits = any(letter.isdigit() for letter in word)
@@ -251,8 +249,7 @@ def safe_cause(error: BaseException, data: bytes | None) -> tuple[str, BaseExcep
 
 
 def _shows_credential(error: traceback.TracebackException) -> bool:
-    """Whether the text of an exception, or of one it is chained to, does; source lines in the
-    traceback are code."""
+    """Whether the text of an exception, or of one it is chained to, does; not its source lines."""
     link: traceback.TracebackException | None = error
     while link is not None:
         text = "".join(link.format_exception_only())

@@ -289,8 +289,7 @@ def _ordered(merged: list[Any], order: list[Any], live: list[Any], key: str) -> 
 
 
 def _insertion_sorted(items: list[Any], rank: dict[Any, int], key: str) -> list[Any]:
-    """Sort as the real server does: its comparison puts an element without a rank in front of what
-    precedes it."""
+    """Sort as the real server does: an element without a rank goes in front of its predecessor."""
     result: list[Any] = []
     for item in items:
         mine = rank.get(_identity(item, key))

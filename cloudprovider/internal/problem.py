@@ -30,8 +30,7 @@ class Problem:
 
 
 def sentences(what: str, details: Sequence[str], fix: str) -> str:
-    """A problem as text for people: on one line, or with `details` on a line each. What happened,
-    and what to do."""
+    """A problem as text for people: on one line, or with `details` on a line each. With the fix."""
     if details:
         return "\n".join([f"{what}:", *(f"  {line}" for line in details), *([f"Fix: {fix}."] if fix else [])])
     end = "" if what.endswith(("?", ".")) else "."

@@ -171,8 +171,7 @@ def signature_problem(factory: Callable[..., Any]) -> Problem | None:
 
 
 def factory_problem(error: BaseException, config: CloudConfig | None, home: str, *, whose: str = "") -> Problem:
-    """The factory raised. Values of the config are masked. `whose` names the distribution, "" for
-    this program."""
+    """The factory raised. Values of the config are masked. `whose`: the distribution, or ""."""
     where = raised_at(error, home)
     if isinstance(error, TypeError) and (match := _ABSTRACT.match(str(error))) is not None:
         for one in reversed(list(_subclasses(CONTRACT))):  # the newest first: a module may have been loaded again
@@ -303,8 +302,7 @@ def was_not_entered(error: BaseException) -> bool:
 
 
 def home_of(module: str) -> str:
-    """The folder of a module's top-level package, or its file; "" where it cannot be found. Imports
-    nothing."""
+    """A module's top-level folder, or its file; "" where there is none. Imports nothing."""
     top = module.partition(".")[0]
     try:
         spec = getattr(sys.modules.get(top), "__spec__", None) or find_spec(top)

@@ -23,8 +23,7 @@ Factory = Callable[[CloudConfig | None], Interface]
 
 
 def load_factory(plugin: Plugin) -> Factory:
-    """Import the plugin's module and return its factory. Raises ProviderLoadError for all that can
-    be wrong."""
+    """Import the plugin's module and return its factory. Raises ProviderLoadError."""
     from cloudprovider.loading import diagnostics
 
     try:

@@ -55,16 +55,14 @@ class Plugin:
 
     @property
     def target(self) -> tuple[str, str]:
-        """The module, and the object in it ("" for the module itself). Raises ValueError for a bad
-        `value`."""
+        """The module, and the object in it ("" for itself). Raises ValueError for a bad `value`."""
         from importlib_metadata import EntryPoint
 
         entry = EntryPoint(self.name, self.value, ENTRY_POINT_GROUP)
         return entry.module, entry.attr or ""
 
     def load(self) -> Any:
-        """Import the module and return the object; raises whatever that raises, ValueError for a
-        bad `value`."""
+        """Import the module and return the object; raises its errors, or ValueError for `value`."""
         module, _ = self.target
         return self.pick(import_module(module))
 

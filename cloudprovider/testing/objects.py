@@ -72,8 +72,7 @@ def node(
 
 
 def ready_condition(ready: bool) -> JSON:
-    """The condition Ready: as a kubelet reports it, or as kube-controller-manager sets it for a
-    silent kubelet."""
+    """The condition Ready: as a kubelet or kube-controller-manager has it."""
     if ready:
         return condition("Ready", "True", "KubeletReady", "kubelet is posting ready status")
     return condition("Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")

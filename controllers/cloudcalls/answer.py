@@ -81,8 +81,7 @@ def by_name(answer: object, names: Sequence[str], check: Callable[[str, object],
 
 @frozen(eq=False)
 class Answer(Generic[A]):
-    """One answer, or one error, of the cloud. There is no way to its value past `of` that does not
-    say so."""
+    """One answer, or one error, of the cloud. There is no way to its value past `of`."""
 
     uid: str
     """Of the Node that the cloud was asked about."""

@@ -64,8 +64,7 @@ class Inbox:
             self.condition.notify()
 
     def begun(self, call: CloudCall[Any]) -> None:
-        """A call runs. The thread is woken only if it would sleep past the time when
-        it is to look at this call."""
+        """A call runs. The thread is woken only if it would sleep past `look_at`."""
         with self.condition:
             self.started.append(call)
             if call.look_at < self.wake_at:

@@ -256,7 +256,8 @@ class CloudCalls:
         return changing(self._gateway.pool, self._gateway.clock.monotonic())
 
     def parked(self) -> Mapping[str, OverdueCall]:
-        """Keys that rest until overdue calls end: "node/<name>", "service/<namespace>/<name>" """
+        """The keys that rest until an overdue call ends: "node/<name>",
+        "service/<namespace>/<name>" ..."""
         return parked(self._gateway.pool, self._gateway.clock.monotonic())
 
     def cancel_running(self) -> None:

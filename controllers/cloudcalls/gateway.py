@@ -127,8 +127,7 @@ class Gateway:
         return call.answer  # type: ignore[return-value]  # without an error there is an answer
 
     def submit(self, call: CloudCall[Any], inbox: Inbox, patience: float = math.inf) -> CloudCall[Any]:
-        """Queue the call; its end goes to the inbox, whose thread must watch the deadline. See
-        `CallPool.submit`."""
+        """Queue the call; its end goes to the inbox, whose thread watches the deadline."""
         call.flow = flow_of(call.method, call.key)
         call.inbox = inbox
         call.timeout = self.options.timeout_of(call.method)

@@ -15,8 +15,7 @@ PRIORITY_NEW = 10
 """An object never served so far: a node that cannot take pods, a Service without an address."""
 PRIORITY_NORMAL = 0
 PRIORITY_SWEEP = -10
-"""Periodic checks of everything: they have time. Higher classes overtake them for as long as any
-are waiting."""
+"""Periodic checks of everything: they have time. Higher ones overtake them."""
 
 _OBSERVED_SECONDS = 1.0
 _OBSERVED_STARTS = 1024

@@ -53,8 +53,7 @@ class Trouble:
 
 
 class Outage:
-    """See the module. Thread-safe. The workers whose keys ask the cloud have it as their
-    `OutageListener`."""
+    """See the module. Thread-safe. Workers that ask the cloud have it as `OutageListener`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -114,8 +113,7 @@ class Outage:
     # ---- by the requeuers
 
     def least_wait(self, error: Exception) -> float:
-        """Seconds that the work which failed with this waits at least: longer, the more of it waits
-        for the cloud."""
+        """Seconds that the work which failed with this waits at least: longer, the more waits."""
         if not self._calls or not _is_unanswered(error):
             return 0.0
         with self._lock:

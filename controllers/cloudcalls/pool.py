@@ -140,8 +140,7 @@ class CallPool:
             return calls[-1].until if calls else None
 
     def cancel_running(self) -> None:
-        """Tell every call under way that its answer is no longer wanted. It stays for the vendor's
-        code to notice."""
+        """Tell every call under way that its answer is no longer wanted. Vendor code may notice."""
         for call in (*self.running(), *self.overdue()):
             call.cancelled.set()
 

@@ -37,8 +37,7 @@ class Authorization:
         denied_ttl: float,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`open_paths` may end with *. The two `ttl` are the seconds for which a yes and a no are
-        remembered."""
+        """`open_paths` may end with *. A yes and a no are kept for their `ttl` seconds."""
         self._reviewer = reviewer
         trimmed = [path.removeprefix("/") for path in open_paths]
         self._open = frozenset(path for path in trimmed if not path.endswith("*"))

@@ -22,8 +22,7 @@ from controllers.options.kinds import display
 
 @attrs.frozen
 class Parsed:
-    """What `parse` found: values by flag name (defaults included), valid and invalid flags, and
-    the problems."""
+    """Values by flag name (defaults included), valid and invalid flags, and the problems."""
 
     values: dict[str, Any]
     given: frozenset[str]

@@ -111,8 +111,7 @@ class ServerTLS:
 
 
 def trust(context: ssl.SSLContext, authorities: bytes) -> None:
-    """Ask clients for certificates of these authorities, in PEM. Raises OSError when there is none
-    among them."""
+    """Ask clients for certificates of these authorities, in PEM. Raises OSError without one."""
     try:
         context.load_verify_locations(cadata=authorities.decode("ascii"))
     except (ValueError, ssl.SSLError):

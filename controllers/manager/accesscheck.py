@@ -142,8 +142,7 @@ class AccessCheck:
         return _merged(missing)
 
     def _ask_or_trust(self, rule: Rule, verb: str) -> bool:
-        """While an account has no token nothing is known of its permissions; that it has none is
-        logged elsewhere."""
+        """While an account has no token its permissions are not known; logged elsewhere."""
         try:
             return self._ask(rule, verb)
         except CredentialsUnavailable:

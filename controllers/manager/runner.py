@@ -43,8 +43,7 @@ class ControllerRunner:
         started: Callable[[str, threading.Thread, Callable[[], None]], None],
         failed: Callable[[ManagerError, BaseException | None], None],
     ) -> None:
-        """`interval`: seconds between two starts. `started(name, thread, ask)`: who stops the
-        thread, by `ask`."""
+        """`interval`: seconds between two starts. `started(name, thread, ask)`: `ask` stops it."""
         self.stop_signal: Callable[[Clock], ClockEvent] = ClockEvent
         """Makes the stop signal of each controller."""
         self._health = health

@@ -137,8 +137,7 @@ class SharedServices:
         guard: Callable[[str], object],
         dry_run: DryRunBackend | None = None,
     ) -> ProviderHost:
-        """The gateway to this provider, which is not initialised yet. `guard` and `dry_run` as of
-        CloudCalls."""
+        """The gateway to this provider, not initialised. `guard` and `dry_run` as of CloudCalls."""
         cloud = CloudCalls(
             provider,
             options=self._options.of(CloudCallOptions),
@@ -234,8 +233,7 @@ class SharedServices:
         self.groups.add(group, Stoppable(name, lambda seconds: self._joined(thread, seconds), ask))
 
     def _joined(self, thread: threading.Thread, seconds: float) -> bool:
-        """Wait for a thread, but for none once the process is abandoned: nothing that it does would
-        count."""
+        """Wait for a thread, but for none once the process is abandoned: nothing it does counts."""
         until = self._clock.monotonic() + seconds
         while not self._abandoned() and (left := until - self._clock.monotonic()) > 0:
             thread.join(min(left, _SLICE))

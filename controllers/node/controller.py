@@ -21,7 +21,7 @@ from controllers.node.options import CloudNodeOptions
 from controllers.node.reconcile import NodeReconciler
 from controllers.node.triggers import NodeTriggers
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling, Parked
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)

@@ -19,20 +19,17 @@ from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_SWEEP, Answer, Invalid
 from controllers.node import changes
 from controllers.node.changes import NOTHING, Known, NodeChanges, NotAdopted
 from controllers.node.memory import UNTAINTING, NodeMemory, Remembered
-from controllers.runtime.api import NotFound, ServerError, Unreachable
-from controllers.runtime.cache import NODES, key_of, uid_of
+from controllers.runtime.api import NotFound, RestClient, ServerError, Unreachable
+from controllers.runtime.cache import NODES, Lister, key_of, uid_of
 from controllers.runtime.queue import Result, seconds_text
-from controllers.runtime.write import ObjectReplaced, Patch, Puts, apply
+from controllers.runtime.write import EventRecorder, ObjectReplaced, Patch, Puts, apply
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.cloudcalls import CloudCalls
     from controllers.node.metrics import NodeMetrics
-    from controllers.runtime.api import RestClient
-    from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
-    from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
 

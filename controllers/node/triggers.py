@@ -14,14 +14,13 @@ from cloudprovider.helpers.objects import labels_of
 from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_of
 from cloudprovider.helpers.taints import needs_initialization
 from controllers.node.changes import PAIRED, pairing
-from controllers.runtime.cache import key_of
+from controllers.runtime.cache import Lister, key_of
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.cloudcalls import CloudCalls
     from controllers.node.memory import NodeMemory
-    from controllers.runtime.cache import Lister
     from controllers.runtime.clock import Clock
     from controllers.runtime.queue import WorkQueue
 
@@ -86,13 +85,11 @@ class NodeTriggers:
         return len(due)
 
     def owned(self, node: V1Node) -> bool:
-        """Whether the node is this provider's to look after: its provider ID is ours, or still to
-        be given."""
+        """Whether the node is this provider's: its provider ID is ours, or still to be given."""
         return ownership(provider_id_of(node), self._cloud.provider_id_prefixes) is not Ownership.FOREIGN
 
     def _undone(self, old: V1Node, new: V1Node) -> bool:
-        """Whether the instance type, zone or region that we wrote was just changed, and may be put
-        back now."""
+        """Whether a type, zone or region that we wrote was changed, and may be put back now."""
         before, after = _paired_labels(old), _paired_labels(new)
         entry = self._memory.find(key_of(new))
         if entry is None or entry.known is None:

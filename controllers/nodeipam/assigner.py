@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from controllers.nodeipam.changes import NodeFacts, assignment, facts_of, facts_of_raw
-from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound
-from controllers.runtime.cache import NODES, is_newer, key_of, quorum_list, uid_of
-from controllers.runtime.write import ObjectReplaced, Reference, patch
+from controllers.runtime.api import MERGE_PATCH, Conflict, Invalid, NotFound, RestClient
+from controllers.runtime.cache import NODES, Lister, is_newer, key_of, quorum_list, uid_of
+from controllers.runtime.write import EventRecorder, ObjectReplaced, Reference, patch
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from controllers.nodeipam.metrics import NodeIPAMMetrics
     from controllers.nodeipam.startup_barrier import StartupBarrier
     from controllers.nodeipam.triggers import PendingNodes
-    from controllers.runtime.api import RestClient
-    from controllers.runtime.cache import Lister
     from controllers.runtime.queue import WorkQueue
-    from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
 
 Interval = tuple[int, int]
-"""(first, bits): the numbers from `first` on, 2 to the power of `bits` of them; `first` is a
-multiple of that."""
+"""(first, bits): the numbers from `first` on, 2 ** `bits` of them, which divides `first`."""
 
 
 class IntervalSet:
@@ -92,8 +91,7 @@ class IntervalSet:
 
 
 class CIDRSet:
-    """Not thread-safe. A block that was given back comes again last: the search goes on where the
-    last one ended."""
+    """Not thread-safe. A block that was given back comes again last: the search goes round."""
 
     def __init__(self, cluster: IPNetwork, mask_size: int) -> None:
         """Raises ValueError if a node's range of this size does not fit into the cluster CIDR."""

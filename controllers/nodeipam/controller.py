@@ -21,7 +21,7 @@ from controllers.nodeipam.reconcile import CloudReconciler, NoRangeLeft, NotChos
 from controllers.nodeipam.startup_barrier import StartupBarrier
 from controllers.nodeipam.triggers import START, WAITING, NodeTriggers, PendingNodes
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import Batching, FailureHandling
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.nodeipam.options import NodeIPAMOptions
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 _FIRST = 20

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve, frozen
 
-from controllers.nodeipam.cidr_set import Interval, IntervalSet
+from controllers.nodeipam.cidr_set import CIDRSet, Interval, IntervalSet
 
 if TYPE_CHECKING:
     from cloudprovider.helpers.ips import IPNetwork
-    from controllers.nodeipam.cidr_set import CIDRSet
 
 K = TypeVar("K", bound=Hashable)
 Ranges = tuple["IPNetwork", ...]
@@ -31,8 +30,7 @@ class Holding:
     uid: str
     ranges: Ranges
     written: bool
-    """Whether the API server is known to have it; else it was given to the node, and a write may be
-    under way."""
+    """Whether the API server is known to have it; else a write may be under way."""
     doubted: Ranges = ()
     """What it was given before that, and may still get: a write of it may be under way too."""
     counts: bool = True

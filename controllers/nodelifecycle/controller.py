@@ -25,14 +25,13 @@ from controllers.nodelifecycle.triggers import TIDY, NodeLifecycleTriggers
 from controllers.nodelifecycle.witnesses import Witnesses
 from controllers.nodelifecycle.writeback import NodeWriter
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
 
 if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -41,8 +40,7 @@ _FLOOR = 1.0
 _LONGEST_PAUSE = 60.0
 _BATCH_FETCHERS = 8
 _AGAIN = 10
-"""Ready nodes said to be gone (batches of them, where there are batches) that are asked about again
-at each look."""
+"""Ready nodes (or batches) said to be gone that each look asks about again."""
 
 
 class NodeLifecycleController(ControllerBase):
@@ -122,8 +120,7 @@ class NodeLifecycleController(ControllerBase):
         return [*super().health(), ("NodeDeletionBreaker", True, detail)]
 
     def undecided(self) -> list[tuple[str, str, bool]]:
-        """("node/NAME", why, whether it only waits) of each node said to be gone that is still
-        there. Thread-safe."""
+        """("node/NAME", why, whether it only waits) of nodes said to be gone. Thread-safe."""
         return [
             (f"node/{name}", f"held back: {why}" if votes.held else why, not votes.held)
             for name, votes in self._shared.votes.gone()

@@ -76,8 +76,7 @@ class Admission:
 
     allowed: bool
     opened: bool = False
-    """More are held back or deleted than the limit, for the first time since it opened: time for
-    the alarm."""
+    """More are held back or deleted than the limit, for the first time: the alarm."""
     released: str = ""
     """Why the breaker closed by this very question; "" if it did not."""
 

@@ -20,7 +20,7 @@ from controllers.nodelifecycle.deletion_votes import NodeVotes, StateAnswer
 from controllers.nodelifecycle.shared import Shared
 from controllers.runtime.api import ServerError, Unreachable
 from controllers.runtime.cache import uid_of
-from controllers.runtime.queue import Result, retry_after_of
+from controllers.runtime.queue import Result, WorkQueue, retry_after_of
 from controllers.runtime.write import Patch
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from controllers.nodelifecycle.deletion_gate import DeletionGate
     from controllers.nodelifecycle.triggers import NodeLifecycleTriggers
     from controllers.nodelifecycle.writeback import NodeWriter
-    from controllers.runtime.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 

@@ -252,8 +252,7 @@ class Witnesses:
             return tally
 
     def contradictions(self, now: float) -> dict[str, tuple[str, ...]]:
-        """By zone: the Ready nodes that the cloud calls gone, for longer than a terminated
-        machine's stays Ready."""
+        """By zone: the Ready nodes that the cloud calls gone, for longer than terminated ones."""
         with self._lock:
             found = {
                 zone: tuple(
@@ -302,8 +301,7 @@ class Witnesses:
         return tally
 
     def _enough(self, gone: int, zone: _Zone) -> int:
-        """How many are asked about: more where some are called gone, beyond what the cloud's record
-        covers."""
+        """How many are asked about: more where some are called gone, beyond the cloud's record."""
         return self._limit * (_ROUNDS if gone > len(zone.confirmed) else 1)
 
     def _counts(self, name: str, witness: _Witness) -> bool:

@@ -15,7 +15,16 @@ from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
 from controllers.nodelifecycle import changes
 from controllers.nodelifecycle.changes import Attention
 from controllers.nodelifecycle.replaced import registration
-from controllers.runtime.api import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, ServerError, Unreachable
+from controllers.runtime.api import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    RestClient,
+    ServerError,
+    Unreachable,
+)
 from controllers.runtime.cache import NODES, is_newer, key_of, uid_of, version_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply
 
@@ -24,7 +33,6 @@ if TYPE_CHECKING:
 
     from controllers.cloudcalls import CloudCalls
     from controllers.nodelifecycle.shared import Shared
-    from controllers.runtime.api import RestClient
 
 log = logging.getLogger(__name__)
 

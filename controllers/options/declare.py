@@ -39,8 +39,7 @@ class Flag(Generic[T]):
     secret: bool = False
     """The value is shown nowhere: not in the log, /configz or /flagz."""
     note: Check[T] | None = None
-    """What the operator is to know about a value that is taken, or None: that it has no effect,
-    say. Logged once."""
+    """What the operator is to know about a value that is taken, or None: logged once."""
     configz: str = ""
     """Where it stands in Go's configuration, as a path in /configz; empty for what Go lacks."""
 
@@ -103,8 +102,7 @@ def fill(kind: type[T], values: Mapping[str, Any]) -> T:
 
 
 def values_of(options: Any) -> Iterator[tuple[Flag[Any], Any]]:
-    """The flags of an options class with the values that an instance holds: what `fill` was given.
-    In field order."""
+    """The flags of an options class with an instance's values, as `fill` takes. In field order."""
     for field in attrs.fields(type(options)):
         value = getattr(options, field.name)
         if _GROUP in field.metadata:

@@ -26,8 +26,7 @@ Facet = tuple[str, str]
 
 
 def written(controller: str, subject: Subject, before: JSON | None, after: JSON | None) -> list[Row]:
-    """The rows of one write: created where there was nothing before, deleted where there is nothing
-    after."""
+    """The rows of one write: created from nothing, deleted where nothing is left."""
     if before is None:
         return [Row(controller=controller, subject=subject, action="create")]
     if after is None:

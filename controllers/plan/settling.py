@@ -89,8 +89,7 @@ class Settling:
         return left
 
     def at_work(self) -> str:
-        """The controller whose thread this is; "" where that is not known. Threads are named after
-        what they do."""
+        """The controller whose thread this is; "" where that is not known. By its name."""
         thread = threading.current_thread().name
         for queue in WorkQueueCollector.of(self._metrics).queues():
             if thread.rpartition("-")[0] == queue.name:
@@ -153,8 +152,7 @@ class Settling:
 
 
 def _failed(one: Unfinished) -> bool:
-    """Whether something about it is not known. An answer such as "no such disk" is one; an Event
-    reports it."""
+    """Whether something about it is not known. "No such disk" is known: an Event reports it."""
     return bool(one.parked or one.problem)
 
 

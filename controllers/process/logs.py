@@ -59,8 +59,7 @@ class _Formatter(logging.Formatter):
 
 
 class TextFormatter(_Formatter):
-    """klog's header: I1121 03:49:00.123456   12345 file.py:12] message; a traceback follows, on
-    indented lines."""
+    """klog's header: I1121 03:49:00.123456 12345 file.py:12] message; tracebacks indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as text."""
@@ -126,8 +125,7 @@ class _Handler(logging.Handler):
             self._writer.flush(seconds)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that the base class calls
-        """Report a record that could not be written; the base class's way shows its arguments as
-        they are."""
+        """Report a record that could not be written; the base class shows its arguments."""
         from controllers.runtime.cleaning import one_line
 
         where = f"a log line of {record.name} at {record.filename}:{record.lineno} could not be written"

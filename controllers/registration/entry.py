@@ -34,8 +34,7 @@ class Controller(Protocol):
     """What the manager needs of a controller."""
 
     def run(self, stop: StopSignal) -> None:
-        """Work until `stop` is set, then drain and return. A return before that, or an exception,
-        is a failure."""
+        """Work until `stop` is set, then drain and return. Any other end is a failure."""
 
     def health(self) -> Iterable[tuple[str, bool, str]]:
         """(name, well, detail) of each part; from any thread, without blocking."""
@@ -60,8 +59,7 @@ class Deliberates(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Rule:
-    """Verbs on a resource that a controller needs, and what does not work without them (a clause
-    for people)."""
+    """Verbs on a resource that a controller needs, and what fails without them."""
 
     resource: str
     """Plural, with its subresource: "nodes", "nodes/status"."""
@@ -97,8 +95,7 @@ class Rule:
 
 @attrs.frozen(kw_only=True)
 class Context:
-    """What a controller is built from. Shared by all of them; each takes its own client identity
-    from `clients`."""
+    """What a controller is built from. Shared by all of them; each has its own client."""
 
     options: Options
     clients: ClientBuilder
@@ -134,18 +131,14 @@ class ControllerEntry:
     lacking: str = ""
     """What the provider cannot do then, and what follows: "offers no routes, so ..."."""
     module: str = ""
-    """Where its controller is; every replica imports it at the start, so that a takeover does not
-    wait for that."""
+    """Where its controller is; every replica imports it at the start, for takeovers."""
     informers: Callable[[], Iterable[Resource[Any]]] = lambda: ()
-    """The kinds that it reads; every replica fills these caches, so that a takeover begins without
-    a listing."""
+    """The kinds that it reads; every replica fills these caches, for takeovers."""
     options: tuple[type[Any], ...] = ()
-    """Classes whose fields are declared by `option`: the controller's own, and those that only the
-    manager reads."""
+    """Classes whose fields are declared by `option`: its own, and the manager's."""
     rules: tuple[Rule, ...] = ()
     planned_calls: Callable[[Planning], PlannedCalls] | None = None
-    """How its calls that change the cloud are described in a plan (--dry-run); without it by the
-    method's name."""
+    """How its calls that change the cloud read in a plan; by default the method's name."""
     on_by_default: bool = True
     off: Callable[[Mapping[str, Any]], str] = lambda _values: ""
     """Why it has nothing to do with these values of flags, by their names; "" when it has. Where no
@@ -206,8 +199,7 @@ def enabled(words: Sequence[str], catalog: Sequence[S]) -> list[S]:
 
 
 def canonical(words: Sequence[str], catalog: Sequence[ControllerEntry]) -> tuple[str, ...]:
-    """A value of --controllers with every alias replaced by its controller's name, as Go's /configz
-    shows it."""
+    """A value of --controllers with controllers' names for aliases, as Go's /configz has it."""
     known = {alias: entry.name for entry in catalog for alias in entry.aliases}
     minus = {word: "-" if word.startswith("-") else "" for word in words}
     return tuple(minus[word] + known.get(word.removeprefix("-"), word.removeprefix("-")) for word in words)

@@ -152,8 +152,7 @@ class LeaderElectionOptions:
     )
 
     def settings(self) -> LeaseSettings:
-        """What the elector takes, with an identity of this process; raises ValueError with all that
-        is wrong."""
+        """What the elector takes, with an identity of this process; raises ValueError."""
         from controllers.runtime.election import LeaseSettings
 
         return LeaseSettings(
@@ -167,8 +166,7 @@ class LeaderElectionOptions:
 
 @attrs.frozen(kw_only=True)
 class LeaderMigrationOptions:
-    """Whether controllers move between two managers, and which: `controllers/manager/migration.py`
-    reads the file."""
+    """Whether controllers move between managers, and which: see `manager/migration.py`."""
 
     enabled: bool = option(
         False,
@@ -222,8 +220,7 @@ class PlanOptions:
 
 @attrs.frozen(kw_only=True)
 class ManagerOptions:
-    """What the manager itself takes; durations in seconds. Raises ValueError naming the flag. See
-    each field."""
+    """What the manager itself takes; durations in seconds. Raises ValueError naming the flag."""
 
     cloud_provider: str = option(
         "",

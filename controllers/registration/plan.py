@@ -67,12 +67,10 @@ class Row:
     """"initialise", "create load balancer", ..."""
     changes: tuple[Change, ...] = ()
     note: str = ""
-    """What else is to be known: the evidence of a deletion, that a call may change nothing, why it
-    is unknown."""
+    """What else is to be known: evidence of a deletion, doubts, why it is unknown."""
     kind: str = Kind.CHANGE
     certain: bool = True
-    """False: the call is made, and may change nothing; it is no reason to say that something is to
-    be done."""
+    """False: the call is made, and may change nothing; then nothing is said to be done."""
 
 
 class Plan:

@@ -79,8 +79,7 @@ class Scope:
         return any(_within(net, cluster) for cluster in self.cluster_cidrs)
 
     def has_pod_cidr_size(self, net: IPNetwork) -> bool:
-        """Whether it could be a node's pod CIDR: inside, and of that size; where it may be any, not
-        all there is."""
+        """Whether it could be a node's pod CIDR: inside, and of that size; or not all there is."""
         size = self.mask_sizes.get(net.version)
         return (net not in self.cluster_cidrs if size is None else net.prefixlen == size) and self.inside(net)
 
@@ -218,8 +217,7 @@ def valid_pod_cidrs(node: V1Node) -> dict[IPNetwork, str]:
 
 
 def destination(route: Route) -> IPNetwork | None:
-    """Where a route leads, None for text that is no IP range: what the provider calls another's may
-    say so."""
+    """Where a route leads, None for text that is no IP range: another's may have one."""
     try:
         return network(route.destination_cidr)
     except ValueError:

@@ -14,14 +14,13 @@ from attrs import evolve, frozen
 
 from cloudprovider.helpers.taints import get_node_condition
 from cloudprovider.internal.backoff import NO_ATTEMPTS, Attempts, Backoff
-from controllers.runtime.api import NotFound
+from controllers.runtime.api import NotFound, RestClient
 from controllers.runtime.cache import NODES, key_of, uid_of
 from controllers.runtime.write import ObjectReplaced, Patch, apply, condition_set
 
 if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
 
-    from controllers.runtime.api import RestClient
     from controllers.runtime.clock import Clock
 
 CONDITION: Final = "NetworkUnavailable"

@@ -20,14 +20,13 @@ from controllers.route.reconcile import RouteConflict, RouteReconciler
 from controllers.route.table import RouteTable
 from controllers.route.triggers import LIST, LISTING, RouteTriggers
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
 
 if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 _BACKOFF = Backoff(base=0.2, cap=60.0)

@@ -12,19 +12,16 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from controllers.cloudcalls import PRIORITY_NEW, CallsClosed, InvalidAnswer
-from controllers.route.changes import State
-from controllers.route.metrics import NODE_CHANGE, PERIODIC
+from controllers.route.changes import Entry, State
+from controllers.route.metrics import NODE_CHANGE, PERIODIC, RouteMetrics
 from controllers.route.triggers import LIST, LISTING
-from controllers.runtime.queue import Result
+from controllers.runtime.queue import Result, WorkQueue
 
 if TYPE_CHECKING:
     from controllers.cloudcalls.capabilities import RouteCalls
-    from controllers.route.changes import Entry
-    from controllers.route.metrics import RouteMetrics
     from controllers.route.options import RouteOptions
     from controllers.route.planning import Planner
     from controllers.runtime.clock import Clock
-    from controllers.runtime.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +59,7 @@ class RouteListing:
         route."""
 
     def run(self) -> Result:
-        """List the routes and compare them with all nodes; again after the period. Raises what the
-        cloud answered."""
+        """List the routes and compare them with all nodes; periodically. Raises its error."""
         age = self._table.age
         if age < min(self._interval, self._period) / 2:  # asked for twice: this is what the second one wanted
             return Result(requeue_after=self._period - age, routine=True)

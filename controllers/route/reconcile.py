@@ -14,7 +14,7 @@ from cloudprovider import CloudProviderError, Route
 from controllers.cloudcalls import PRIORITY_NEW, PRIORITY_NORMAL, CallsClosed, CloudCallError
 from controllers.route import changes
 from controllers.route.triggers import BLACKHOLE, LIST
-from controllers.runtime.api import ApiError, NotFound
+from controllers.runtime.api import ApiError, NotFound, RestClient
 from controllers.runtime.cache import NODES, MalformedObject, key_of, uid_of
 from controllers.runtime.queue import DONE, Parked, Result, TerminalError
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from controllers.route.listing import RouteListing
     from controllers.route.metrics import RouteMetrics
     from controllers.route.planning import Planner
-    from controllers.runtime.api import RestClient
     from controllers.runtime.write import EventRecorder
 
 log = logging.getLogger(__name__)

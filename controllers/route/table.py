@@ -72,8 +72,7 @@ class RouteTable:
 
     @property
     def addresses_count(self) -> bool:
-        """Whether the provider compares target addresses, as far as its listings show; True while
-        none shows it."""
+        """Whether the provider compares target addresses, by its listings; True before one."""
         return self._with_addresses is not False
 
     # ---- changing it

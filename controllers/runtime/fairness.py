@@ -54,8 +54,7 @@ class Lanes(Generic[W]):
         return self.size
 
     def ended(self, key: Any) -> bool:
-        """A key that was handed out is in work no longer; returns whether others may be handed out
-        for that."""
+        """A key that was handed out is in work no longer; returns whether others may be."""
         return False
 
     def push(self, item: W) -> None:
@@ -167,8 +166,7 @@ class TurnLanes(Lanes[W]):
         return item
 
     def ended(self, key: Any) -> bool:
-        """A key that was handed out is in work no longer; returns whether others may be handed out
-        for that."""
+        """A key that was handed out is in work no longer; returns whether others may be."""
         group = self._group(key)
         before = self._share(group)
         self._busy[group] -= 1

@@ -16,8 +16,7 @@ from prometheus_client.registry import Collector
 from controllers.runtime.clock import Clock
 
 FINE_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
-"""Seconds that people wait for a node or an address. For histograms beside Go's, whose buckets are
-too coarse."""
+"""Seconds that people wait for a node or an address. Go's buckets are too coarse."""
 
 C = TypeVar("C", bound=Collector)
 
@@ -101,8 +100,7 @@ class Metrics:
             return cast(C, found)
 
     def value(self, sample: str, **labels: str) -> float | None:
-        """The present value of one sample (``x_total``, ``y_count``, ...), or None when there is
-        none yet."""
+        """The value of one sample (``x_total``, ``y_count``, ...), or None without one."""
         return self.registry.get_sample_value(sample, labels)
 
     def text(self, only: Sequence[str] = ()) -> bytes:
@@ -131,8 +129,7 @@ def _describe(shape: tuple[object, ...]) -> str:
 
 
 class _WithoutCreated:
-    """A view of a registry that drops the creation-time samples, without touching the library's
-    global switch."""
+    """A view of a registry that drops the creation-time samples, without the global switch."""
 
     def __init__(self, registry: Collector) -> None:
         self._registry = registry

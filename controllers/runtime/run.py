@@ -51,8 +51,7 @@ class Attentive(Protocol):
     """A stop signal whose owner wants to know when a controller is in full work."""
 
     def begins(self) -> Callable[[], None]:
-        """A controller begins. What is returned is called once, when each of its periodic actions
-        has run once."""
+        """A controller begins. What it returns is called when its actions have run once."""
 
 
 @frozen

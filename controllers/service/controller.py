@@ -14,7 +14,7 @@ from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
 from controllers.options.declare import DEFAULT_CLUSTER_NAME
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES, SERVICES
+from controllers.runtime.cache import NODES, SERVICES, InformerFactory
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling, TurnLanes
 from controllers.service.changes import Scope
@@ -34,7 +34,6 @@ from controllers.service.triggers import NodeTriggers, ServiceTriggers
 if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)

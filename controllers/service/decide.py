@@ -131,8 +131,7 @@ class Step:
     after: float = math.inf
     """REST: seconds until the key is to run again without an event; inf: it need not."""
     sweep: bool = False
-    """LOOK, ENSURE: nothing asks for it but the time; at the lowest priority, and silent if it
-    changes nothing."""
+    """LOOK, ENSURE: nothing asks for it but the time; lowest priority, silent without a change."""
     seen: V1LoadBalancerStatus | None = None
     """ENSURE: what the look before it showed."""
     missing: OwnedField = OwnedField.NOTHING
@@ -343,7 +342,6 @@ def _waits(record: Record, fingerprint: str, now: float) -> float:
 
 
 def _is_behind_release(service: V1Service, record: Record) -> bool:
-    """Whether the cache does not show yet that our finalizer is off: what is built now would be
-    held by nothing."""
+    """Whether the cache does not show yet that our finalizer is off: nothing would hold it."""
     behind = is_newer(version_of(service), record.version) is not True
     return record.state is State.RELEASED and behind and has_load_balancer_finalizer(service)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from cloudprovider.internal.backoff import Backoff
-from controllers.runtime.api import ApiError, NotFound
+from controllers.runtime.api import ApiError, NotFound, RestClient
 from controllers.runtime.cache import NODES, SERVICES, MalformedObject, split_key, uid_of
-from controllers.runtime.clock import wait_for
-from controllers.runtime.write import ObjectReplaced, patch
+from controllers.runtime.clock import Clock, wait_for
+from controllers.runtime.write import ObjectReplaced, Patch, patch
 from controllers.service.cloud import TooEarly
 from controllers.service.targets import Targets, targets
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from kubernetes.client.models.v1_node import V1Node
     from kubernetes.client.models.v1_service import V1Service
 
-    from controllers.runtime.api import RestClient
-    from controllers.runtime.clock import Clock
-    from controllers.runtime.write import Patch
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +64,7 @@ class ServiceAPI:
         return service if written is None else SERVICES.parse(written)
 
     def prove_gone(self, key: str, uid: str) -> None:
-        """Return when the API server has no Service of this key with this UID; raise CacheBehind
-        when it has."""
+        """Return when the API server has no Service of this key with this UID; else CacheBehind."""
         namespace, name = split_key(key)
         for raw in self._list(SERVICES.path(namespace), {"fieldSelector": f"metadata.name={name}"}):
             if raw.get("metadata", {}).get("uid") == uid:

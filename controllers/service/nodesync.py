@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from controllers.runtime.queue import DONE, Result
+from controllers.runtime.queue import DONE, Result, WorkQueue
 
 if TYPE_CHECKING:
     from prometheus_client import Histogram
 
     from controllers.runtime.clock import Clock
-    from controllers.runtime.queue import WorkQueue
     from controllers.service.records import Records
     from controllers.service.targets import Targets, TargetSet
 

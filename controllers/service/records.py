@@ -55,8 +55,7 @@ class Record:
     """One Service's load balancer. It is there as soon as the cloud may have begun to build."""
 
     service: V1Service
-    """As it was when the cloud was last called for it: what the deletion is asked with, should the
-    Service vanish."""
+    """As it was when the cloud was last called for it: for its deletion if it vanishes."""
     uid: str
     state: State = State.UNSURE
     spec: str = ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cloudprovider.internal.backoff import Backoff
 from controllers.cloudcalls import CloudCallError
 from controllers.runtime.base import ControllerBase
-from controllers.runtime.cache import NODES
+from controllers.runtime.cache import NODES, InformerFactory
 from controllers.runtime.cleaning import conceal
 from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 from controllers.runtime.queue import FailureHandling
@@ -26,7 +26,6 @@ from controllers.sshkeys.triggers import SSHKeyTriggers
 if TYPE_CHECKING:
     from controllers.cloudcalls import CloudCalls
     from controllers.runtime.api import ClientBuilder
-    from controllers.runtime.cache import InformerFactory
     from controllers.runtime.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -99,8 +98,7 @@ class SSHKeyController(ControllerBase):
         )
 
     def look(self) -> None:
-        """Read the file again, and install what it holds if it has changed. The controller does it
-        by itself."""
+        """Read the file again, and install what it holds if it has changed. Also done regularly."""
         before = set(self._file.keys)
         try:
             if not self._file.look():

@@ -22,8 +22,7 @@ _ARMOUR: Final = re.compile(rb"-{4,5} ?BEGIN |PuTTY-User-Key-File")
 
 
 class KeyFileProblems(ValueError):
-    """A key file cannot be used. `problems` are clauses for people, each about one line of it or
-    about the whole."""
+    """A key file cannot be used. `problems` are clauses, about a line or the whole."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))

@@ -6,7 +6,7 @@ A key is the fingerprint of a public key. Decides whether there may be work, nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,6 @@ from cloudprovider.helpers.providerid import Ownership, ownership, provider_id_o
 from controllers.runtime.cache import uid_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kubernetes.client.models.v1_node import V1Node
 
     from controllers.runtime.queue import WorkQueue

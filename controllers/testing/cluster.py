@@ -205,7 +205,8 @@ class Cluster:
         self._witness = witness
 
     def close(self) -> None:
-        """Delete what this object made, and close the connections. May be called twice."""
+        """Delete what was made through this object, and close the connections. May be called
+        twice."""
         for handle in self._made.values():
             try:
                 if handle.exists:

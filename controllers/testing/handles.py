@@ -106,7 +106,8 @@ class _Handle(Generic[T]):
         self.patch({"metadata": {"labels": dict(labels)}})
 
     def delete(self) -> None:
-        """Delete it; with finalizers it stays until then. Nothing happens if there is none."""
+        """Delete it; with finalizers it stays until they are gone. Nothing happens if there is
+        none."""
         try:
             self._rest.request("DELETE", self._path)
         except NotFound:
@@ -184,6 +185,7 @@ class ServiceHandle(_Handle[V1Service]):
 
     @property
     def addresses(self) -> list[str]:
-        """IP addresses and hostnames of its load balancer, of `status.loadBalancer.ingress`."""
+        """IP addresses and hostnames of its load balancer, as `status.loadBalancer.ingress` shows
+        them."""
         ingress = self.json.get("status", {}).get("loadBalancer", {}).get("ingress") or ()
         return [one.get("ip") or one.get("hostname") or "" for one in ingress]

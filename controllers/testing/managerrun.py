@@ -153,7 +153,8 @@ class ManagerRun:
         self._error = None
 
     def close(self) -> None:
-        """Stop it, and keep the log no longer than this. Raises its error. May be called twice."""
+        """Stop it, and keep the log no longer than this. Raises what it died of. May be called
+        twice."""
         try:
             self.stop()
         finally:

@@ -29,8 +29,7 @@ _STABLE: Final = {beta: stable for stable, beta in LABEL_PAIRS if stable in _TOP
 
 @frozen
 class Labelling:
-    """What is to be done about a volume: a patch, which may be empty, or contradictions, and then
-    no patch."""
+    """What is to be done about a volume: a patch (maybe empty), or contradictions."""
 
     patch: Patch = field(factory=Patch)
     contradictions: tuple[str, ...] = ()
@@ -49,8 +48,7 @@ def needs_labels(volume: V1PersistentVolume) -> bool:
 
 
 def stable_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels with the stable keys of zone and region; a beta key counts where the stable one is
-    missing."""
+    """The labels with the stable keys of zone and region; a beta key replaces a missing one."""
     plain = {key: value for key, value in labels.items() if key not in _STABLE}
     return {_STABLE[key]: value for key, value in labels.items() if key in _STABLE} | plain
 

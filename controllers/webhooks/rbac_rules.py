@@ -98,8 +98,7 @@ spec:
 
 
 def _alike(old: str, new: str, *but: str) -> str:
-    """The CEL expression of two objects that are equal but for these fields, whichever fields later
-    versions have."""
+    """The CEL expression of two objects that are equal but for these fields."""
     others = str(list(but)).replace("'", '"')
     return (
         f"dyn({new}).all(k, k in {others} || (k in dyn({old}) && dyn({old})[k] == dyn({new})[k])) && "

@@ -29,12 +29,14 @@ _WARNINGS: Final = 16
 _DEEPEST: Final = 200  # brackets within brackets; a CustomResourceDefinition has some 80
 _MARKS: Final = b'[]{},"'
 _MARK: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
-"""A text, even unfinished, or what is between values. Possessive: never tries twice."""
+"""A text, an unfinished one at the end too, or what stands between values. Possessive: never tries
+twice."""
 _OF_A_MARK: Final = 1024  # bytes that it may take, as part of an object of the Kubernetes client and of its copy
 
 
 class BadReview(Exception):
-    """What came is no review that can be answered. `uid` is its request's, where known."""
+    """What came is no review that can be answered. `uid` is its request's, where that much is
+    known."""
 
     def __init__(self, message: str, uid: str = "") -> None:
         super().__init__(message)
@@ -60,7 +62,8 @@ class AdmissionRequest:
     user: str = ""
     groups: tuple[str, ...] = ()
     dry_run: bool = False
-    """Nothing will be stored: a handler has no effect besides its answer."""
+    """Nothing will be stored: a handler must have no effect besides its answer. It never should
+    have one."""
     _object: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
     _old_object: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
 
@@ -100,7 +103,8 @@ class Answer:
     warnings: tuple[str, ...] = ()
     """Shown to the user by kubectl, one line each."""
     audit: Mapping[str, str] = attrs.field(factory=dict)
-    """Annotations for the API server's audit log, without the webhook's name."""
+    """Annotations for the API server's audit log, without the webhook's name, which it puts before
+    them."""
 
 
 def allow(*, warnings: Iterable[str] = (), audit: Mapping[str, str] | None = None) -> Answer:
@@ -181,7 +185,8 @@ def marks_in(body: bytes, most: int) -> int:
 
 
 def memory_of(body: bytes, marks: int) -> int:
-    """Bytes that a review may take when it is parsed and answered, never less than it does."""
+    """Bytes that a review may take when it is parsed and answered, on no account less than it
+    does."""
     return len(body) * (2 if body.isascii() else 8) + marks * _OF_A_MARK
 
 

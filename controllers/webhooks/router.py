@@ -41,11 +41,9 @@ from controllers.webhooks.webhook import Webhook
 log = logging.getLogger(__name__)
 
 THREADS: Final = 64
-"""Handlers at work at once, of all webhooks, those that are past their deadline included; one
-client has half."""
+"""Handlers at work at once, of all webhooks, overdue ones included; one client has half."""
 MEMORY: Final = 32 * 2**20
-"""Bytes that reviews may take that are parsed and answered, all together; more where one webhook
-takes great ones."""
+"""Bytes of all reviews that are parsed and answered; more for great ones."""
 WINDOW: Final = 30.0
 """Seconds between two lines of log about one kind of failure: anybody may send reviews."""
 LONGEST: Final = 30.0

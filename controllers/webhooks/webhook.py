@@ -55,7 +55,8 @@ class Match:
 
 @attrs.frozen(kw_only=True)
 class Webhook:
-    """One webhook: its name in --webhooks and metrics, its path, its use. Raises ValueError."""
+    """One webhook: its name in --webhooks and metrics, its path, and what it is for. Raises
+    ValueError."""
 
     name: str
     path: str
@@ -64,7 +65,8 @@ class Webhook:
     """Whether its answers may change the object: then it belongs into a
     MutatingWebhookConfiguration, otherwise into a ValidatingWebhookConfiguration."""
     max_body: int = 2**20
-    """Bytes of a review at most, up to MAX_BODY. As its objects need: anybody may send one."""
+    """Bytes of a review at most, up to MAX_BODY. As much as its objects need: anybody may send
+    one."""
     max_values: int = 20_000
     """Texts, brackets and commas of a review at most. Each may take a kilobyte as part of an object
     of the client."""

@@ -64,7 +64,8 @@ class Rule:
 
 
 class Access:
-    """Tokens and rules of one server. Thread-safe; changes hold from the next request on."""
+    """Tokens and rules of one server. Safe from many threads; changes take effect with the next
+    request."""
 
     def __init__(self, token: str, *, anonymous: bool = False) -> None:
         self._lock = threading.Lock()
@@ -83,7 +84,8 @@ class Access:
         return user
 
     def add_token(self, token: str, user: User, is_valid: Callable[[], bool] | None = None) -> None:
-        """Accept this user's bearer token while `is_valid()` says so, or until it is revoked."""
+        """Accept a bearer token of this user as long as `is_valid()` says so, or until it is
+        revoked."""
         with self._lock:
             if is_valid is not None:
                 self._valid = {**self._valid, token: is_valid}

@@ -183,7 +183,8 @@ class Faults:
         self, *, method: str | None = None, path: str | None = None, count: int | None = None,
         watches: bool | None = None, after_events: int = 0,
     ) -> Fault:  # fmt: skip
-        """Break off an answer half-way, a watch inside the event after `after_events` others."""
+        """Break off an answer half-way, a watch in the middle of the event after `after_events`
+        others."""
         return self.add(Fault(Action.TRUNCATE, method, path, count, watches, after_events))
 
     def expire(
@@ -205,11 +206,13 @@ class Faults:
         return self.add(Fault(Action.EMPTY_LIST, "GET", path, count, False))
 
     def stale(self, version: int, *, path: str | None = None, count: int | None = None) -> Fault:
-        """Answer gets and lists as of an older `version`, even for a quorum read."""
+        """Answer gets and lists as of an older `version`, also where a quorum read was asked
+        for."""
         return self.add(Fault(Action.STALE_LIST, "GET", path, count, False, version=version))
 
     def strike(self, method: str, path: str, watching: bool) -> list[Fault]:
-        """The rules for this request, each counted: latencies, and the first of other kinds."""
+        """The rules that strike this request, each counted: latencies, and the first of any other
+        kind."""
         if not self._rules:
             return []
         struck: list[Fault] = []

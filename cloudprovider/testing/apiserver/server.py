@@ -93,7 +93,8 @@ class EmbeddedAPIServer:
     # --------------------------------------------------------------------------------------------------------
 
     def start(self) -> EmbeddedAPIServer:
-        """Listen and serve; returns when it accepts. Raises OSError when the port is taken."""
+        """Listen and serve; returns once connections are accepted. Raises OSError when the port is
+        taken."""
         if self._listener is None:
             self._listener = Listener(self._port, self.api, self.faults, self._tls, Handler)
             self._port = self._listener.port

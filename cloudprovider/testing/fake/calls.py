@@ -47,7 +47,8 @@ class CallRecord:
     finished: int | None = None
     """The number that it took when it ended; None while it runs."""
     effect: str = ""
-    """What it changed: created, updated, unchanged, deleted, absent; empty where it failed."""
+    """What it changed: created, updated, unchanged, deleted, absent; empty where it failed
+    before."""
     error: str = ""
     """The name of the exception that it raised."""
 

@@ -239,7 +239,8 @@ class ClusterConfig(Model):
 
 
 class FakeConfig(Model):
-    """The whole configuration. Immutable; every field has a default, of an empty cloud."""
+    """The whole configuration. Immutable; every field has a default, by which the cloud is
+    empty."""
 
     provider: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")] = "fake"
     """The provider's name, and how its provider IDs begin."""

@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 
 class Console:
-    """Changes and shows one cloud. Thread-safe. What does not exist raises KeyError."""
+    """Changes and shows one cloud. Thread-safe. Naming something that does not exist raises
+    KeyError."""
 
     def __init__(self, world: World, calls: CallBook) -> None:
         self._world = world

@@ -57,7 +57,8 @@ class Strike:
     fault: Fault
     request: Request
     names: Sequence[str]
-    """The names in the call that the fault's `key` matches: nodes of a batch, or the first key."""
+    """The names in the call that the fault's `key` matches: node names of a batch, or else the
+    first key."""
     console: Console
     _proceed: Callable[[], Any] = field(repr=False)
 

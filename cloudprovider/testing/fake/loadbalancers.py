@@ -175,7 +175,8 @@ def _take(address: str, network: str, taken: set[str]) -> str:
 
 
 def _allocate(network: str, taken: set[str], seed: str) -> str:
-    """A free address, always the same for a Service in an empty range. Raises `QuotaExceeded`."""
+    """A free address, always the same for the same Service in an empty range. Raises
+    `QuotaExceeded`."""
     hosts = ip_network(network)
     size = max(1, hosts.num_addresses - 2)
     first = int.from_bytes(hashlib.sha256(f"{network} {seed}".encode()).digest()[:8], "big") % size

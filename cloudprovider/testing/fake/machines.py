@@ -34,7 +34,8 @@ def node_key(node: V1Node) -> tuple[str, str]:
 
 
 def node_addresses(addresses: Iterable[Address]) -> tuple[V1NodeAddress, ...]:
-    """Addresses as the contract wants them; new objects each time, as callers may change them."""
+    """Addresses as the contract wants them; new objects every time, as the caller may change
+    them."""
     return tuple([V1NodeAddress(type=kind, address=address) for kind, address in addresses])
 
 
@@ -117,7 +118,8 @@ class Machines:
 
 
 def _brought(node: V1Node) -> tuple[Address, ...]:
-    """The IPs that a node brings along: those that its kubelet was told, or else its own."""
+    """The IPs that a node brings along: those that its kubelet was told, or else those that it
+    has."""
     provided = provided_node_ip(node)
     if provided:
         return tuple(("InternalIP", text.strip()) for text in provided.split(",") if parse_ip(text.strip()) is not None)

@@ -18,7 +18,8 @@ Patterns = str | tuple[str, ...]
 
 @frozen
 class Method:
-    """One method: the capability it belongs to, if it changes the cloud or takes several nodes."""
+    """One method: the capability it belongs to, whether it changes the cloud or takes many
+    nodes."""
 
     name: str
     capability: str

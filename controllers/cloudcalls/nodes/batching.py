@@ -55,8 +55,7 @@ class Group:
 
 
 class Batcher:
-    """Forms the groups of one method, and remembers suspects and failures. Thread-safe; shared by
-    all fetches."""
+    """Forms the groups of one method, and remembers suspects and failures. Thread-safe."""
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self._rng = rng or random.Random()
@@ -70,8 +69,7 @@ class Batcher:
             return tuple(self._suspects)
 
     def form(self, names: Sequence[str], max_batch: int) -> list[Group]:
-        """The groups to begin with: full batches, then each suspect alone, so that they take no
-        one's turn."""
+        """The groups to begin with: full batches, then each suspect alone, last."""
         with self._lock:
             alone = [name for name in names if name in self._suspects]
         apart = set(alone)

@@ -194,8 +194,7 @@ class ClientBuilder:
 
     @property
     def reachability(self) -> Reachability:
-        """Whether the server answers, as the requests of all RestClients saw it; tells when it
-        answers again."""
+        """Whether the server answers, as all RestClients saw it; tells when it answers again."""
         return self._transport.reachability
 
     @property

@@ -32,8 +32,7 @@ _AS_HEADERS: Final = (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid"))
 
 @frozen
 class Credential:
-    """What a source yields: an Authorization value or "", a certificate with its key or b"", and
-    when it ends."""
+    """What a source yields: Authorization or "", certificate and key or b"", its end."""
 
     authorization: str = field(default="", repr=False)
     expires_at: float | None = None  # unix seconds
@@ -186,8 +185,7 @@ class Credentials:
         timeout: float = FETCH_TIMEOUT,
         origin: str = "",
     ) -> None:
-        """`origin` says in words what the credential is and where it comes from, for the message of
-        a 401."""
+        """`origin` says in words what the credential is, and its source, for a 401."""
         self.origin = origin
         self._source = source
         self._waits = waits
@@ -234,8 +232,7 @@ class Credentials:
         return value
 
     def rejected(self, authorization: str) -> None:
-        """The server answered 401 to this value: fetch again before the next request, if it was not
-        already."""
+        """The server answered 401 to this value: fetch before the next request."""
         with self._lock:
             if authorization == self._value and self._source.pace != float("inf"):
                 again = self._fetched_at + self._source.pace

@@ -133,8 +133,7 @@ class HalfOpen(Unreachable):
 
 
 class CredentialsUnavailable(Unreachable):
-    """A token file is empty, a credential plugin failed, or a certificate cannot be read: nothing
-    was sent; retry."""
+    """A token file is empty, a credential plugin failed, or no certificate: nothing was sent."""
 
     def __init__(self, message: str = "", *, sent: bool = False, **fields: Any) -> None:
         super().__init__(message, sent=sent, **fields)

@@ -182,8 +182,7 @@ def end_plugins(seconds: float = 0.0) -> None:
 
 
 def _reap(group: int) -> None:
-    """Take the plugin's children that have ended, where we are the container's first process and
-    inherit them."""
+    """Take the plugin's children that have ended, if we are process 1 and inherit them."""
     _gone.add(group)
     for one in tuple(_gone):
         try:

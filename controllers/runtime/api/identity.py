@@ -81,8 +81,7 @@ def stood_in_request(
 
 
 class RequestMetrics:
-    """Counters of one API server; thread-safe. The label lookups are remembered, for they cost more
-    than counting."""
+    """Counters of one API server; thread-safe. Label lookups are remembered: they are dear."""
 
     def __init__(self, metrics: Metrics, host: str) -> None:
         self._host = host

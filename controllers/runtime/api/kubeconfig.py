@@ -135,8 +135,7 @@ def load(kubeconfig: str | None, master: str | None, environ: Mapping[str, str] 
 
 
 def server_url(server: str, *, tls: bool) -> str:
-    """Complete `host[:port]` to a URL: with https where `tls`, as client-go does where there is any
-    TLS setting."""
+    """Complete `host[:port]` to a URL: https where `tls`, as in client-go."""
     return server if "://" in server else f"{'https' if tls else 'http'}://{server}"
 
 

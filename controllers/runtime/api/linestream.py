@@ -78,8 +78,7 @@ class LineStream:
         return self
 
     def __next__(self) -> bytes:
-        """The next line, without its newline (empty lines are left out), or the next frame, without
-        its length."""
+        """The next line, without newline (and empty lines), or frame, without length."""
         while not self._closed:
             if self._whole:
                 return self._whole.popleft()
@@ -90,8 +89,7 @@ class LineStream:
         raise StopIteration
 
     def open(self) -> None:
-        """Connect, send, and wait for the status; raises the mapped ApiError. Does nothing when
-        open or closed."""
+        """Connect, send, and wait for the status; raises the mapped ApiError. No-op when open."""
         if self._answer is None and self._begin():
             try:
                 self._connect()

@@ -13,8 +13,7 @@ from typing import Final, Protocol
 from controllers.runtime.api.wire import ProtocolError
 
 MAX_PIECE: Final = 64 * 1024 * 1024
-"""Bytes; etcd stores objects of 1.5 MB, so a longer piece means that the peer sends no such pieces
-at all."""
+"""Bytes; etcd stores objects of 1.5 MB, so no peer sends a longer piece on purpose."""
 
 _PREFIX: Final = 4
 

@@ -75,8 +75,7 @@ class Reachability:
 
     @property
     def down_since(self) -> float | None:
-        """When the first request since the last answer failed (monotonic seconds); None while the
-        server answers."""
+        """When the first request since the last answer failed (monotonic seconds); or None."""
         return self._down_since
 
     @property

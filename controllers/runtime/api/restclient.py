@@ -104,8 +104,7 @@ class RestClient:
 
     @property
     def reachability(self) -> Reachability:
-        """Whether the server answers, from all clients' requests: shared by every client of one
-        ClientBuilder."""
+        """Whether the server answers, from all clients' requests: one for a ClientBuilder."""
         return self._transport.reachability
 
     def request(
@@ -270,8 +269,7 @@ def _is_text(value: str) -> bool:
 
 
 def _refuse_line_breaks(header: str, value: str) -> None:
-    """Raise ValueError for what would be more than this one header; the value may be secret, so it
-    is not shown."""
+    """Raise ValueError for what would be more than this one header; the value may be secret."""
     if not _is_text(value):
         raise ValueError(f"the value of the header {header} holds line breaks or characters that are not ASCII text")
 

@@ -77,8 +77,7 @@ class TLSSettings:
     """What must live as long as the paths are in use."""
 
     def context(self) -> ssl.SSLContext:
-        """Read the files and make a context; raises OSError (ssl.SSLError among them) when one
-        cannot be used."""
+        """Read the files and make a context; raises OSError (or ssl.SSLError)."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.sslsocket_class = TLSSocket
         context.minimum_version = ssl.TLSVersion.TLSv1_2

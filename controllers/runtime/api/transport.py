@@ -34,8 +34,7 @@ MAX_IDLE: Final = 256
 """Idle connections kept; beyond that many threads, surplus ones are closed."""
 
 IDLE_SECONDS: Final = 60.0
-"""An idle connection is not reused after this time: kube-apiserver closes it after 90 s, perhaps
-while we write."""
+"""An idle connection is not reused after this time: kube-apiserver closes it after 90 s."""
 
 _DOUBTS_APART: Final = 60.0
 """Seconds between two times that silent streams are interrupted. A healthy watch may be silent, and
@@ -153,8 +152,7 @@ class Transport:
         connection.close()
 
     def recheck_tls(self) -> None:
-        """The server did not accept our certificate, or we not its: look at the files at the next
-        connection."""
+        """A certificate was refused: look at the files at the next connection."""
         if self._tls is not None:
             self._tls.recheck()
 

@@ -96,8 +96,7 @@ class _Rest(RESTClientObject):
     def _stood_in(
         self, stand_in: StandIn, method: str, target: str, headers: Mapping[str, Any], body: Any
     ) -> RESTResponse | None:
-        """The answer of who stands in for the server; an error is one that the official client
-        understands."""
+        """The answer of who stands in for the server; an error as the official client has it."""
         path, _, query = target.partition("?")
         kind = next((str(value) for name, value in headers.items() if name.lower() == "content-type"), "")
         answer = stand_in.answer(

@@ -19,8 +19,7 @@ _EXCERPT: Final = 60
 
 
 class Garbled(Exception):
-    """Bytes that are no list, or no watch event. The message never holds more than a short
-    excerpt's shape."""
+    """Bytes that are no list, or no watch event. The message shows a short excerpt's shape."""
 
 
 class Unreadable(Garbled):
@@ -29,8 +28,7 @@ class Unreadable(Garbled):
 
 @frozen
 class ListMeta:
-    """A list page's own metadata: the version to watch from, and the token of the next page ("" on
-    the last)."""
+    """A list page's own metadata: the version to watch from, and the next page's token, or ""."""
 
     resource_version: str
     continue_token: str

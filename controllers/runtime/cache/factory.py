@@ -110,8 +110,7 @@ class InformerFactory:
         return True
 
     def stop(self, timeout: float = 1.0) -> bool:
-        """Stop all at once and wait at most `timeout` real seconds; False when a handler was still
-        busy then."""
+        """Stop all at once and wait at most `timeout` real seconds; False if a handler is busy."""
         informers = self._all()
         for informer in informers:
             informer.request_stop()

@@ -25,8 +25,7 @@ MERGE_ABOVE: Final = 10_000
 
 
 class Handlers(Generic[T]):
-    """The functions of one handler; each may be None. They get shared objects, which they must not
-    change."""
+    """The functions of one handler; each may be None. They must not change the objects."""
 
     __slots__ = ("add", "delete", "name", "update")
 
@@ -44,8 +43,7 @@ class Handlers(Generic[T]):
 
 
 class _Entry(Generic[T]):
-    """A waiting call. `kind` None marks the end of the initial adds. `before`: the delete in front
-    of this add."""
+    """A waiting call. `kind` None marks the end of the initial adds. `before`: its delete."""
 
     __slots__ = ("before", "initial", "key", "kind", "new", "old")
 
@@ -108,8 +106,7 @@ class Delivery(Generic[T]):
         self._thread.start()
 
     def push_initial(self, objects: Sequence[tuple[str, T]]) -> None:
-        """Push the first state as adds with initial=True, and a mark behind it. Called once, before
-        any change."""
+        """Push the first state as adds with initial=True, then a mark. Called once, first."""
         with self._condition:
             for key, obj in objects:
                 self._append(_Entry(ChangeKind.ADD, key, None, obj, True))

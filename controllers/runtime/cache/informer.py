@@ -131,8 +131,7 @@ class Informer(Generic[T]):
                 self._started = self._clock.monotonic()
 
     def request_stop(self) -> None:
-        """Begin to stop, without waiting: the watch ends, waiting events are dropped. May be called
-        twice."""
+        """Begin to stop: the watch ends, waiting events go. May be called twice."""
         with self._lock:
             self._stopped = True
             deliveries = list(self._deliveries)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from attrs import frozen
 
-from controllers.runtime.api import ApiError, Gone
+from controllers.runtime.api import ApiError, Gone, RestClient
 from controllers.runtime.cache.decoding import Garbled
 from controllers.runtime.cache.encoding import read_page
 
 if TYPE_CHECKING:
-    from controllers.runtime.api import RestClient
     from controllers.runtime.cache.resources import Raw, Resource
     from controllers.runtime.cache.watchtypes import Body
 

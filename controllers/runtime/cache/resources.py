@@ -143,8 +143,7 @@ class Resource(Generic[T]):
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """Split a key into (namespace, name); the namespace is "" for kinds without. ValueError for
-    anything else."""
+    """Split a key into (namespace, name); the namespace is "" for kinds without. or ValueError."""
     namespace, slash, name = key.rpartition("/")
     if not name or (slash and not namespace) or "/" in namespace:
         raise ValueError(f'not a key, which is "name" or "namespace/name": {key!r}')
@@ -177,8 +176,7 @@ def _imported(home: str) -> Any:
 
 
 def _explain(error: Exception) -> str:
-    """Where an object is wrong, in a line: a validation error's own text would repeat the object's
-    values."""
+    """Where an object is wrong, in a line: a validation error's text repeats its values."""
     try:
         details = error.errors(include_url=False, include_input=False)  # type: ignore[attr-defined]  # pydantic's
     except (AttributeError, TypeError):

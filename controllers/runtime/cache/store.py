@@ -74,8 +74,7 @@ class Change(Generic[T]):
 
 
 class Lister(Generic[T]):
-    """Reads a cache. Thread-safe; answers from memory, never waits. The objects are shared: never
-    change one."""
+    """Reads a cache. Thread-safe; never waits. The objects are shared: never change one."""
 
     def __init__(self, cache: Cache[T]) -> None:
         self._cache = cache
@@ -172,8 +171,7 @@ class Cache(Generic[T]):
 
     @property
     def version(self) -> str:
-        """The newest resourceVersion that a list, an event or a bookmark has shown; "" before the
-        first list."""
+        """The newest resourceVersion that any answer has shown; "" before the first list."""
         return self._version
 
     def get(self, key: str) -> T | None:
@@ -302,8 +300,7 @@ class Cache(Generic[T]):
         return _steps(key, old, new)
 
     def advance(self, version: str) -> None:
-        """Note that the server has shown everything up to this version (a bookmark says so). Never
-        goes back."""
+        """The server has shown all up to this version (a bookmark). Never goes back."""
         if version and is_newer(version, self._version) is not False:
             self._version = version
 

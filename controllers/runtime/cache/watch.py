@@ -78,8 +78,7 @@ _MARGIN: Final = 0.9  # a share of `silence`: the read's own timer and our clock
 
 
 class ListWatch(Generic[T]):
-    """Lists and watches one kind. One thread iterates `updates`; `stop` and the properties are for
-    any thread."""
+    """Lists and watches one kind. One thread iterates `updates`; all else is for any."""
 
     def __init__(self, source: Source[T], *, metrics: Metrics, clock: Clock, rng: random.Random | None = None) -> None:
         self._source = source
@@ -103,8 +102,7 @@ class ListWatch(Generic[T]):
 
     @property
     def last_contact(self) -> float:
-        """When the server last sent a list, event or bookmark, by the clock's `monotonic`; the
-        start before that."""
+        """When the server last sent a list, event or bookmark, or it started (`monotonic`)."""
         return self._last_contact
 
     @property

@@ -1,5 +1,4 @@
-"""Types of the list-watch loop (stage 1): what `watch.py` needs of a client, and what it yields to
-the informer."""
+"""Types of the list-watch loop (stage 1): what `watch.py` needs and yields."""
 
 from __future__ import annotations
 
@@ -58,8 +57,7 @@ class WatchOptions:
 
     page_size: int = field(default=500, validator=validators.gt(0))
     watch_timeout: tuple[float, float] = (300.0, 600.0)
-    """The server ends a watch after a time drawn from this range, so that watches spread over its
-    replicas."""
+    """The server ends a watch after a time drawn from this range, to spread them over replicas."""
     silence: float = field(default=90.0, validator=validators.gt(0))
     """No byte for so long: the watch counts as half-open. Bookmarks come each minute."""
     list_timeout: float = field(default=60.0, validator=validators.gt(0))

@@ -63,8 +63,7 @@ class Elector:
         clock: Clock = SYSTEM_CLOCK,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`rest` must be unguarded, and should have connections of its own. `chance` gives numbers
-        in [0, 1)."""
+        """`rest` must be unguarded, with its own connections. `chance` gives numbers in [0, 1)."""
         self.settings = settings
         self.fence = Fence(settings.lease, clock)
         self._api = LeaseAPI(rest, settings)
@@ -180,8 +179,7 @@ class Elector:
             self._watch.stop()
 
     def _look_on(self) -> None:
-        """Say that the lease has run out where the elector does not: it may hang, in a log line
-        say. None is here."""
+        """Say that the lease has run out where the elector does not: it may hang. None is here."""
         ask = ClockEvent(self._clock)
         while self._thread.is_alive():
             if reason := self.lost:

@@ -16,8 +16,7 @@ from controllers.runtime.clock import SYSTEM_CLOCK, Clock
 
 
 class LeaseLost(ApiError):
-    """A write was refused, and not sent, because this process does not hold the lease, or may have
-    lost it."""
+    """A write was refused, and not sent, because this process may not hold the lease."""
 
 
 class Fence:

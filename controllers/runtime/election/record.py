@@ -80,8 +80,7 @@ def renewed(lease: Lease, settings: LeaseSettings, held: Record, now: float) -> 
 
 
 def released(lease: Lease, settings: LeaseSettings, now: float) -> dict[str, Any]:
-    """The Lease with which its leader gives it up: it has no holder, and any candidate may take it
-    at once."""
+    """The Lease with which its leader gives it up: it has no holder: any may take it."""
     stamp = _stamp(now)
     record = Record(holder="", seconds=1, acquired=stamp, renewed=stamp, transitions=read(lease).transitions)
     return _with(lease, settings, record)

@@ -79,8 +79,7 @@ POINTERS: Final[Mapping[str, str]] = {
         "ipFamilyPolicy allocateLoadBalancerNodePorts loadBalancerClass internalTrafficPolicy trafficDistribution"
     ),
 }
-"""The scalar fields, by message, that are pointers in Go: JSON shows them where they are there,
-empty or not."""
+"""The scalar fields, by message, that are pointers in Go: JSON shows them even empty."""
 
 SHOWN_UNLESS_ZERO: Final[Mapping[str, str]] = {"ObjectMeta": "creationTimestamp"}
 """Times that JSON leaves out where they are zero, instead of showing null (`omitzero` in Go)."""

@@ -51,8 +51,7 @@ class Enveloped:
 
 
 def open_envelope(data: bytes) -> Enveloped:
-    """Open the envelope of one object; raises ValueError for what is none, or is encoded again (as
-    JSON, gzip)."""
+    """Open the envelope of one object; raises ValueError, too if encoded again."""
     unknown = unwrap(data, "Unknown")
     return Enveloped(unknown.typeMeta.apiVersion, unknown.typeMeta.kind, unknown.raw)
 
@@ -67,8 +66,7 @@ def seal(api_version: str, kind: str, message: Any) -> bytes:
 
 
 def unwrap(data: bytes, name: str) -> Any:
-    """The envelope as the message `name`: Unknown, or one that is the same on the wire. Raises
-    ValueError."""
+    """The envelope as the message `name`: Unknown, or the same on the wire. Raises ValueError."""
     if not data.startswith(MAGIC):
         raise ValueError(f"{len(data)} bytes that do not begin as Kubernetes' Protobuf does")
     try:

@@ -151,8 +151,7 @@ class Timers(Generic[K]):
         self._frozen -= 1
 
     def collect(self, now: float) -> Iterator[tuple[float, Item[K], bool]]:
-        """Take out what ended until `now` in the order of time: when, of which item, and whether it
-        was a floor."""
+        """Take out what ended until `now` in the order of time: time, item, is it a floor."""
         heap, cooling = self._heap, self._cooling
         while True:
             if heap and heap[0][0] <= now and not (cooling and cooling[0][0] < heap[0][0]):
@@ -168,8 +167,7 @@ class Timers(Generic[K]):
                 return
 
     def next_due(self) -> float | None:
-        """When a key will next have to run: maybe too early, never too late. None: no key waits for
-        a time."""
+        """When a key will next have to run: maybe too early, never too late. None: no key waits."""
         due = self._heap[0][0] if self._heap else None
         if self._frozen and (due is None or self._cooling[0][0] < due):
             due = self._cooling[0][0]
@@ -244,8 +242,7 @@ class Waiters:
             self._keeper.notify()
 
     def pass_on(self, ready: int, due: float | None) -> None:
-        """The calling thread leaves: have another one come for the keys left, or watch the time of
-        the next."""
+        """The calling thread leaves: have another one come for what is left."""
         if ready:
             self.wake(ready)
         elif due is not None:

@@ -49,8 +49,7 @@ class Durations:
 
 
 class QueueStats:
-    """What a queue counts, always under the queue's lock. It outlives the queue, so that counters
-    never go back."""
+    """What a queue counts, always under the queue's lock. It outlives the queue."""
 
     __slots__ = ("adds", "queued", "retries", "worked")
 

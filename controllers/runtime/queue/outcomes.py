@@ -79,8 +79,7 @@ _ADDED_SHARE = 0.1
 
 
 class OutageListener(Protocol):
-    """What knows when a key that failed may come back before its time: the cloud answers again,
-    for example."""
+    """What knows when a key that failed may come back before its time: the cloud is back, say."""
 
     def least_wait(self, error: Exception) -> float:
         """Seconds that a key which fails with this waits at least, as too many others try the same
@@ -113,8 +112,7 @@ class FailureHandling(Generic[K]):
     """What the keys are for the log: what fails again and again is few lines (`failurelog.py`)."""
 
     controller: str = ""
-    """Whose work it is: the name in --controllers, with which each line begins; the queue's name if
-    empty."""
+    """Whose work it is: the name in --controllers, at each line's begin; empty: the queue's."""
 
     outage: OutageListener | None = None
     """May bring keys back before their back-off ends."""
@@ -135,8 +133,7 @@ class AwaitingServer(Generic[K]):
         self._recovery: Recovery | None = None
 
     def add(self, key: K, error: Exception) -> None:
-        """The key failed so, and backs off; nothing happens unless the error says that the server
-        gave no answer."""
+        """The key failed so, and backs off; nothing happens unless the server gave no answer."""
         recovery = error.recovery if isinstance(error, ApiError) else None
         if recovery is None:
             self.discard(key)
@@ -342,6 +339,5 @@ class Requeuer(Generic[K]):
 
 
 def _unknown(error: Exception) -> str:
-    """What is not known because of this failure; "" where it is a definite answer, only not the one
-    hoped for."""
+    """What is not known because of this failure; "" where it is a definite answer."""
     return "" if isinstance(error, _DEFINITE) else text_of(error)

@@ -24,8 +24,7 @@ logger = logging.getLogger(__name__)
 W = TypeVar("W")
 
 IDLE_SECONDS: Final = 15.0
-"""Threads of which none was needed for so long end. It is looked at as often, so they live twice as
-long at most."""
+"""Threads of which none was needed for so long end. They live twice as long at most."""
 _PAUSES: Final = Backoff(base=0.01, cap=5.0, at_once=1)
 _LAST_CHANCES = 3
 
@@ -141,8 +140,7 @@ class LoopThreads(Generic[W]):
                 self._changed.notify_all()
 
     def _loop(self) -> None:
-        """Work until nothing more comes, or this thread is one too many. It counts as one that
-        waits already."""
+        """Work until nothing more comes, or this thread is one too many. It counts as waiting."""
         while True:
             with self._changed:
                 timeout = None if self._waiting == 1 else IDLE_SECONDS  # the last one has no reason to look up
@@ -250,15 +248,13 @@ class Progress:
             _here.piece = outer
 
     def longest(self) -> tuple[float, object]:
-        """(seconds, what) of the piece that has kept its own thread busy for the longest time;
-        (0.0, None)."""
+        """(seconds, what) of the piece that kept its thread busy for longest; (0.0, None)."""
         with self._lock:
             pieces = [(piece.busy(), piece.what) for piece in self._pieces]
         return max(pieces, key=lambda each: each[0], default=(0.0, None))
 
     def active(self) -> bool:
-        """Whether some thread is at work, or waits as part of it: then keys that wait for a thread
-        have to."""
+        """Whether some thread is at work, or waits as part of it: then keys have to wait."""
         return bool(self._pieces)
 
 

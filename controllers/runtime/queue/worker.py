@@ -190,8 +190,7 @@ class FetchBuffer(Generic[K, A]):
             return True
 
     def take(self, timeout: float | None = None) -> tuple[K, A] | None:
-        """Wait for the next pair; None when none came within `timeout` seconds. Raises ShutDown
-        once closed."""
+        """Wait for the next pair; None after `timeout` seconds. Raises ShutDown once closed."""
         with self._lock:
             if not wait_for(self._clock, self._filled, lambda: bool(self._pairs or self._closed), timeout):
                 return None

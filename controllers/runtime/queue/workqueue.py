@@ -93,8 +93,7 @@ class WorkQueue(Generic[K]):
     # ---- putting keys in ----
 
     def add(self, key: K, priority: int = 0) -> None:
-        """Have the key run as soon as a worker is free. Of several priorities asked for, the
-        highest counts."""
+        """Have the key run as soon as a worker is free. The highest priority counts."""
         with self._lock:
             if self._closed:
                 return
@@ -137,8 +136,7 @@ class WorkQueue(Generic[K]):
             return delay
 
     def forget(self, key: K) -> None:
-        """End the key's backoff: its next failure counts as the first. Says nothing about whether
-        it runs."""
+        """End the key's backoff: its next failure counts as the first. It may run or not."""
         with self._lock:
             item = self._keys.items.get(key)
             if item is not None and (item.failures or item.problem):
@@ -212,8 +210,7 @@ class WorkQueue(Generic[K]):
             return keys
 
     def done(self, key: K) -> None:
-        """End the work on a key that was handed out. Raises ValueError for a key that is not being
-        worked on."""
+        """End the work on a key that was handed out. Raises ValueError for another."""
         with self._lock:
             item = self._keys.running.pop(key, None)
             if item is None:

@@ -38,8 +38,7 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0
 
 @frozen
 class Reference:
-    """The object that an Event is about. `kubectl describe` finds an object's Events by these, the
-    UID included."""
+    """The object that an Event is about. `kubectl describe` finds Events by these."""
 
     kind: str
     name: str
@@ -167,8 +166,7 @@ class Entry:
         return event
 
     def change(self) -> dict[str, Any]:
-        """What a repetition changes, as JSON merge patch. It says the total, so sending it twice
-        does no harm."""
+        """What a repetition changes, as JSON merge patch. Totals, so it may be sent twice."""
         return {"count": self.count, "lastTimestamp": timestamp(self.last_at), "message": self.message}
 
 
@@ -248,8 +246,7 @@ class Correlator:
         return affordable
 
     def _name(self, happening: Happening) -> str:
-        """`<object>.<time>`, as kubectl's users know it; something unique where that would be no
-        valid name."""
+        """`<object>.<time>`, as kubectl's users know it; or something unique."""
         self._last_stamp = max(self._last_stamp + 1, int(happening.last_at * 1e9))
         name = f"{happening.ref.name}.{self._last_stamp:x}"
         return name if len(name) <= 253 and _SUBDOMAIN.fullmatch(name) else self._unique()
@@ -268,8 +265,7 @@ _Key = tuple[object, Hashable]
 
 
 class EventMemory(Collector):
-    """The memory of all who share it: up to `size` Events, groups of similar ones, and budgets.
-    Thread-safe."""
+    """Shared memory: up to `size` Events, groups of similar ones, and budgets. Thread-safe."""
 
     def __init__(self, size: int = CACHE_SIZE) -> None:
         self._size = size

@@ -308,8 +308,7 @@ def _drop_reason(error: ApiError) -> str:
 
 
 class Counts:
-    """The recorder's metrics, and a log of drops that does not drown the rest: one line a minute
-    for each reason."""
+    """The recorder's metrics, and of drops one log line a minute for each reason."""
 
     def __init__(self, metrics: Metrics, component: str, clock: Clock) -> None:
         writes = metrics.counter(

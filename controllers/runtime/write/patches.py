@@ -27,8 +27,7 @@ _TIMES: Final = ("lastTransitionTime", "lastHeartbeatTime", "lastProbeTime", "la
 
 
 class ObjectReplaced(Exception):
-    """The object of that name is another one now (other UID): whatever was computed for the former
-    one is void."""
+    """The object of that name is another one now (other UID): what was computed is void."""
 
 
 @frozen

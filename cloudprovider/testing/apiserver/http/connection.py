@@ -86,8 +86,7 @@ class Handler(socketserver.StreamRequestHandler):
     # -----------------------------------------------------------------------------------------------------
 
     def _read_request(self) -> Request | None:
-        """The next request; None when the client closed the connection or sent something that is
-        not HTTP."""
+        """The next request; None when the client closed the connection or sent no HTTP."""
         line = self.rfile.readline(_LINE_LIMIT)
         while line in (b"\r\n", b"\n"):
             line = self.rfile.readline(_LINE_LIMIT)

@@ -28,8 +28,7 @@ _HANDSHAKE_TIMEOUT: Final = 10.0
 
 
 class Listener(TCPServer):
-    """Accepts connections on loopback. `begin()` once, `end()` once; a new one is made for the next
-    start."""
+    """Accepts connections on loopback. `begin()` once, `end()` once; a start makes a new one."""
 
     allow_reuse_address = True
     request_queue_size = 256

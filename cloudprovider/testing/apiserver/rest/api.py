@@ -56,8 +56,7 @@ class Response:
 
 @attrs.frozen
 class Wrong:
-    """What an injected fault changes in a read: an `expired` list, an `empty` one, or one as of an
-    older version."""
+    """What an injected fault changes in a read: an `expired`, `empty` or older list."""
 
     expired: bool = False
     empty: bool = False
@@ -231,8 +230,7 @@ def _flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def _wants_metadata_only(accept: str) -> bool:
-    """Does an Accept header ask for PartialObjectMetadata first? Raises StatusError (406) where it
-    takes no JSON."""
+    """Does an Accept header ask for PartialObjectMetadata first? Raises StatusError (406)."""
     for part in (accept or "*/*").split(","):
         media, *parameters = (piece.strip() for piece in part.split(";"))
         form = dict(piece.partition("=")[::2] for piece in parameters).get("as", "")
@@ -305,8 +303,7 @@ def _list(kind: Kind, metadata: JSON, items: Sequence[Stored]) -> Response:
 
 @attrs.frozen
 class Target:
-    """A resource request. `name` is "" for a collection, `namespace` "" for cluster scope or all
-    namespaces."""
+    """A resource request. `name` is "" for a collection, `namespace` "" for none or all."""
 
     kind: Kind
     namespace: str = ""
@@ -318,8 +315,7 @@ _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update",
 
 
 def verb_of(method: str, target: Target, watching: bool) -> str:
-    """The verb that RBAC would be asked about: get, list, watch, create, update, patch, delete,
-    deletecollection."""
+    """The verb that RBAC would be asked about: get, list, watch, deletecollection ...."""
     verb = _VERBS.get(method, method.lower())
     if target.name:
         return verb

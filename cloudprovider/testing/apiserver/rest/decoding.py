@@ -135,8 +135,7 @@ def _check_type(kind: Kind, obj: Mapping[str, Any]) -> None:
 
 
 def check_namespace(kind: Kind, namespace: str, obj: JSON) -> None:
-    """Fill in the request's namespace; cluster-scoped objects lose theirs. Raises StatusError (400)
-    for another."""
+    """Fill in the request's namespace; cluster-scoped ones lose it. Raises StatusError (400)."""
     meta = obj["metadata"]
     if not kind.namespaced:
         meta.pop("namespace", None)

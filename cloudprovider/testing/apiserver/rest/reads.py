@@ -31,8 +31,7 @@ class Page:
 
 @attrs.frozen
 class Filter:
-    """What a list or watch selects: a namespace ("" for all), and predicates for fields and labels
-    (None for all)."""
+    """What a list or watch selects: a namespace ("" for all), field and label predicates."""
 
     namespace: str = ""
     labels: Predicate | None = None

@@ -48,8 +48,7 @@ class Stored:
 
     @property
     def data(self) -> bytes:
-        """The object as JSON, kept from the first use on. Safe from many threads: at worst done
-        twice, alike."""
+        """The object as JSON, kept from the first use on. Thread-safe: at worst done twice."""
         data = self._data
         if data is None:
             data = encode(self.object)
@@ -104,8 +103,7 @@ def watch_line(kind: str, data: bytes) -> bytes:
 
 
 class Compacted(Exception):
-    """The version asked for is older than the history that is kept. `oldest` is the first one still
-    answerable."""
+    """The version asked for is older than the history kept. `oldest` is answerable."""
 
     def __init__(self, version: int, oldest: int) -> None:
         super().__init__(f"version {version} is compacted, oldest is {oldest}")
@@ -230,8 +228,7 @@ class Store:
             return stored
 
     def remove(self, resource: str, key: str, last: Mapping[str, Any] | None = None) -> Stored:
-        """Delete an object; `last` is its final state where that differs from the stored one.
-        Raises KeyError."""
+        """Delete an object; `last` is its final state, if another. Raises KeyError."""
         with self.lock:
             held = self.collection(resource)
             previous = held.objects.pop(key)

@@ -125,8 +125,7 @@ class Connection:
             view = memoryview(view)[sent:]
 
     def recv(self, size: int) -> bytes:
-        """Read up to `size` bytes, b"" at the end; raises OSError (TimeoutError at the deadline) or
-        Interrupted."""
+        """Up to `size` bytes, b"" at the end; raises TimeoutError, OSError or Interrupted."""
         until = self._life.begin()
         stream = self._ready()
         if self._tls is None or not self._tls.pending():
@@ -146,13 +145,11 @@ class Connection:
         return self._stream is not None and not self._poll.poll(0)
 
     def interrupt(self) -> None:
-        """End whatever the using thread waits for, at once; it gets Interrupted or an OSError.
-        Never blocks."""
+        """End whatever the using thread waits for, at once; it gets an OSError. Never blocks."""
         self._life.interrupt()
 
     def close(self) -> None:
-        """Give the socket back; only the thread that uses the connection, or anyone when none does,
-        may call this."""
+        """Give the socket back; for the thread that uses it, or any when none does."""
         self._stream = None
         self._life.close()
 

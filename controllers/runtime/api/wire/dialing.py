@@ -80,8 +80,7 @@ def deliver_within(sock: socket.socket, seconds: float) -> None:
 
 
 def by_turns(addresses: list[Any]) -> list[Any]:
-    """The addresses with their families by turns, beginning with the first one's; else in the
-    resolver's order."""
+    """The addresses with their families by turns, the first one's first, in order."""
     if not addresses:
         return []
     first = [address for address in addresses if address[0] == addresses[0][0]]

@@ -24,8 +24,7 @@ _PROXY_PORTS: Final = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080
 
 @frozen
 class Proxy:
-    """A proxy. `scheme` is http, https (TLS to the proxy) or socks5; the proxy itself looks up the
-    server's name."""
+    """A proxy. `scheme` is http, https (TLS to the proxy) or socks5; it looks up the name."""
 
     host: str
     port: int

@@ -174,8 +174,7 @@ class Answer:
         self._ended = not (self._chunked or self._until_close or self._left)
 
     def piece(self) -> bytes:
-        """Return the next bytes of the body as soon as some are there, b"" at its clean end; raises
-        ProtocolError."""
+        """Return the next bytes of the body at once, b"" at its end; raises ProtocolError."""
         if self._ended:
             return b""
         if self._chunked:

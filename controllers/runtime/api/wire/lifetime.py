@@ -82,8 +82,7 @@ class Lifetime:
                 return ready
 
     def wait_for(self, predicate: Callable[[], bool], until: float | None) -> None:
-        """Wait until `predicate` holds, which is looked at after each `tell`; raises TimeoutError
-        or Interrupted."""
+        """Wait until `predicate` holds, looked at after each `tell`; or raises."""
         with self._condition:
             left = self.left(until)
             wait_for(self.clock, self._condition, lambda: self.interrupted or predicate(), left)
@@ -99,8 +98,7 @@ class Lifetime:
             self._condition.notify_all()
 
     def keep(self, sock: socket.socket, instead_of: socket.socket | None = None) -> None:
-        """From now on `interrupt` ends this socket, `close` closes it; raises Interrupted when it
-        is too late."""
+        """From now on `interrupt` ends this socket, `close` closes it; raises Interrupted."""
         with self._condition:
             if instead_of is not None and instead_of in self._sockets:
                 self._sockets.remove(instead_of)
@@ -116,8 +114,7 @@ class Lifetime:
             sock.close()
 
     def interrupt(self) -> None:
-        """End whatever the using thread waits for, at once; it gets Interrupted or an OSError.
-        Never blocks."""
+        """End whatever the using thread waits for, at once; it gets an OSError. Never blocks."""
         with self._condition:
             self.interrupted = True
             self._condition.notify_all()
