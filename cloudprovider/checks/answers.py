@@ -3,8 +3,7 @@ the commands and the conformance suite. Pure.
 
 Each function takes the raw answer of a method and returns it with the type of the contract, or
 raises `WrongAnswer` with every fault at once; `problems_of` gives the faults alone. Refused is what
-the API server would refuse later without naming the culprit, and what could be mistaken
-("gone")."""
+the API server would refuse later without naming the culprit, or what may be mistaken."""
 
 from __future__ import annotations
 
@@ -279,8 +278,7 @@ def revision(answer: object) -> str:
 def nothing(answer: object) -> None:
     """For methods that return nothing: whatever came is dropped, except work that was never done.
 
-    A coroutine means that the provider is written for asyncio: nothing has happened in the cloud.
-    """
+    A coroutine means that the provider is written for asyncio: nothing has happened."""
     if inspect.isawaitable(answer) or inspect.isgenerator(answer):
         raise _wrong_type(answer, "nothing")
 

@@ -1,6 +1,5 @@
 """What a provider must be before it is used: its name, its methods and its accessors. Asked at the
-start by the manager and by `hosting`, and by `python -m cloudprovider check`; all `Problem`s at
-once.
+start by the manager and by `hosting`, and by `python -m cloudprovider check`; all at once.
 
 Of the vendor's code only accessors, `provider_name` and `provider_id_prefixes` are called, which by
 contract do no work."""
@@ -73,8 +72,7 @@ def interface_problems(provider: Interface, name: str = "") -> list[Problem]:
 
 
 def capability_problems(provider: Interface) -> list[Problem]:
-    """What is wrong with what the accessors return. To be asked after `initialize`, which may make
-    it."""
+    """What is wrong with what the accessors return. For after `initialize`, which may make it."""
     problems: list[Problem] = []
     found = {name: _asked(provider, name, problems) for name in ACCESSORS}
     offered = {name: one for name, one in found.items() if one is not None}

@@ -1,9 +1,8 @@
-"""Types of the values that a vendor builds: checked where they are built, so that the traceback
-shows the line.
+"""Types of the values that a vendor builds: checked where they are built, the traceback shows
+where.
 
 Used by the frozen classes of the contract. What a text must look like (a label value, an address)
-is checked by the host, which knows the node: see `InstanceMetadata`.
-"""
+is checked by the host, which knows the node: see `InstanceMetadata`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""What is written below a field becomes part of `help()`: of its class's docstring, and the field's
-own.
+"""What is written below a field becomes part of `help()`: of its class's and its own.
 
 Python keeps no text below a field at run time, and attrs adds methods that hide the fields in
-`help()`. The texts are read from the module's source when they are asked for: importing costs
-nothing."""
+`help()`. The texts are read from the module's source when they are asked for: at no cost."""
 
 from __future__ import annotations
 

@@ -129,12 +129,9 @@ def config_values(data: bytes) -> frozenset[str]:
 
 
 def secret_values(data: bytes) -> frozenset[str]:
-    """The values of a config file that are secret by their setting's name or by their looks. Pure;
-    any bytes will do.
+    """The values of a config file that are secret by their setting's name or by their looks. Pure.
 
-    A password in a URL is one, whatever the setting. Words that are the name of a setting as well
-    are left.
-    """
+    A password in a URL is one, whatever the setting. Settings' names are left."""
     text = _SECTION.sub("", _COMMENT.sub("", data.decode("utf-8", errors="replace")))
     found: set[str] = {password for _, password in _USERINFO.findall(text)}
     names: set[str] = set()

@@ -153,8 +153,7 @@ def _python_name(project: str) -> str:
 
 
 def signature_problem(factory: Callable[..., Any]) -> Problem | None:
-    """The factory cannot be called with the cloud config; None where it can, or where one cannot
-    tell."""
+    """The factory cannot be called with the cloud config; None where that is not sure."""
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):  # written in C, say
@@ -238,9 +237,8 @@ def told_of(error: BaseException, hidden: bytes | None = None) -> tuple[str, tup
 
     Line by line: several lines of text; the `problems` of an exception that has them, as an
     attribute; the errors of a pydantic ValidationError; the members of an exception group. Values
-    of the config `hidden` are masked, and what looks like a credential is redacted, as the manager
-    does.
-    """
+    of the config `hidden` are masked, and what looks like a credential is redacted, as in the
+    manager."""
     cleaner = Cleaner(config_values(hidden) if hidden else (), window=_PIECE)
     kind = type(error).__name__
     lines = [cleaner.line(line.rstrip(), LONGEST_ERROR) for line in _lines(error) if line.strip()]

@@ -1,5 +1,4 @@
-"""From an entry point to a provider: import its module, take its factory, call it with the cloud
-config.
+"""From an entry point to a provider: import its module, take its factory, call it with the config.
 
 Vendor code runs here for the first time: whatever it raises becomes one of the errors of `errors`,
 with file and line, and with what to do from `diagnostics` (imported only then). A secret of the

@@ -111,11 +111,9 @@ class Found:
 
 
 def find_plugins() -> Found:
-    """Look through every installed distribution. Reads files, imports no plugin; repeatable, any
-    thread.
+    """Look through every installed distribution. Reads files, imports no plugin; any thread.
 
-    A distribution that is found twice on sys.path counts once, as the first one.
-    """
+    A distribution that is found twice on sys.path counts once, as the first one."""
     import importlib_metadata
 
     return _collect(importlib_metadata.distributions(), importlib_metadata.distribution)

@@ -1,9 +1,7 @@
-"""Nodes and Services as JSON objects for tests: what a kubelet registers and what people create.
-Pure.
+"""Nodes and Services as JSON objects for tests: as a kubelet and people make them. Pure.
 
 A test gives what it is about, the rest is filled in; the result is what an API server takes in a
-POST, also `EmbeddedAPIServer.create`.
-"""
+POST, also `EmbeddedAPIServer.create`."""
 
 from __future__ import annotations
 

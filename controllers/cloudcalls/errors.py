@@ -88,12 +88,10 @@ class CallsClosed(CloudCallError):
 
 
 class CallOverdue(Parked):
-    """No answer within the call's timeout. The call still runs, cancelled, in a thread that is
-    given up for lost.
+    """No answer within the call's timeout. The call still runs, cancelled, in a lost thread.
 
     `until` ends (with None, never with an exception) when the call does; before that no other call
-    is made for `key`.
-    """
+    is made for `key`."""
 
     def __init__(
         self, method: str, key: str, seconds: float, until: Future[None], flag: str = "--cloud-api-timeout"

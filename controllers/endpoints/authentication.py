@@ -96,8 +96,7 @@ class Authentication:
         """Who sent this request. Raises Unauthenticated, and AskFirst when only the API server
         knows and not `ask`.
 
-        Raises TooManyTokens where it would be asked about too many that it has never said yes to.
-        """
+        Raises TooManyTokens where it would be asked about too many unknown ones."""
         if request.certificate is not None:
             user = user_of_certificate(request.certificate)
             if user is not None:

@@ -1,9 +1,7 @@
 """May this user read that path? Open paths, system:masters, for the rest the API server's answer.
 
 The API server is asked by a SubjectAccessReview about the path (a nonResourceURL of RBAC), in the
-order of k8s.io/apiserver (options/authorization.go): always allowed group, always allowed paths,
-review.
-"""
+order of k8s.io/apiserver: always allowed group, always allowed paths, review."""
 
 from __future__ import annotations
 

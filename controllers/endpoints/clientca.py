@@ -25,11 +25,9 @@ _TIMEOUT: Final = 5.0
 
 
 class ClusterCA:
-    """The cluster's ConfigMap, asked for at most once a minute; the last known answer in between.
-    For one thread.
+    """The cluster's ConfigMap, asked for at most once a minute; the last known one in between.
 
-    `quiet`: what cannot be read is no warning.
-    """
+    `quiet`: what cannot be read is no warning."""
 
     name = f"ConfigMap kube-system/{CONFIG_MAP}"
 

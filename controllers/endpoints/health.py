@@ -2,8 +2,7 @@
 
 /readyz fails until everything runs, again while stopping, and while a cache is not synced. /livez
 fails only for what a restart mends: a controller that died or is wedged, threads lost to hung
-calls. /healthz asks everything, overdue cloud calls included, as the Go manager's is what alerts
-watch."""
+calls. /healthz asks everything, overdue cloud calls included, as alerts watch Go's."""
 
 from __future__ import annotations
 

@@ -64,13 +64,12 @@ def table(
     defaults: Mapping[str, str] | None = None,
     webhooks: Sequence[WebhookEntry] = WEBHOOKS,
 ) -> list[Flag[Any]]:
-    """Every flag that is taken, each once: the manager's, those of all controllers and webhooks,
-    and the program's.
+    """Every flag that is taken, each once: the manager's, all controllers', webhooks' and the
+    program's.
 
     `flags` are the program's own options classes, `defaults` its defaults by the names of flags, as
     typed. Raises ValueError for mistakes of the program, all at once: a name that is taken, a
-    section that is not the program's own, a default for no flag or of no good value.
-    """
+    section that is not the program's own, a default for no flag or of no good value."""
     problems: list[str] = []
     rows: dict[str, Flag[Any]] = {}
     sections = {*SECTIONS, *(entry.name for entry in catalog)}
@@ -131,11 +130,9 @@ def parse(
     defaults: Mapping[str, str] | None = None,
     webhooks: Sequence[WebhookEntry] = WEBHOOKS,
 ) -> Outcome:
-    """Turn argv into options, or into the list of all that is wrong with it. Pure; never raises for
-    bad input.
+    """Turn argv into options, or into the list of all that is wrong with it. Pure; never raises.
 
-    The other arguments are the program's, as `table` takes them, and raise as it says.
-    """
+    The other arguments are the program's, as `table` takes them, and raise as it says."""
     parsed = syntax.parse(table(catalog, default_provider, flags, defaults, webhooks), argv)
     values = parsed.values
     problems = (*parsed.problems, *_across(parsed, catalog, webhooks))

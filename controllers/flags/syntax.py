@@ -1,12 +1,10 @@
-"""Go's command-line syntax: from argv to raw values, with every problem collected. No I/O. argparse
-stops at the first problem and reads `--controllers -route` as two flags, so it only writes the
-help.
+"""Go's command-line syntax: from argv to raw values, all problems collected. No I/O. argparse stops
+at the first problem and reads `--controllers -route` as two flags, so it writes the help alone.
 
 The syntax is that of spf13/pflag: `--flag=value` and `--flag value`; booleans `--flag` and
 `--flag=false`; shorthands `-v2`, `-v=2`, `-v 2`; underscores equal dashes in names; the last value
 of a repeated flag wins, except for lists, which grow; `--` ends the flags. One deviation: a value
-that begins with `--` must be joined with `=`, so that a forgotten value cannot swallow the next
-flag."""
+that begins with `--` must be joined with `=`, lest a forgotten value swallow a flag."""
 
 from __future__ import annotations
 

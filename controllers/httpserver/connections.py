@@ -325,9 +325,8 @@ class Connections:
     ) -> T | Response:
         """What this returns, in a thread of the crew.
 
-        A connection that is closed meanwhile gives back neither thread nor place: the thread does,
-        when it ends.
-        """
+        A connection that is closed meanwhile gives back neither thread nor place: its thread
+        does."""
         made: asyncio.Future[T | Response] = self._loop.create_future()
 
         def end(answer: T | Response) -> None:

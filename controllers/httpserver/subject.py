@@ -1,9 +1,7 @@
 """The subject of a certificate, from its DER form: who the client is. Pure.
 
 The TLS library has checked the certificate. Nothing but the subject is read: `getpeercert()` reads
-alternative names too, and raises where one of them is no UTF-8. Follows RFC 5280, section 4.1, and
-X.690.
-"""
+alternative names too, and raises where one of them is no UTF-8. RFC 5280, 4.1."""
 
 from __future__ import annotations
 

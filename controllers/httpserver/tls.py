@@ -55,9 +55,7 @@ class ServerTLS:
     def load(self) -> None:
         """Make the first context. Raises OSError saying what is wrong.
 
-        The client CA comes with the first `look`: it may have to be asked for over the network, and
-        no start waits.
-        """
+        The client CA comes with the first `look`: no start waits for the network."""
         pair = self._pairs.read()
         self._context = self._made(pair.certificate, pair.key, b"")
         self._digest = _digest(pair.certificate, pair.key, b"")

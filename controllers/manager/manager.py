@@ -1,11 +1,9 @@
-"""The manager: starts a provider and its controllers over shared clients and caches, and stops them
-in order.
+"""The manager: starts a provider and its controllers over shared clients and caches, in order.
 
 Every replica builds clients and informers, whose caches fill, and becomes a candidate for the
 lease. The one that leads goes on: provider -> gateway -> controllers. When its stop signal is set,
 what is under way is drained, then the lease is released. It raises when a part dies that must not,
-and without draining when the lease is lost. `controllers/cli/process.py` has the signals and ends
-the process.
+and without draining when the lease is lost. `controllers/cli/process.py` has the signals.
 
 Order and checks follow k8s.io/cloud-provider app/controllermanager.go and sample/basic_main.go,
 with two differences: a controller that cannot run stops the start, and the manager waits for an API

@@ -29,9 +29,7 @@ Built = tuple[ControllerEntry, Controller]
 class ControllerRunner:
     """Starts controllers, and says which of them hold something back. For the manager's thread.
 
-    `failed(failure, cause)` is called in the controller's thread when it ends before it was asked
-    to.
-    """
+    `failed(failure, cause)` is called in the controller's thread when it ends unasked."""
 
     def __init__(
         self,

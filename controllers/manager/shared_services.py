@@ -49,10 +49,9 @@ _SLICE = 0.25  # seconds between two looks whether there is still a reason to wa
 
 class SharedServices:
     """Builds the parts, starts them, and has them in `groups`. For the manager's thread; each part
-    is made once.
+    once.
 
-    `abandoned()` says that the process ends without draining: then no thread is waited for.
-    """
+    `abandoned()` says that the process ends without draining: then no thread is waited for."""
 
     def __init__(
         self,
@@ -258,9 +257,7 @@ class ServerCheck:
 
     Every request of every client reports how it ended to `runtime/api/reachability.py`. Where
     nothing else is asked, or an answer never comes (a server that stands still, a network that
-    swallows), the question from here does. `run` is called once, in a thread; `checks` from any
-    thread.
-    """
+    swallows), the question from here does. `run` once in a thread; `checks` from any."""
 
     def __init__(self, rest: RestClient, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._rest = rest

@@ -111,11 +111,9 @@ def initialization(node: V1Node, metadata: InstanceMetadata, known: Known | None
 
 
 def refresh(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
-    """What has changed in the cloud since the node was initialised: addresses, and the labels that
-    are ours.
+    """What has changed in the cloud since the node was initialised: addresses, and our labels.
 
-    `known` as in `initialization`, and it raises the same errors.
-    """
+    `known` as in `initialization`, and it raises the same errors."""
     _same_instance(node, metadata)
     wanted, refused = wanted_labels(metadata)
     labels, written = labels_of(node), _written(node, known)
@@ -152,13 +150,12 @@ def refresh(node: V1Node, metadata: InstanceMetadata, known: Known | None = None
 
 
 def adoption(node: V1Node, metadata: InstanceMetadata, known: Known | None = None) -> NodeChanges:
-    """An initialised node without a provider ID gets the ID of the instance of its name, and what
-    `refresh` gives it.
+    """An initialised node without a provider ID gets its name's instance's ID, and what `refresh`
+    gives.
 
     The name alone is no proof: an IP address of the node must be one of the instance's too.
 
-    Raises `NotAdopted`, with the reason for users, and what `refresh` raises.
-    """
+    Raises `NotAdopted`, with the reason for users, and what `refresh` raises."""
     if provider_id_of(node):
         return refresh(node, metadata, known)  # another program was faster
     own = (node.status.addresses if node.status else None) or ()

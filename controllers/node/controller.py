@@ -1,9 +1,8 @@
-"""The cloud-node controller: initialises nodes that join, and keeps addresses and labels as the
-cloud has them.
+"""The cloud-node controller: initialises nodes that join, and follows the cloud's addresses and
+labels.
 
 Wires the stages: informer (2) -> triggers -> queue (3) -> fetch (5) -> reconcile (4) -> patch (6).
-Runs in the manager, or alone in a program of your own.
-"""
+Runs in the manager, or alone in a program of your own."""
 
 from __future__ import annotations
 
@@ -44,11 +43,9 @@ class CloudNodeController(ControllerBase):
     Takes what every controller takes: clients, shared informers, the gateway to one provider. It
     does not start the informers. `run` may be called once.
 
-    Raises ValueError at construction when the provider offers none of InstancesBatch, InstancesV2
-    and Instances.
+    Raises ValueError at construction without any of InstancesBatch, InstancesV2 and Instances.
 
-    Follows: controllers/node/node_controller.go of k8s.io/cloud-provider.
-    """
+    Follows: controllers/node/node_controller.go of k8s.io/cloud-provider."""
 
     NAME = "cloud-node-controller"
     CLIENT = "node-controller"

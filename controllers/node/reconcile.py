@@ -83,9 +83,7 @@ class NodeReconciler:
     def initialize(self, key: str, answer: MetadataAnswer) -> Result | None:
         """Make a tainted node ready for use, or fix the deprecated labels of an initialised one.
 
-        Raises what the cloud answered, what the API server refused, or why the answer may not be
-        applied.
-        """
+        Raises what cloud or API server answered, or why it may not be used."""
         node = self._lister.get(key)
         if node is None:
             self._memory.forget(key)
@@ -170,12 +168,10 @@ class NodeReconciler:
         log.info("initialised node %s: %s%s", key, provider_id or "no provider ID", after, extra=fields)
 
     def refresh(self, key: str, answer: MetadataAnswer) -> None:
-        """Write what has changed in the cloud, and put back what another program undid unless it is
-        too early.
+        """Write what has changed in the cloud, and put back what others undid unless too early.
 
         A node without a provider ID is adopted, or an Event says once why not. Raises as
-        `initialize` does.
-        """
+        `initialize` does."""
         node = self._lister.get(key)
         if node is None:
             self._memory.forget(key)

@@ -1,8 +1,7 @@
 """Stage 2: TRIGGER. Turns node events and the passing of time into keys.
 
 From the shared node informer and from a ticker into the queues `Nodes` (initialise, pair labels)
-and `NodeRefresh` (compare with the cloud). Decides whether there is work, never what the work is.
-"""
+and `NodeRefresh` (compare with the cloud). Decides whether there is work, never which."""
 
 from __future__ import annotations
 
@@ -31,9 +30,7 @@ NEW_NODE = 10
 class NodeTriggers:
     """The informer's handler and the sweep. Called from the informer's and the ticker's threads.
 
-    `on_foreign(node)` is called for every node that waits for its initialisation with another
-    provider's ID.
-    """
+    `on_foreign(node)` is called for every node that waits with another provider's ID."""
 
     def __init__(
         self,

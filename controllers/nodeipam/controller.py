@@ -1,9 +1,7 @@
-"""The node IPAM controller: every node gets its ranges of pod addresses, once, and no two nodes get
-the same.
+"""The node IPAM controller: every node gets its ranges of pod addresses, once, no two the same.
 
 Wires the stages: informer (2) -> triggers -> queue (3) -> reconcile (4) -> patch (6), and with
-CloudAllocator the cloud call (5) before. Runs in the manager, or alone in a program of your own.
-"""
+CloudAllocator the cloud call (5) before. Runs in the manager, or alone in a program of your own."""
 
 from __future__ import annotations
 

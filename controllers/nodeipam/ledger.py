@@ -1,9 +1,6 @@
-"""Who has which range of pod addresses: nodes, by UID, and what is kept free. Pure; no I/O, no
-clock.
+"""Who has which range of pod addresses: nodes by UID, and what is free. Pure; no I/O, no clock.
 
-A range is given to one node, and belongs to it until that node is proved gone, whatever became of
-the write.
-"""
+A range is given to one node, and belongs to it until that node is proved gone, written or not."""
 
 from __future__ import annotations
 

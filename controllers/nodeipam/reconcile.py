@@ -53,12 +53,10 @@ class RangeReconciler:
         self._pending = shared.pending
 
     def reconcile(self, name: str) -> Result:
-        """Look at the node, and give it what it lacks. Raises what the API server answered, and
-        NoRangeLeft.
+        """Look at the node, and give it what it lacks. Raises ApiError and NoRangeLeft.
 
-        No node gets a range before all nodes were listed and no write of the last leader can
-        arrive any more, nor with proof of another allocator.
-        """
+        No node gets a range before all nodes were listed and no write of the last leader can arrive
+        any more, nor with proof of another allocator."""
         if name == START:
             if not self._barrier.begun:
                 self._assigner.start(seals=True)

@@ -1,9 +1,8 @@
-"""The cloud-node-lifecycle controller: deletes nodes whose instance is gone, and taints those that
-are shut down.
+"""The cloud-node-lifecycle controller: deletes nodes whose instance is gone, taints those shut
+down.
 
 Wires the stages: informer (2) -> triggers -> queue (3) -> fetch (5) -> reconcile (4) -> patch or
-delete (6). Runs in the manager, or alone in a program of your own.
-"""
+delete (6). Runs in the manager, or alone in a program of your own."""
 
 from __future__ import annotations
 
@@ -49,11 +48,9 @@ class NodeLifecycleController(ControllerBase):
     Takes what every controller takes: clients, shared informers, the gateway to one provider. It
     does not start the informers. `run` may be called once.
 
-    Raises ValueError at construction when the provider offers none of InstancesBatch, InstancesV2
-    and Instances.
+    Raises ValueError at construction without any of InstancesBatch, InstancesV2 and Instances.
 
-    Follows: controllers/nodelifecycle/node_lifecycle_controller.go of k8s.io/cloud-provider.
-    """
+    Follows: controllers/nodelifecycle/node_lifecycle_controller.go of k8s.io/cloud-provider."""
 
     NAME = "cloud-node-lifecycle-controller"
     CLIENT = "node-controller"
@@ -110,12 +107,9 @@ class NodeLifecycleController(ControllerBase):
             self._add_batch_worker(keys, fetch, reconcile, batching=batching, threads=threads, failures=failures)
 
     def health(self) -> list[tuple[str, bool, str]]:
-        """One (name, healthy, detail) for each worker and one for deletions that are held back.
-        Thread-safe.
+        """One (name, healthy, detail) for each worker and for deletions held back. Thread-safe.
 
-        Nodes held back are healthy: ending the process would not make the cloud's answers any
-        better.
-        """
+        Nodes held back are healthy: ending the process would not improve the cloud's answers."""
         detail = f"{self._shared.votes.held()} nodes said to be gone are held back"
         return [*super().health(), ("NodeDeletionBreaker", True, detail)]
 

@@ -116,11 +116,9 @@ class Breaker:
         return self.is_open and self._alarmed
 
     def observe(self, now: float, owned: int, *, calm: bool = True) -> str:
-        """Note how many nodes of this provider there are. Returns why the breaker closed, if it
-        did.
+        """Note how many nodes this provider has. Returns why the breaker closed, if it did.
 
-        `calm`: the cloud answers all questions.
-        """
+        `calm`: the cloud answers all questions."""
         if self._recount:
             self._recount = False
             self._owned.clear()

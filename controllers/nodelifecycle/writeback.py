@@ -165,14 +165,11 @@ class NodeWriter:
         return True
 
     def register_again(self, key: str, node: V1Node, successor: str) -> str:
-        """Delete this node and create it anew, for the instance that has its name now; returns why
-        not, or "".
+        """Delete this node and create it anew, for its name's instance now; returns why not, or "".
 
         Its kubelet goes on with the new one as with the old one. Nothing is deleted before the API
         server has said that it would take the new one: a dry run finds out whether a permission or
-        an admission policy is in the way. Raises ApiError; `finish` then creates the node if it was
-        deleted.
-        """
+        an admission policy is in the way. Raises ApiError; then `finish` creates it."""
         attempts = _DELETE_ATTEMPTS
         try:
             while True:

@@ -1,5 +1,4 @@
-"""The API server's stand-in in a dry run: no write is sent; each becomes rows of the plan, and gets
-an answer.
+"""The API server's stand-in in a dry run: no write is sent; each becomes rows, and is answered.
 
 The object as it would be then goes to the caches, whose handlers fire as after a watch event, and
 is what the next read shows. So what follows from a write is planned too. The caches stand still

@@ -1,9 +1,7 @@
 """What a write changes, in words: an object before and after it, as rows of the plan. Pure; no I/O.
 
 `cluster.py` comes with both. Each part of an object that our controllers write has an action of its
-own; whatever else is written, by vendors' controllers too, is the action "patch" with the fields'
-names.
-"""
+own; whatever else is written, by vendors' controllers too, is "patch" with the fields' names."""
 
 from __future__ import annotations
 

@@ -71,11 +71,9 @@ class TextFormatter(_Formatter):
 
 
 class JSONFormatter(_Formatter):
-    """One object per line: ts (UTC), level, logger, msg, caller, and those of `FIELDS` that are
-    known.
+    """One object per line: ts (UTC), level, logger, msg, caller, and what is known of `FIELDS`.
 
-    A traceback is `error`, or `stack` where the error has been said.
-    """
+    A traceback is `error`, or `stack` where the error has been said."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as a line of JSON."""
@@ -157,14 +155,12 @@ class _Handler(logging.Handler):
 def setup(
     format: str = "text", verbosity: int = 0, stream: IO[str] | None = None, *, prefix: str = ""
 ) -> logging.Handler:
-    """Send every logger's records to `stream` (standard error); may be called again, the last call
-    counts.
+    """Send every logger's records to `stream` (standard error); the last call counts.
 
     Verbosity 0-3: information and worse; 4 and more: all of ours; 6 and more: the HTTP library's
     connections too. The official client's own loggers stay at warnings, because at debug level they
     print whole answers, Secrets included. Each message begins with `prefix`. No log call waits for
-    who reads the stream; `flush` does.
-    """
+    who reads the stream; `flush` does."""
     global _handler
     formatter = (JSONFormatter if format == "json" else TextFormatter)(prefix)
     _handler = _Handler(stream if stream is not None else sys.stderr, formatter, verbosity)

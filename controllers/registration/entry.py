@@ -115,13 +115,11 @@ class Context:
 
 @attrs.frozen(kw_only=True)
 class ControllerEntry:
-    """One controller: its name and aliases for --controllers, its classes of options, and how it is
-    built.
+    """One controller: its name and aliases for --controllers, its options, how it is built.
 
     `construct` is called once per run, in the catalog's order, when this process leads. None: as
     its flags stand it has nothing to do, and the log says why. What it raises ends the start.
-    Informers that it asks for beyond `informers` are started then.
-    """
+    Informers that it asks for beyond `informers` are started then."""
 
     name: str
     aliases: tuple[str, ...] = ()

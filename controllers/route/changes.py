@@ -103,12 +103,11 @@ class Scope:
         return ""
 
     def removable(self, net: IPNetwork, route: Route) -> bool:
-        """Whether we may delete it, should nothing need it. A target that cannot be a node's name
-        was never a node.
+        """Whether we may delete it, should nothing need it. What cannot be a node's name was no
+        node.
 
         Where the size says nothing, because it is not the flags' or there are none, only the node
-        that had this pod CIDR, or the provider's word, shows that the route was made for a node.
-        """
+        that had this pod CIDR, or the provider's word, shows that the route was made for a node."""
         if route.owned is False or not self.inside(net) or (net, route.target_node) in self.contested:
             return False
         if net.prefixlen != self.usual_sizes.get(net.version) and not (
@@ -155,8 +154,7 @@ def step(
     kept_for_now: str = "",
     long_since: float = math.inf,
 ) -> Step:
-    """What is to be done for the node `name` at `net`, which is its pod CIDR `cidr`, or "" when it
-    is not.
+    """What is to be done for the node `name` at `net`, which is its pod CIDR `cidr`, or not: "".
 
     `addresses_count`: whether a change of addresses since our own creation matters (as far as is
     known). `claimed_by(other)`: whether that node, as it is cached, has `net` as pod CIDR.
@@ -165,8 +163,7 @@ def step(
     `kept_for_now`: why a blackhole is not replaced now; "" if it may be. `long_since`: a route that
     no node claims and whose destination alone says that it is ours goes only if it has been listed
     since then at least. A node that has the range as pod CIDR need not wait: the allocation says
-    whose it is.
-    """
+    whose it is."""
     blackholes = [entry for entry in entries if entry.route.blackhole and scope.removable(net, entry.route)]
     alive = [entry for entry in entries if not entry.route.blackhole]
     mine = [entry for entry in alive if name and entry.route.target_node == name]

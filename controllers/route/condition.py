@@ -98,11 +98,9 @@ class NetworkCondition:
 
 
 def network_condition(node: V1Node, created: bool, now: str) -> Patch:
-    """Pure: the patch that says whether the node's routes are there; nothing when its status says
-    so already.
+    """Pure: the patch that says whether the node's routes are there; or nothing.
 
-    `now` is RFC 3339.
-    """
+    `now` is RFC 3339."""
     wanted = _wanted(created)
     if status_of(node) == wanted[0]:
         return Patch()

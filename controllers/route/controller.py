@@ -1,9 +1,7 @@
-"""The route controller: for every pod CIDR of every node, a route in the cloud that leads to the
-node.
+"""The route controller: for every pod CIDR of every node, a route in the cloud to the node.
 
 Wires the stages: informer (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5) -> patch
-(6). Runs in the manager, or alone in a program of your own.
-"""
+(6). Runs in the manager, or alone in a program of your own."""
 
 from __future__ import annotations
 
@@ -33,18 +31,15 @@ _BACKOFF = Backoff(base=0.2, cap=60.0)
 
 
 class RouteController(ControllerBase):
-    """Keeps the cloud's routes as the nodes' pod CIDRs ask for, and each node's NetworkUnavailable
-    condition.
+    """Keeps the cloud's routes as the nodes' pod CIDRs ask for, and the nodes' conditions.
 
     Takes what every controller takes: clients, shared informers, the gateway to one provider; and
-    `options`, which name the cluster's CIDRs. It does not start the informers. `run` may be called
-    once.
+    `options` with the cluster's CIDRs. It does not start the informers. `run` may be called once.
 
     Raises ValueError at construction when the provider offers no routes, the options lack the
     cluster's CIDR, or a mask size does not fit it.
 
-    Follows: controllers/route/route_controller.go of k8s.io/cloud-provider, and KEP-5237.
-    """
+    Follows: controllers/route/route_controller.go of k8s.io/cloud-provider, and KEP-5237."""
 
     NAME = "node-route-controller"
     CLIENT = "route-controller"

@@ -1,9 +1,7 @@
-"""Stage 4: RECONCILE, the key `LIST`. Lists the cloud's routes once for all nodes, and queues what
-needs work.
+"""Stage 4: RECONCILE, the key `LIST`. Lists the cloud's routes once for all nodes, and queues work.
 
 From the cloud (stage 5) into the table; `planning.py` says which keys that brings up. Before a
-route is deleted, `serves` says whether the listing is fresh enough.
-"""
+route is deleted, `serves` says whether the listing is fresh enough."""
 
 from __future__ import annotations
 
@@ -55,8 +53,7 @@ class RouteListing:
         self._left_alone: frozenset[str] = frozenset()
         self.refused = ""
         """What is wrong with the provider's last listing; "" when nothing is. While there is
-        something, nothing is created or deleted beside it: what cannot be read may be any node's
-        route."""
+        something, nothing is created or deleted beside it: it may be any node's route."""
 
     def run(self) -> Result:
         """List the routes and compare them with all nodes; periodically. Raises its error."""

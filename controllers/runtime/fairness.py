@@ -1,5 +1,4 @@
-"""Fairness: whose turn is next among those who wait. Pure, no locks: the owner holds its own around
-every call.
+"""Fairness: whose turn is next among those who wait. Pure, no locks: the owner has one.
 
 The work queue (stage 3) hands out keys by :class:`Lanes`, and by :class:`TurnLanes` where groups of
 keys (namespaces, say) take turns. The pool of cloud calls (stage 5) has a `Lanes` for each
@@ -32,13 +31,11 @@ W = TypeVar("W", bound=Waiting)
 
 
 class Lanes(Generic[W]):
-    """The keys that may be handed out: first in, first out in each priority, higher priorities
-    first.
+    """The keys that may be handed out: first in, first out, higher priorities first.
 
     Low priorities never starve: see :data:`FAIR_SHARE`. A share and not promotion by age, because
     under a backlog older than any age limit everything would be promoted, and new keys would wait
-    behind all of it.
-    """
+    behind all of it."""
 
     __slots__ = ("_bypassed", "_lanes", "_levels", "size")
 

@@ -1,9 +1,8 @@
-"""Metrics for every stage (1-6): what counts asks a :class:`Metrics` for its families; the server
-sends ``text()``.
+"""Metrics for every stage (1-6): each part asks a :class:`Metrics` for families; the server sends
+``text()``.
 
-There is no process-wide registry here: the program passes one Metrics to all of its
-controllers, and two managers in one process (or two tests) never mix their numbers.
-"""
+There is no process-wide registry here: the program passes one Metrics to all of its controllers,
+and two managers in one process (or two tests) never mix their numbers."""
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -22,12 +21,10 @@ C = TypeVar("C", bound=Collector)
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """`count` upper bounds, the first being `start`, each `factor` times the one before (+Inf is
-    added by itself).
+    """`count` upper bounds, the first being `start`, each `factor` times the one before (and +Inf).
 
     Go's ``ExponentialBuckets``, multiplied up one by one as there, so that bounds are the same
-    floats and the ``le`` labels of dashboards go on matching.
-    """
+    floats and the ``le`` labels of dashboards go on matching."""
     if start <= 0 or factor <= 1 or count < 1:
         raise ValueError(f"buckets need start > 0, factor > 1, count >= 1, got {start=} {factor=} {count=}")
     bounds = [start]
@@ -85,12 +82,10 @@ class Metrics:
         return cast(Histogram, family)
 
     def collector(self, key: Hashable, factory: Callable[[], C]) -> C:
-        """The collector registered under `key`, created and registered by `factory` at the first
-        call.
+        """The collector registered under `key`, made by `factory` at the first call.
 
         For families whose values are kept by their owner and read only at a scrape (the work
-        queues'). Raises ValueError when its families clash with existing ones.
-        """
+        queues'). Raises ValueError when its families clash with existing ones."""
         with self._lock:
             found = self._collectors.get(key)
             if found is None:

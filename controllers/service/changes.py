@@ -187,12 +187,11 @@ def status_patch(service: V1Service, status: V1LoadBalancerStatus | None, note: 
 
 
 def release_patch(service: V1Service) -> Patch:
-    """After the cloud confirmed the deletion: status, note and finalizer go in one write to the
-    subresource.
+    """After the cloud confirmed the deletion: status, note and finalizer go in one write to
+    /status.
 
     Not the status of a Service with a class: the API server took ours off when the type changed,
-    and what is there now is the other controller's.
-    """
+    and what is there now is the other controller's."""
     gone: dict[str, Any] = {}
     if ingress(status_of(service)) and wants_load_balancer(service):
         gone = {"status": {"loadBalancer": {"ingress": None}}}

@@ -1,9 +1,7 @@
-"""The service controller: for every Service of type LoadBalancer a load balancer in the cloud, and
-nothing left over.
+"""The service controller: for every Service of type LoadBalancer one load balancer in the cloud.
 
 Wires the stages: informers (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5) -> patch
-(6). Runs in the manager, or alone in a program of your own (see examples/service_only.py).
-"""
+(6). Runs in the manager, or alone in a program of your own (see examples/service_only.py)."""
 
 from __future__ import annotations
 

@@ -45,11 +45,9 @@ class ServiceAPI:
         self._proved_empty = -_PROOF_LASTS
 
     def write(self, key: str, service: V1Service, change: Patch) -> V1Service:
-        """Write a patch and return the Service as it is then; without a request where the patch is
-        empty.
+        """Write a patch and return the Service as it is then; no request for an empty patch.
 
-        Raises ServiceGone, and MalformedObject when the answer is none.
-        """
+        Raises ServiceGone, and MalformedObject when the answer is none."""
         path = SERVICES.key_path(key, change.subresource or None)
         try:
             written = patch(
@@ -108,9 +106,7 @@ class KubeSystemUID:
     load balancer is built or changed, and it is asked for again: by one reconcile at a time, while
     the others wait a moment for its answer, then without a worker.
 
-    `ask` returns it, or None where it may not be read, and raises ApiError when there is no
-    definite answer.
-    """
+    `ask` returns it, or None where it may not be read, raises ApiError if unsure."""
 
     def __init__(self, ask: Callable[[], str | None], clock: Clock) -> None:
         self._ask = ask

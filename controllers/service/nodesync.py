@@ -1,8 +1,7 @@
 """Stage 3: QUEUE. Gathers changes of nodes, and then queues every load balancer that lags behind.
 
 Runs off the queue `node`, which has one key for all nodes, and fills the queue `service`. So a load
-balancer never has two calls at once, and fifty nodes that join together cost it one or two updates.
-"""
+balancer never has two calls at once, and fifty nodes that join together cost one or two updates."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Compares the load balancers that the cloud says this cluster owns with the Services, and reports
-those without one.
+"""Compares the load balancers that the cloud says this cluster owns with the Services, reports
+those without.
 
-They are never deleted: another cluster with the same name and account may own them.
-"""
+They are never deleted: another cluster with the same name and account may own them."""
 
 from __future__ import annotations
 
@@ -33,11 +32,10 @@ _MOST_NAMED = 10
 
 
 class OrphanReport:
-    """One search per call; what the first sees the next must confirm, as load balancers come and go
-    while clouds list.
+    """One search per call; what the first sees the next must confirm, as they come and go
+    meanwhile.
 
-    One thread at a time.
-    """
+    One thread at a time."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
-"""What this process knows of each Service's load balancer. All work is compared with it, so missed
-events do no harm.
+"""What this process knows of each Service's load balancer. Work is compared with it, so missed
+events are harmless.
 
-Filled by the reconciler alone. A record holds digests, no nodes; it goes with its Service.
-"""
+Filled by the reconciler alone. A record holds digests, no nodes; it goes with its Service."""
 
 from __future__ import annotations
 

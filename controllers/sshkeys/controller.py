@@ -1,9 +1,8 @@
-"""The ssh-key controller: the public keys of a file are installed on all machines, so that a user
-can log in there.
+"""The ssh-key controller: the public keys of a file are installed on all machines, for a user to
+log in.
 
 Wires the stages: informer and file (2) -> triggers -> queue (3) -> reconcile (4) -> cloud call (5).
-Runs in the manager, or alone in a program of your own.
-"""
+Runs in the manager, or alone in a program of your own."""
 
 from __future__ import annotations
 
@@ -42,9 +41,7 @@ class SSHKeyController(ControllerBase):
     construction when the provider installs no keys, user or file are missing, or the file cannot be
     used. A key that leaves the file stays on the machines: the contract has no way to remove it.
 
-    Follows: the SSH tunneler that kube-apiserver had until 1.20, which gave all machines its own
-    key.
-    """
+    Follows: the SSH tunneler that kube-apiserver had until 1.20, with a key of its own."""
 
     NAME = "ssh-key-controller"
     CLIENT = "ssh-key-controller"

@@ -1,8 +1,7 @@
 """Stage 2: TRIGGER. Turns the start, the clock, a changed file and Nodes that join into keys of the
 queue `SSHKeys`.
 
-A key is the fingerprint of a public key. Decides whether there may be work, never what the work is.
-"""
+A key is the fingerprint of a public key. Decides whether there is work, never which."""
 
 from __future__ import annotations
 
@@ -34,8 +33,7 @@ def has_joined(old: V1Node | None, new: V1Node, prefixes: Sequence[str]) -> bool
 class SSHKeyTriggers:
     """The informer's handler, and what else adds keys. Thread-safe.
 
-    `fingerprints` are those of the keys as they are now, `prefixes` how this provider's IDs begin.
-    """
+    `fingerprints` are the present keys', `prefixes` how this provider's IDs begin."""
 
     def __init__(
         self,

@@ -39,8 +39,7 @@ class Labelling:
 def needs_labels(volume: V1PersistentVolume) -> bool:
     """Whether the cloud is asked about this volume: it has no zone label, or no node affinity.
 
-    Volumes of CSI drivers get their topology from the driver; one that is being deleted needs none.
-    """
+    Volumes of CSI drivers get their topology from the driver; a deleted one needs none."""
     spec, meta = volume.spec, volume.metadata
     if spec is None or spec.csi is not None or (meta is not None and meta.deletion_timestamp is not None):
         return False
@@ -54,11 +53,9 @@ def stable_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def labelling(volume: V1PersistentVolume, answer: Mapping[str, str]) -> Labelling:
-    """What the volume lacks of the cloud's labels, and the node affinity that follows from its
-    zones and region.
+    """What the volume lacks of the cloud's labels, and the node affinity of its zones and region.
 
-    Raises ValueError where the answer names an empty zone.
-    """
+    Raises ValueError where the answer names an empty zone."""
     wanted, present = stable_labels(answer), stable_labels(labels_of(volume))
     topology = {key: _values(key, wanted[key]) for key in _TOPOLOGY if wanted.get(key)}
     contradictions = [

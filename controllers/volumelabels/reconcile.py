@@ -3,8 +3,7 @@ what is missing (stage 6).
 
 The cloud is asked once about each version of a volume that lacks something. A volume for which it
 has no labels, or that contradicts its answer, is left alone until its labels or affinity change. A
-disk that the cloud does not have is reported by an Event and asked for again; a volume is never
-deleted."""
+disk that the cloud does not have is reported by an Event and asked for again; volumes stay."""
 
 from __future__ import annotations
 

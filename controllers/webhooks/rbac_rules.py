@@ -1,5 +1,4 @@
-"""What the webhook server reads and writes in the cluster, and what does not work without it. Pure
-data.
+"""What the webhook server reads and writes in the cluster, and what does not work without it. Data.
 
 RBAC can limit neither what is written into a webhook configuration, nor the names of new Secrets.
 So the manifests make the Secret (`SECRET`), no permission to create one is granted, and a policy

@@ -87,12 +87,9 @@ class Batcher:
                 self._suspects.pop(group.names[0], None)
 
     def failed(self, group: Group, pending: Sequence[str], max_batch: int) -> list[Group]:
-        """The group's call failed, or hung until its deadline; `pending` are its keys without
-        an answer.
+        """The group's call failed, or hung too long; `pending` are its keys without an answer.
 
-        Returns the smaller groups to ask about. Their keys are pending still; all others are lost
-        to the error.
-        """
+        Returns the smaller groups to ask about. Their keys are pending; others get the error."""
         if group.split or not pending:
             return []
         if len(group.names) == 1:
@@ -115,12 +112,10 @@ class Batcher:
         return [Group(part, group.root, group.depth + 1) for part in _parts(pending)]
 
     def finished(self, groups: Iterable[Group]) -> None:
-        """The fetch that began with these groups is over: who was to blame for a failure is suspect
-        from now on.
+        """The fetch that began with these groups is over: who was to blame is suspect from now on.
 
         Only where some keys of the batch were answered and at most half were to blame: otherwise it
-        was not they.
-        """
+        was not they."""
         with self._lock:
             for root in {group.root for group in groups}:
                 if not root.good or 2 * len(root.to_blame) > root.size:

@@ -72,12 +72,10 @@ class AnswerCache(Generic[A]):
             return kept[1]
 
     def join(self, what: object, by: object, priority: int, tell: Callable[[A | Exception], None]) -> bool:
-        """Wait for another fetch's answer: True when one is asking this, and `tell` will be called
-        with its answer.
+        """Wait for another fetch's answer: True when one is asking this, and `tell` gets its
+        answer.
 
-        False when `by` has to ask; unless another one is asking with a lower priority, `by` is now
-        the one to join.
-        """
+        False when `by` has to ask; unless one asks with a lower priority, `by` is to be joined."""
         with self._lock:
             asked = self._asked.get(what)
             if asked is None:

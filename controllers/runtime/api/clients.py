@@ -232,12 +232,10 @@ class ClientBuilder:
             return client
 
     def client(self, name: str) -> ApiClient:
-        """An official client for a vendor: same credentials, guard, limits and metrics; urllib3's
-        retries off.
+        """An official client for a vendor: same credentials, guard, limits and metrics; no retries.
 
         It has connections of its own, and errors of its own (kubernetes.client.ApiException). A new
-        one at each call; `close` closes it.
-        """
+        one at each call; `close` closes it."""
         from controllers.runtime.api.vendorclient import VendorClient
 
         _, credentials, headers = self._speaks_as(name)

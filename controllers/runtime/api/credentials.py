@@ -169,12 +169,10 @@ class AuthProvider:
 
 
 class Credentials:
-    """The present credential of a source; thread-safe. One thread fetches, the others go on with
-    what is still good.
+    """The present credential of a source; thread-safe. One thread fetches, others use what is good.
 
     A fetch that fails leaves the former credential in use until it expires, and is tried again
-    after 1 to 30 seconds.
-    """
+    after 1 to 30 seconds."""
 
     def __init__(
         self,

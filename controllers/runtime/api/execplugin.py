@@ -1,5 +1,4 @@
-"""A kubeconfig user's credential plugin: a program that prints a token or a certificate (stages 1
-and 6).
+"""A kubeconfig user's credential plugin: a program that prints credentials (stages 1 and 6).
 
 It gets no terminal, a process group of its own, and `RUN_LIMIT` seconds. What is still running
 then, or when we end, is killed with all its children; client-go and the official client wait
@@ -169,11 +168,9 @@ class ExecPlugin:
 
 
 def end_plugins(seconds: float = 0.0) -> None:
-    """End every plugin that is running, as the process ends at once. Takes no lock: signal handlers
-    may call it.
+    """End every plugin that is running, as the process ends at once. For signal handlers: no lock.
 
-    `seconds` to wait for a plugin that another thread is just starting, and that would outlive us.
-    """
+    `seconds` to wait for a plugin that another thread starts, and that would outlive us."""
     until = time.monotonic() + seconds
     while _starting and time.monotonic() < until:
         time.sleep(0.01)

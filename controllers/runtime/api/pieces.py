@@ -1,9 +1,7 @@
 """The bytes of a watch, cut into its events (stage 1): lines of JSON, or frames of Protobuf.
 
-`linestream.py` puts in what came off the wire, in whatever parts it came, and takes out whole
-pieces. A frame is four bytes, the length of what follows, big-endian, and that many bytes. For one
-thread.
-"""
+`linestream.py` puts in what came off the wire, in any parts, and takes out whole pieces. A frame is
+four bytes, the length of what follows, big-endian, and that many bytes. 1 thread."""
 
 from __future__ import annotations
 

@@ -62,12 +62,9 @@ class Waits:
 
 
 class TokenBucket:
-    """At most `burst` requests at once and `qps` a second after that, first come, first served;
-    thread-safe.
+    """At most `burst` requests at once and `qps` a second after that, in turn; thread-safe.
 
-    A caller takes its place at once and then waits for it, so a caller that gives up leaves a gap
-    of one request.
-    """
+    A caller takes its place at once and then waits for it, who gives up leaves a gap of one."""
 
     def __init__(self, qps: float, burst: int, *, clock: Clock = SYSTEM_CLOCK) -> None:
         """`burst` of 0 means as many as a second allows. Raises ValueError unless qps > 0."""

@@ -2,8 +2,7 @@
 
 Errors without an answer carry the `Recovery` to come: the first answer after an outage ends every
 back-off to that server, of watches, queues' keys and Events. Only the first answer after OUTAGE
-seconds without any counts as a recovery; a request that fails while others succeed backs off as
-ever.
+seconds without any counts as a recovery; a request that fails while others succeed backs off.
 
 An answer is a status line of the server itself. 502, 503 and 504 count as none: in front of a
 server that is down, a load balancer says them."""

@@ -54,8 +54,7 @@ class Response:
             raise self._no_json() from error
 
     def look(self) -> None:
-        """Raise as `json` does when the body is plainly no object, without parsing it: its
-        contents are not needed."""
+        """Raise as `json` does when the body is plainly no object, without parsing it: unread."""
         data = self.data.strip()
         if not (data.startswith(b"{") and data.endswith(b"}")):
             raise self._no_json()
@@ -171,12 +170,9 @@ class RestClient:
         read_timeout: float,
         accept: str = "application/json",
     ) -> LineStream:
-        """Prepare a streamed GET (a watch) on a connection of its own; see LineStream. Sends
-        nothing yet.
+        """Prepare a streamed GET (a watch) on a connection of its own; see LineStream.
 
-        `read_timeout` is the longest silence in seconds; nothing is repeated here, whatever the
-        server answers.
-        """
+        `read_timeout` is the longest silence in seconds; nothing is repeated here."""
         target = self._target("GET", path, query)
         used = ""
 

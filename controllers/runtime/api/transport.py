@@ -86,14 +86,13 @@ class Transport:
     def exchange(
         self, method: str, path: str, data: bytes, deadline: float, guard: Ask | None = None
     ) -> tuple[int, dict[str, str], bytes]:
-        """Send `data`, a complete request, and return status, headers (lower-case names) and body
-        of its answer.
+        """Send `data`, a complete request, and return its answer's status, headers (lower-case
+        names), body.
 
         `path` is only for messages. `guard` is asked before connecting, and again each time a
         connection is ready, right before the bytes leave; what it raises passes, and nothing is
         sent. What it returns are the seconds for which its leave holds: the kernel sends nothing
-        later. Raises Unreachable, whose `sent` says whether the request may have been applied.
-        """
+        later. Raises Unreachable, whose `sent` says whether the request may have been applied."""
         began = self.clock.monotonic()
         connection = self._take() or self._open(method, path, deadline, guard=guard)
         while True:

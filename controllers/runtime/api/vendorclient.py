@@ -1,9 +1,7 @@
-"""The official client as vendors get it: its calls pass our guard, limits and metrics (beside stage
-6).
+"""The official client as vendors get it: its calls pass the guard, limits and metrics (stage 6).
 
 `clients.py` makes one per identity; a vendor wraps it, as in `CoreV1Api(builder.client("acme"))`.
-Requests leave over urllib3 connections of its own, with the same credentials as ours.
-"""
+Requests leave over urllib3 connections of its own, with the same credentials as ours."""
 
 from __future__ import annotations
 

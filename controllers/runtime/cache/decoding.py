@@ -39,9 +39,7 @@ def read_list(data: bytes, kind: str, each: Callable[[Any], None]) -> ListMeta:
 
     `kind` is the items' ("Node"). Raises Garbled for anything that is not a complete list of that
     kind with a resourceVersion: an empty object from a proxy must never pass for an empty list.
-    Items before the damage have then been handed out already, so the caller drops them with the
-    page.
-    """
+    Items before the damage have then been handed out already, to be dropped with the page."""
     try:
         fields = _read_fields(data.decode(), each)
     except (ValueError, RecursionError) as error:

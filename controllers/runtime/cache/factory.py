@@ -1,9 +1,7 @@
 """All informers of a program (stages 1 and 2): one for each kind, shared by all who ask, started
 and stopped together.
 
-Controllers, and providers by way of their listers, ask here for a kind; `informer.py` does the
-work.
-"""
+Controllers, and providers by way of their listers, ask here for the informer of a kind."""
 
 from __future__ import annotations
 

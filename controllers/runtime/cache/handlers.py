@@ -60,8 +60,7 @@ class Delivery(Generic[T]):
     """The queue and the thread of one handler. All methods may be called from any thread.
 
     Metrics: `informer_handler_errors_total{resource,handler}`, and
-    `informer_handler_pending{resource,handler}`, the number of waiting events, read when scraped.
-    """
+    `informer_handler_pending{resource,handler}`, the number of waiting events."""
 
     def __init__(self, resource: str, handlers: Handlers[T], *, metrics: Metrics) -> None:
         self._resource = resource

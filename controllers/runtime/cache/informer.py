@@ -66,13 +66,11 @@ class Registration(Generic[T]):
 
 
 class Informer(Generic[T]):
-    """The cache of one kind, kept true, and its handlers. Every method may be called from any
-    thread.
+    """The cache of one kind, kept true, and its handlers. All methods: any thread.
 
     Metrics: `informer_events_total{resource,type}`, `informer_stale_events_total{resource}`,
     `informer_last_sync_timestamp_seconds{resource}` (unix time of the last word from the server),
-    and those of `watch.py`, `store.py` and `handlers.py`.
-    """
+    and those of `watch.py`, `store.py` and `handlers.py`."""
 
     lister: Lister[T]
     """Reads the cache; empty until `has_synced`."""
@@ -140,12 +138,9 @@ class Informer(Generic[T]):
             delivery.close()
 
     def stop(self, timeout: float = 1.0) -> bool:
-        """Stop and wait at most `timeout` real seconds; False when a handler's call is still under
-        way then.
+        """Stop and wait at most `timeout` real seconds; False when a handler is still busy.
 
-        The cache stays readable. May be called twice, and from a handler (whose own thread is not
-        waited for).
-        """
+        The cache stays readable. May be called twice, and from a handler (not waited for)."""
         self.request_stop()
         deadline = time.monotonic() + timeout
         ended = True
@@ -178,12 +173,11 @@ class Informer(Generic[T]):
             return any(delivery.busy for delivery in self._deliveries)
 
     def amend(self, key: str, raw: Raw | None) -> None:
-        """Make this the object's present state (None: deleted) and tell the handlers, as if a watch
-        had said it.
+        """Make this the object's present state (None: deleted) and tell the handlers, as after a
+        watch.
 
         For an informer that reads `once`. Raises MalformedObject, and RuntimeError where the server
-        would contradict.
-        """
+        would contradict."""
         if not self._once:
             raise RuntimeError(f"the cache of {self.resource.plural} follows the server")
         new = None if raw is None else self.resource.parse(raw)

@@ -151,12 +151,10 @@ class Abandoned(Exception):
 
 
 class PageRequest:
-    """One request whose answer need not be awaited: `close` from another thread lets `fetch` return
-    at once.
+    """One request whose answer need not be awaited: `close` in another thread ends `fetch`.
 
     The request itself has a thread of its own, which lives on until its answer, its timeout or its
-    client's end, and is then forgotten; so a stop never waits for a server that does not answer.
-    """
+    client's end, and is then forgotten; so a stop never waits for a server that does not answer."""
 
     def __init__(self, send: Callable[[], Body]) -> None:
         self._send = send

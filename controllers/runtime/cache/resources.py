@@ -160,8 +160,7 @@ def is_newer(version: str, than: str) -> bool | None:
     """Compare two resourceVersions of one kind; None where they cannot be compared.
 
     kube-apiserver's are decimal numbers that grow with every write, and since 1.35 that is a
-    promise (https://kep.k8s.io/5504). Anything else is opaque, and only equality means something.
-    """
+    promise (https://kep.k8s.io/5504). Others are compared for equality alone."""
     if version == than:
         return False
     if version.isdecimal() and than.isdecimal():

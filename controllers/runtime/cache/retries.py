@@ -41,12 +41,10 @@ class Retries:
 
     @property
     def was_away(self) -> bool:
-        """Whether the server gave no answer to a try and the next one failed too: so not just a cut
-        connection.
+        """Whether the server gave no answer and the next try failed too: not just a cut connection.
 
         Holds until something works, as a server that has just started refuses some tries with an
-        answer (403, say).
-        """
+        answer (403, say)."""
         return self._away
 
     def start_over(self) -> None:

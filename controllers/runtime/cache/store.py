@@ -42,9 +42,7 @@ EVENT_TYPES: Final = frozenset({ADDED, MODIFIED, DELETED})
 class Item(Generic[T]):
     """One object off the wire. `obj` is None where it is malformed, and `problem` then says why.
 
-    `key` is "" where not even a name could be read; `uid` and `version` are "" where they are
-    missing.
-    """
+    `key` is "" where not even a name could be read; `uid` and `version` likewise."""
 
     key: str
     uid: str
@@ -101,12 +99,10 @@ class Lister(Generic[T]):
 
 
 class Quarantine:
-    """The objects whose newest version is malformed: counted, logged once each, shown in health.
-    One thread writes.
+    """The objects whose newest version is malformed: counted, logged, shown. One thread writes.
 
     Metrics: the gauge `informer_quarantined_objects{resource}` (now), the counter
-    `informer_malformed_objects_total{resource}` (every malformed version that came).
-    """
+    `informer_malformed_objects_total{resource}` (every malformed version that came)."""
 
     def __init__(self, resource: str, metrics: Metrics) -> None:
         self._resource = resource
@@ -262,11 +258,10 @@ class Cache(Generic[T]):
         return changes
 
     def apply(self, event: str, item: Item[T]) -> list[Change[T]] | None:
-        """Apply one watch event (ADDED, MODIFIED or DELETED) of an item that has a key; returns
-        what changed.
+        """Apply one watch event (ADDED, MODIFIED or DELETED) of an item that has a key; the
+        changes.
 
-        None means that the event was stale, a repetition of what is known already.
-        """
+        None means that the event was stale, a repetition of what is known already."""
         old = self._objects.get(item.key)
         if self._is_stale(event, item, old):
             return None

@@ -120,8 +120,7 @@ class ListWatch(Generic[T]):
         return self._loop.stopping.wait(seconds)
 
     def relist(self, cause: str) -> float:
-        """Have the next `updates` begin with a list, as an update could not be applied; returns the
-        delay before it."""
+        """Have the next `updates` begin with a list, as an update failed; returns the delay."""
         self._lists.cause = cause
         return self._retries.delay()
 

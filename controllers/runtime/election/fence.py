@@ -1,10 +1,8 @@
-"""The fence: asked right before a write leaves, it refuses from the moment that the lease may be
-another's.
+"""The fence: asked right before a write leaves, it refuses once the lease may be another's.
 
 Data comes from the elector, which says how long the lease is certainly ours; the answer goes to
 every client (`ClientBuilder.guard`) and to the gateway (`CloudCalls(guard=...)`). Time is
-CLOCK_BOOTTIME: a process or machine that slept through its lease writes nothing when it wakes.
-"""
+CLOCK_BOOTTIME: a process or machine that slept through its lease writes nothing when it wakes."""
 
 from __future__ import annotations
 

@@ -34,8 +34,7 @@ class Record:
     @property
     def is_release(self) -> bool:
         """Whether its holder has given it up, by the marks of ours and of Go's. Without them its
-        holder was removed by hand (`kubectl patch`), and may go on for as long as it was
-        promised."""
+        holder was removed by hand (`kubectl patch`), and may go on as long as promised."""
         return not self.holder and self.seconds == 1 and self.acquired == self.renewed != ""
 
 
@@ -87,11 +86,9 @@ def released(lease: Lease, settings: LeaseSettings, now: float) -> dict[str, Any
 
 
 class Observation:
-    """What a candidate has seen of a Lease, and since when its record has stood unchanged. Not
-    thread-safe.
+    """What a candidate has seen of a Lease, and since when it has stood unchanged. One thread.
 
-    Moments are by the clock's `boottime`, taken when an answer arrived.
-    """
+    Moments are by the clock's `boottime`, taken when an answer arrived."""
 
     def __init__(self, settings: LeaseSettings) -> None:
         self._settings = settings

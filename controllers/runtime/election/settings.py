@@ -44,13 +44,11 @@ def wrong_durations(lease: float, renew: float, retry: float) -> list[tuple[str,
 
 @attrs.frozen(kw_only=True)
 class LeaseSettings:
-    """One Lease and one candidate for it; durations in seconds. Raises ValueError with all that is
-    wrong.
+    """One Lease and one candidate for it; durations in seconds. Raises ValueError.
 
     `lease_duration`: others wait so long after the last renewal that they saw. `renew_deadline`:
     the leader tries so long to renew before it gives up. `retry_period`: between two renewals, and
-    between two looks of a candidate that may not watch. `identity` must be of this process alone.
-    """
+    between two looks of a candidate that may not watch. `identity` is this process's alone."""
 
     name: str
     namespace: str = "kube-system"

@@ -27,8 +27,7 @@ class LeaseWatch:
     """Watches until it is stopped. `see` is called with the Lease (None: deleted), and `changed`
     when `live` changes.
 
-    Both are called in the watch's own thread. `start` and `stop` are for one thread, the elector's.
-    """
+    Both are called in the watch's own thread. `start` and `stop` in the elector's."""
 
     def __init__(
         self,

@@ -7,8 +7,7 @@ field to them, kept byte for byte. Maps are declared as the lists that they are 
 their entries stay as they are too.
 
 Two parts are left out of the body: managedFields, as the server then goes on with those that it
-has, and the status, which a PUT to the object itself never changes. That is nine tenths of a Node's
-size."""
+has, and the status, which a PUT to the object itself never changes. That is nine tenths of it."""
 
 from __future__ import annotations
 
@@ -44,9 +43,7 @@ def replacement(data: bytes, patch: Mapping[str, Any], *, uid: str, version: str
 
     `data` is what was `kept` of the Node with that UID. `version` is the precondition: the
     resourceVersion onto which the patch is to be written. None where it cannot be done: the patch
-    changes something else than labels, annotations, provider ID and taints, or `data` is of another
-    Node.
-    """
+    changes something else than labels, annotations, provider ID and taints, or another's `data`."""
     try:
         node = message_class(_WHOLE).FromString(data)
         if node.metadata.uid != uid.encode() or not uid or not version:

@@ -32,9 +32,8 @@ _POOL.AddSerializedFile(Path(__file__).with_name(_COMPILED).read_bytes())
 def message_class(name: str) -> Any:
     """The class of a message by its name in kubernetes.proto ("Node"); raises KeyError.
 
-    A message keeps the fields that it does not know, and writes them back. Its `FromString` raises
-    DecodeError.
-    """
+    A message keeps the fields it does not know, and writes them back. `FromString` raises
+    DecodeError."""
     return GetMessageClass(_POOL.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 

@@ -92,8 +92,7 @@ class Timers(Generic[K]):
     """A heap of delayed keys, and the ends of floors in a plain queue (the floor is constant, so
     they come in order).
 
-    A key may have both: its delay then runs on independently of the run that its floor holds back.
-    """
+    A key may have both: its delay then runs on besides the run that its floor holds back."""
 
     __slots__ = ("_cooling", "_frozen", "_heap", "_tickets", "delayed")
 

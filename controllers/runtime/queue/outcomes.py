@@ -88,9 +88,7 @@ class OutageListener(Protocol):
     def failed(self, token: Hashable, error: Exception, bring_back: Callable[[], object]) -> float | None:
         """The work known as `token` failed and waits for its back-off, which `bring_back()` ends.
 
-        Returns seconds after which it shall come back at the latest; None leaves it to its
-        back-off.
-        """
+        Returns seconds after which it shall come back at the latest; or None."""
 
     def settled(self, token: Hashable) -> None:
         """It waits no longer, or not for this."""
@@ -210,12 +208,9 @@ class Requeuer(Generic[K]):
         self.settle(key, DONE if outcome is None else outcome)
 
     def settle(self, key: K, outcome: object, *, stack: bool = True) -> None:
-        """Requeue, count, log and report, then tell the queue that the key is done. Call it once
-        per key handed out.
+        """Requeue, count, log and report, then end the key's work. Once per key handed out.
 
-        `outcome` is a Result or an exception; `stack` False leaves the stack of an unexpected one
-        out of the log.
-        """
+        `outcome` is a Result or an exception; `stack` False leaves its stack out of the log."""
         parked = isinstance(outcome, Parked)
         if isinstance(outcome, AskAgain):
             logger.info("%s: %s is asked about again: %s", self._name, key, outcome)
@@ -282,14 +277,12 @@ class Requeuer(Generic[K]):
                 self._parked.inc()
 
     def _as_asked(self, key: K, error: Exception, asked: float) -> float:
-        """Requeue the key for the time that was named for it, and return the seconds until it can
-        run.
+        """Requeue the key for the time named for it, and return the seconds until it can run.
 
-        No sooner than that, nor than a second, and up to a tenth of it is added, to spread keys with the
-        same time. An API server that names the same time again and again is busy, so against it the key
-        backs off all the same; a provider that does waits for something in the cloud, and is asked
-        at its own pace.
-        """
+        No sooner than that, nor than a second, and up to a tenth of it is added, to spread keys
+        with the same time. An API server that names the same time again and again is busy, so
+        against it the key backs off all the same; a provider that does waits for something in the
+        cloud, and is asked at its own pace."""
         delay = max(asked, LEAST_WAIT) * (1.0 + _ADDED_SHARE * self._chance())
         if isinstance(error, ApiError):
             return self._queue.add_rate_limited(key, least=delay, problem=_unknown(error))

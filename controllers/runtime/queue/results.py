@@ -40,9 +40,7 @@ class AskAgain(Exception):
 class Parked(Exception):
     """The work on the key goes on elsewhere, in a call that is waited for no more.
 
-    `until` ends, in whatever way, when that call does. Before, no worker gets the key; after, it is
-    tried again.
-    """
+    `until` ends, in whatever way, when that call does. Until then no worker gets the key."""
 
     def __init__(self, until: Future[Any], message: str = "") -> None:
         super().__init__(message or "the work goes on in a call that has not ended")

@@ -1,9 +1,7 @@
 """Threads of stages 4 and 5: as many as the work needs, none of which goes missing unnoticed; and
 how long each has been at one thing.
 
-Used by ``worker.py``. The threads are daemons: a vendor's call that never returns must not keep the
-process alive.
-"""
+Used by ``worker.py``. The threads are daemons: a call that never returns keeps no process alive."""
 
 import itertools
 import logging
@@ -30,8 +28,7 @@ _LAST_CHANCES = 3
 
 
 class LoopThreads(Generic[W]):
-    """Up to `count` threads that each `take` a piece of work and `work` on it, until `take` raises
-    ShutDown.
+    """Up to `count` threads that each `take` a piece of work and `work` on it, until ShutDown.
 
     `take(timeout)` waits for the next piece; None says that none came in that time. One thread
     always waits there, or all `count` are at work: a thread that leaves with a piece sees to that,
@@ -40,8 +37,7 @@ class LoopThreads(Generic[W]):
 
     A thread whose loop raises, be it SystemExit, is logged, counted in `restarts` and goes on: at
     once after a clean time, after pauses growing to 5 s when it happens again and again. Should one
-    end all the same, `missing` tells. The methods may be called from any thread.
-    """
+    end all the same, `missing` tells. The methods may be called from any thread."""
 
     def __init__(
         self,

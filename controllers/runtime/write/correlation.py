@@ -67,12 +67,10 @@ class Reference:
 
 
 def reference(obj: Any) -> Reference:
-    """Make the reference to an object: a model of the official client, raw JSON, V1ObjectReference,
-    or a Reference.
+    """Make the reference to an object: a model, raw JSON, V1ObjectReference, or a Reference.
 
     Models of list items lack kind and apiVersion; they are known by the class. Raises ValueError
-    where a kind or a name is missing.
-    """
+    where a kind or a name is missing."""
     if isinstance(obj, Reference):
         return obj
     if isinstance(obj, Mapping):
@@ -191,11 +189,10 @@ class Correlator:
         self._last_stamp = 0
 
     def observe(self, happening: Happening) -> Entry | None:
-        """Count something that happened; the entry to write now, or None when its object has used
-        up its writes.
+        """Count something that happened; the entry to write now, or None when its object has no
+        writes left.
 
-        What is not written is still counted, and its number appears with the next write.
-        """
+        What is not written is still counted, and its number appears with the next write."""
         key, message = self._combine(happening)
         entry = self._entries.get(key)
         if entry is None:

@@ -29,14 +29,12 @@ CAPACITY: Final = 16384
 
 
 class EventRecorder:
-    """Reports Events under one component's name; thread-safe. Its threads start with the first
-    Event.
+    """Reports Events under one component's name; thread-safe. Threads start with the first.
 
     `stop` writes what is left; until then nothing has to be called. Metrics:
     event_recorder_writes_total{component, operation}, event_recorder_merged_total{component},
     event_recorder_dropped_total{component,reason}. Recorders with the same metrics share one memory
-    (`correlation.py`).
-    """
+    (`correlation.py`)."""
 
     def __init__(
         self,
@@ -95,12 +93,11 @@ class EventRecorder:
         return all(lane.wait_idle(deadline - self._clock.monotonic()) for lane in self._lanes)
 
     def stop(self, timeout: float) -> bool:
-        """Take no more Events, write what is left within `timeout` seconds, drop the rest, and end
-        the threads.
+        """Take no more Events, write what is left within `timeout` seconds, drop the rest, end the
+        threads.
 
         True when nothing was left. May be called twice. A thread inside a request that does not
-        return is left behind.
-        """
+        return is left behind."""
         for lane in self._lanes:
             lane.close()
         flushed = self.flush(timeout)

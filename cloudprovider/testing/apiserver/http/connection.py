@@ -1,10 +1,8 @@
-"""HTTP/1.1 over a connection: reads requests, sends answers and watches, carries out the injected
-faults.
+"""HTTP/1.1 over a connection: reads requests, sends answers and watches, carries out faults.
 
 One thread per connection (socketserver's), keep-alive, chunked watches, TCP_NODELAY. It parses just
 enough of HTTP by itself, because `http.server` spends more time on the headers than the rest of a
-small PATCH takes.
-"""
+small PATCH takes."""
 
 from __future__ import annotations
 

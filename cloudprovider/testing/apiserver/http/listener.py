@@ -1,8 +1,6 @@
 """The listening socket and its connections: the stdlib's TCPServer, made stoppable in every state.
 
-Started and stopped by `server`, which also says what handles a connection; each one has a thread of
-its own.
-"""
+Started and stopped by `server`, which also says what handles a connection; each in its thread."""
 
 from __future__ import annotations
 
@@ -118,11 +116,10 @@ class Listener(TCPServer):
 
 
 class Certificates:
-    """A self-signed certificate for 127.0.0.1 and localhost, in a temporary folder that goes away
-    with this object.
+    """A self-signed certificate for 127.0.0.1 and localhost, in a temporary folder as long as this
+    object.
 
-    `ca_file` is what a client must trust, `context` what the server wraps its connections with.
-    """
+    `ca_file` is what a client must trust, `context` what the server wraps its connections with."""
 
     def __init__(self) -> None:
         issued = issue("embedded-apiserver", ["127.0.0.1", "localhost"])

@@ -20,9 +20,7 @@ class Strategy:
     which change the object given.
 
     `obj` is always a fresh top-level dictionary whose `metadata` is fresh too; deeper parts are
-    shared and replaced, never changed in place. `namespaced` objects are keyed by namespace and
-    name.
-    """
+    shared and replaced, never changed in place. `namespaced` objects have both in their key."""
 
     allow_create_on_update = False
     """PUT to a name that does not exist creates it."""

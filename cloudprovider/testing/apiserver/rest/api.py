@@ -1,9 +1,7 @@
 """One request to one answer, without HTTP: authentication, authorization, discovery, reads, writes,
 reviews, watches.
 
-The HTTP handler builds a Request and sends the Response, or runs the WatchStream that it gets
-instead.
-"""
+The HTTP handler builds a Request and sends the Response, or runs the WatchStream."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""From a request body to an object in stored form: patch applied, types checked, unknown fields
-reported.
+"""From a request body to an object in stored form: patched, types checked, unknown fields reported.
 
 Called by `operations` before any rule of a kind is asked; pure. Messages are those of the real
-server's decoders.
-"""
+server's decoders."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Every write: create, update, patch, delete, from a decoded body to a stored revision. Knows no
-sockets.
+"""Every write: create, update, patch, delete, from a decoded body to a stored revision. No sockets.
 
 The order is the real server's: patch, decode, default, built-in admission, conflict check,
 preparation, validation, no-op check, storage (k8s.io/apiserver

@@ -27,12 +27,10 @@ _WRITE_SIZE: Final = 1 << 20
 
 
 class Connection:
-    """One connection, used by one thread at a time; `interrupt` and `close` may come from any
-    thread.
+    """One connection, used by one thread at a time; `interrupt` and `close`: any thread.
 
     `deadline` (clock seconds) is the end of every write and read when set, else `timeout` bounds
-    each single one.
-    """
+    each single one."""
 
     __slots__ = (
         "_life",

@@ -27,8 +27,7 @@ _LONGEST_MS: Final = 3_600_000
 
 
 def dial(life: Lifetime, host: str, port: int) -> socket.socket:
-    """Connect to the first address of `host` that answers. Raises OSError (TimeoutError among them)
-    or Interrupted."""
+    """Connect to the first address of `host` that answers. Raises OSError or Interrupted."""
     addresses = by_turns(resolve(life, host, port))
     if not addresses:
         raise OSError(f"{host} has no address")
@@ -62,13 +61,11 @@ def dial(life: Lifetime, host: str, port: int) -> socket.socket:
 
 
 def forget_at_close(sock: socket.socket) -> None:
-    """Have the kernel drop what it has not delivered when this socket is closed, or its process has
-    ended.
+    """Have the kernel drop what is undelivered when the socket is closed, or the process ends.
 
     It would go on sending it, for many minutes: a write that got stuck in a broken network would be
     applied when that is mended, after another process's. Nothing is lost: who closes a connection
-    has read its answers, or gave them up.
-    """
+    has read its answers, or gave them up."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _FORGET)
 
 

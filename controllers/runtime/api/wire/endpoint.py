@@ -34,11 +34,9 @@ class Proxy:
 
     @classmethod
     def parse(cls, url: str) -> Proxy:
-        """Read `[scheme://][user:password@]host[:port]`; raises ValueError, without the password,
-        for anything else.
+        """Read `[scheme://][user:password@]host[:port]`; else ValueError, without the password.
 
-        Without a scheme it is http, as in Go. socks5h is the same as socks5, also as in Go.
-        """
+        Without a scheme it is http, as in Go. socks5h is the same as socks5, also as in Go."""
         try:
             parts = urlsplit(url if "://" in url else f"http://{url}")
             host, port = unquote(parts.hostname or ""), parts.port
@@ -87,12 +85,10 @@ class Endpoint:
 
     @classmethod
     def parse(cls, url: str, *, server_name: str | None = None, proxy: str | None = None) -> Endpoint:
-        """Read a server URL; `server_name` replaces the host in the TLS handshake. Raises
-        ValueError.
+        """Read a server URL; `server_name` replaces the host in the TLS handshake. ValueError.
 
         A host that ends in a dot is looked up as it is, and checked against the certificate without
-        the dot, as in Go.
-        """
+        the dot, as in Go."""
         parts: SplitResult = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ValueError(f"not a server URL: {url!r}; expected https://host[:port][/path]")

@@ -1,5 +1,4 @@
-"""How long a connection may wait, and how another thread ends it: the one owner of a connection's
-deadlines.
+"""How long a connection may wait, and how another thread ends it: the owner of its deadlines.
 
 Sockets never block: each wait is a `poll` for what is left of the time, read anew from the clock.
 So a deadline holds however the peer trickles, however TLS cuts its records, and over a stop of the
@@ -27,9 +26,7 @@ class Interrupted(Exception):
 class Lifetime:
     """The time limits and open sockets of one connection; `interrupt` may come from any thread.
 
-    `deadline` (clock seconds) is the end of everything when set, else `timeout` bounds each single
-    step.
-    """
+    `deadline` (clock seconds) ends everything when set, else `timeout` bounds each step."""
 
     __slots__ = ("_condition", "_sockets", "clock", "deadline", "interrupted", "timeout")
 
@@ -65,11 +62,9 @@ class Lifetime:
         return left
 
     def wait(self, poll: select.poll, until: float | None, at_most: float | None = None) -> list[tuple[int, int]]:
-        """Wait until a socket of `poll` is ready; [] only when `at_most` seconds have passed before
-        `until`.
+        """Wait until a socket of `poll` is ready; [] when `at_most` seconds end before `until`.
 
-        Raises TimeoutError or Interrupted.
-        """
+        Raises TimeoutError or Interrupted."""
         while True:
             left = self.left(until)
             bound = _LONGEST_POLL if left is None or left > _LONGEST_POLL else left
