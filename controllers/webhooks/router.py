@@ -1,4 +1,4 @@
-"""One HTTP request of the API server in, its answer out: which webhook, is it a review, is there time?
+"""One HTTP request of the API server in, its answer out: which webhook, what review, is there time?
 
 No answer takes longer than the API server waits: its `timeout`, less a margin. Another status than
 200 is a failed call for the API server, which then goes by the webhook's `failurePolicy`."""
